@@ -1,0 +1,2 @@
+//! The front door of prs.
+fn main() {}
