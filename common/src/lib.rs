@@ -1,1 +1,9 @@
-//! (skeleton)
+//! What a job of prs is and where its things live.
+//!
+//! The words every other crate uses: the mini-batch, the wire between an agent and its processes, segments,
+//! and the three interfaces a job stands on (queue, ledger, storage) with their embedded implementations.
+//! It runs nothing: planning and watching are in `prs-orchestrator`, processes in `prs-worker`.
+
+pub mod mini_batch;
+pub mod process_page;
+pub mod wire;
