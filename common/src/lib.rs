@@ -4,6 +4,11 @@
 //! and the three interfaces a job stands on (queue, ledger, storage) with their embedded implementations.
 //! It runs nothing: planning and watching are in `prs-orchestrator`, processes in `prs-worker`.
 
+pub mod layout;
+pub mod ledger;
 pub mod mini_batch;
 pub mod process_page;
+pub mod queue;
+pub mod segment;
+pub mod storage;
 pub mod wire;

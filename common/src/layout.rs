@@ -1,0 +1,48 @@
+//! Where the things of a job are: the keys below its prefix in storage, or its run folder (spec section 7).
+
+/// The specification and, at the end, the result.
+pub const JOB: &str = "job.json";
+/// Archives of the user's code, by content.
+pub const CODE: &str = "code/";
+/// Committed rows.
+pub const SEGMENTS: &str = "segments/";
+/// Files written by mini-batches, until they are published.
+pub const FILES: &str = "segments/files/";
+/// The result, when the job names no other place.
+pub const OUTPUT: &str = "output/";
+/// The logs (spec section 5).
+pub const LOGS: &str = "logs/";
+/// The list of failed mini-batches in the output (spec S11).
+pub const FAILED_MINI_BATCHES: &str = "failed_mini_batches.jsonl";
+
+/// Key of a segment. Keys sort by incarnation and, within a node, by age.
+pub fn segment(incarnation: u32, node_id: u32, number: u64) -> String {
+    format!("{SEGMENTS}{incarnation:04}-{node_id:05}-{number:08}.seg")
+}
+
+/// Whether `key` is that of a segment.
+pub fn is_segment(key: &str) -> bool {
+    key.strip_prefix(SEGMENTS)
+        .is_some_and(|name| !name.contains('/') && name.rsplit_once('.').is_some_and(|(_, end)| end == "seg"))
+}
+
+/// Key of a file that a mini-batch wrote, before it is published. `try_id` is unique in the job.
+pub fn staged_file(try_id: &str, path: &str) -> String {
+    format!("{FILES}{try_id}/{path}")
+}
+
+/// Key of a code archive with this checksum.
+pub fn code_archive(checksum: &str) -> String {
+    format!("{CODE}{checksum}.tar.gz")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_told_from_staged_files() {
+        assert!(is_segment(&segment(1, 0, 7)));
+        assert!(!is_segment(&staged_file("1-0-7", "a.seg")));
+    }
+}

@@ -1,0 +1,311 @@
+//! The ledger in the memory of one process, for embedded jobs and tests.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use super::{
+    Begin, Blame, Checkpoint, CommittedSegment, Entry, FailedTry, JobState, Ledger, LedgerError,
+    LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
+};
+use crate::mini_batch::MiniBatchIndex;
+
+/// A ledger in memory. Clones share their jobs.
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedLedger {
+    jobs: Arc<Mutex<HashMap<String, Job>>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    limits: TryLimits,
+    state: JobState,
+    progress: Progress,
+    /// One flag a mini-batch: its outcome is known.
+    ended: Vec<bool>,
+    segments: Vec<CommittedSegment>,
+    /// Positions in `segments`, by key.
+    segment_keys: HashMap<String, usize>,
+    tries: BTreeMap<MiniBatchIndex, Tries>,
+    nodes: Vec<Node>,
+    stopping: bool,
+    lease: Option<Lease>,
+    fence: u64,
+}
+
+/// What was recorded of a mini-batch that did not go through at once.
+#[derive(Debug, Default)]
+struct Tries {
+    /// Failed tries, by their ids.
+    code: HashSet<String>,
+    node: HashSet<String>,
+    /// The start that is under way.
+    start: Option<String>,
+}
+
+#[derive(Debug)]
+struct Node {
+    info: NodeInfo,
+    report: NodeReport,
+    heard: Instant,
+    left: bool,
+}
+
+#[derive(Debug)]
+struct Lease {
+    owner: String,
+    until: Instant,
+}
+
+impl Job {
+    fn new(limits: TryLimits) -> Self {
+        Self {
+            limits,
+            state: JobState::Queued,
+            progress: Progress::default(),
+            ended: Vec::new(),
+            segments: Vec::new(),
+            segment_keys: HashMap::new(),
+            tries: BTreeMap::new(),
+            nodes: Vec::new(),
+            stopping: false,
+            lease: None,
+            fence: 0,
+        }
+    }
+
+    fn has_ended(&self, index: MiniBatchIndex) -> bool {
+        self.ended.get(index as usize).copied().unwrap_or(false)
+    }
+
+    fn end(&mut self, entry: &Entry) -> bool {
+        let at = entry.index as usize;
+        if at >= self.ended.len() {
+            self.ended.resize(at + 1, false);
+        }
+        if std::mem::replace(&mut self.ended[at], true) {
+            return false;
+        }
+        self.tries.remove(&entry.index);
+        let progress = &mut self.progress;
+        *if entry.succeeded { &mut progress.succeeded } else { &mut progress.failed } += 1;
+        progress.items += entry.items;
+        progress.items_succeeded += entry.items_succeeded;
+        true
+    }
+}
+
+impl EmbeddedLedger {
+    fn with<T>(&self, job: &str, work: impl FnOnce(&mut Job) -> T) -> Result<T, LedgerError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        match jobs.get_mut(job) {
+            Some(found) => Ok(work(found)),
+            None => Err(LedgerError {
+                kind: LedgerErrorKind::NotFound,
+                job: job.to_owned(),
+                message: "no such job".to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for EmbeddedLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ledger in memory")
+    }
+}
+
+#[async_trait]
+impl Ledger for EmbeddedLedger {
+    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.contains_key(job) {
+            return Err(LedgerError {
+                kind: LedgerErrorKind::AlreadyExists,
+                job: job.to_owned(),
+                message: "a job of this id exists".to_owned(),
+            });
+        }
+        jobs.insert(job.to_owned(), Job::new(limits));
+        Ok(())
+    }
+
+    async fn state(&self, job: &str) -> Result<JobState, LedgerError> {
+        self.with(job, |job| job.state)
+    }
+
+    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
+        self.with(job, |job| {
+            let changes = !job.state.is_final() || job.state == state;
+            if changes {
+                job.state = state;
+            }
+            changes
+        })
+    }
+
+    async fn remove(&self, job: &str) -> Result<(), LedgerError> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
+        Ok(())
+    }
+
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
+        self.with(job, |job| {
+            let present = &mut job.progress.checkpoint;
+            if (checkpoint.scheduled, checkpoint.complete) > (present.scheduled, present.complete) {
+                *present = checkpoint;
+            }
+        })
+    }
+
+    async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
+        self.with(job, |job| job.progress.clone())
+    }
+
+    async fn ended(&self, job: &str, first: u64, count: u64) -> Result<Vec<bool>, LedgerError> {
+        self.with(job, |job| (first..first + count).map(|index| job.has_ended(index)).collect())
+    }
+
+    async fn commit(
+        &self,
+        job: &str,
+        key: &str,
+        size: u64,
+        entries: &[Entry],
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        self.with(job, |job| {
+            if let Some(&known) = job.segment_keys.get(key) {
+                return job.segments[known].lost.clone();
+            }
+            let lost: Vec<_> =
+                entries.iter().filter(|entry| !job.end(entry)).map(|entry| entry.index).collect();
+            job.segment_keys.insert(key.to_owned(), job.segments.len());
+            job.segments.push(CommittedSegment { key: key.to_owned(), size, lost: lost.clone() });
+            job.progress.segments += 1;
+            lost
+        })
+    }
+
+    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
+        self.with(job, |job| job.segments.get(after as usize..).unwrap_or_default().to_vec())
+    }
+
+    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {
+        self.with(job, |job| {
+            if job.has_ended(failed.index) {
+                return Verdict::Done;
+            }
+            let tries = job.tries.entry(failed.index).or_default();
+            let known = if failed.blame == Blame::Code { &mut tries.code } else { &mut tries.node };
+            known.insert(failed.id.clone());
+            // The start has brought its end: it does not count as a lost node later.
+            tries.start = None;
+            let spoiled = tries.code.len() as u32;
+            let lost = tries.node.len() as u32;
+            if spoiled >= job.limits.run_max_try || lost >= job.limits.max_node_losses {
+                Verdict::GiveUp { spoiled }
+            } else {
+                Verdict::Retry { spoiled }
+            }
+        })
+    }
+
+    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError> {
+        self.with(job, |job| {
+            if job.has_ended(index) {
+                return Begin::Done;
+            }
+            let limits = job.limits;
+            let tries = job.tries.entry(index).or_default();
+            match tries.start.replace(start.to_owned()) {
+                Some(before) if before != start => {
+                    tries.node.insert(before);
+                }
+                _ => {}
+            }
+            if tries.node.len() as u32 >= limits.max_node_losses {
+                return Begin::GiveUp;
+            }
+            Begin::Run { spoiled: tries.code.len() as u32 }
+        })
+    }
+
+    async fn join(&self, job: &str, info: &NodeInfo) -> Result<u32, LedgerError> {
+        self.with(job, |job| {
+            let node = Node {
+                info: info.clone(),
+                report: NodeReport::default(),
+                heard: Instant::now(),
+                left: false,
+            };
+            let known = job.nodes.iter().position(|known| known.info.worker == info.worker);
+            let node_id = known.unwrap_or(job.nodes.len());
+            if known.is_some() {
+                job.nodes[node_id] = node;
+            } else {
+                job.nodes.push(node);
+            }
+            node_id as u32
+        })
+    }
+
+    async fn heartbeat(&self, job: &str, node_id: u32, report: &NodeReport) -> Result<Signal, LedgerError> {
+        self.with(job, |job| {
+            if let Some(node) = job.nodes.get_mut(node_id as usize) {
+                node.report = report.clone();
+                node.heard = Instant::now();
+            }
+            if job.stopping || job.state.is_final() { Signal::Stop } else { Signal::Run }
+        })
+    }
+
+    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
+        self.with(job, |job| {
+            if let Some(node) = job.nodes.get_mut(node_id as usize) {
+                node.left = true;
+            }
+        })
+    }
+
+    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
+        self.with(job, |job| {
+            let view = |(id, node): (usize, &Node)| NodeView {
+                node_id: id as u32,
+                info: node.info.clone(),
+                report: node.report.clone(),
+                silent: node.heard.elapsed(),
+                left: node.left,
+            };
+            job.nodes.iter().enumerate().map(view).collect()
+        })
+    }
+
+    async fn stop(&self, job: &str) -> Result<(), LedgerError> {
+        self.with(job, |job| job.stopping = true)
+    }
+
+    async fn request_cancel(&self, job: &str, who: &str) -> Result<(), LedgerError> {
+        self.with(job, |job| {
+            job.progress.cancel.get_or_insert_with(|| who.to_owned());
+        })
+    }
+
+    async fn lease(&self, job: &str, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {
+        self.with(job, |job| {
+            let now = Instant::now();
+            let until = now + time;
+            match &mut job.lease {
+                Some(lease) if lease.owner == owner && lease.until > now => lease.until = until,
+                Some(lease) if lease.until > now => return None,
+                lease => {
+                    job.fence += 1;
+                    *lease = Some(Lease { owner: owner.to_owned(), until });
+                }
+            }
+            Some(job.fence)
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! The ledger: what is known about a job while it runs.
+//!
+//! Which mini-batches are done, how often one was tried, which nodes serve the job, who watches over it. Every
+//! verb is in the job's own terms and safe to repeat: a reply can be lost after the write was applied, so
+//! writes are keyed by mini-batch and try, never bare increments. A ledger that is lost is rebuilt from the
+//! segments.
+
+mod embedded;
+
+use std::fmt::{Debug, Display};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::mini_batch::MiniBatchIndex;
+
+pub use embedded::EmbeddedLedger;
+
+/// Meaning of a ledger error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerErrorKind {
+    /// The job is not known (any more).
+    NotFound,
+    /// A job of this id exists.
+    AlreadyExists,
+    /// The server cannot be reached for now.
+    Unavailable,
+}
+
+/// An error of the ledger.
+#[derive(Debug, thiserror::Error)]
+#[error("job {job}: {message}")]
+pub struct LedgerError {
+    /// What the error means to a caller.
+    pub kind: LedgerErrorKind,
+    /// The job.
+    pub job: String,
+    /// The cause, in words.
+    pub message: String,
+}
+
+impl LedgerError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        self.kind == LedgerErrorKind::Unavailable
+    }
+}
+
+/// Where a job stands (spec S1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Known, not begun.
+    Queued,
+    /// Mini-batches are being planned; the first ones may run already.
+    Scheduling,
+    /// Everything is planned.
+    Running,
+    /// Every mini-batch has its outcome; the result is being written.
+    Finalizing,
+    /// Ended well.
+    Completed,
+    /// Ended badly.
+    Failed,
+    /// Ended because somebody asked for it.
+    Canceled,
+}
+
+impl JobState {
+    /// Whether the job has ended.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled)
+    }
+
+    /// The word of the reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Scheduling => "scheduling",
+            Self::Running => "running",
+            Self::Finalizing => "finalizing",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// How the limits of a job bound the tries of a mini-batch (spec S3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TryLimits {
+    /// Tries that the user's code may spoil.
+    pub run_max_try: u32,
+    /// Losses of a node while it ran the mini-batch.
+    pub max_node_losses: u32,
+}
+
+/// How far the planning has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Mini-batches published: all below this index.
+    pub scheduled: u64,
+    /// Input items in them.
+    pub items: u64,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// The outcome of one mini-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The mini-batch.
+    pub index: MiniBatchIndex,
+    /// Whether a try succeeded; otherwise none is left.
+    pub succeeded: bool,
+    /// Input items.
+    pub items: u64,
+    /// Items that succeeded.
+    pub items_succeeded: u64,
+}
+
+/// A segment whose outcomes are final, but for those that another segment had brought before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommittedSegment {
+    /// Key of the object.
+    pub key: String,
+    /// Size of the object, bytes.
+    pub size: u64,
+    /// Mini-batches of it whose outcome was known already.
+    pub lost: Vec<MiniBatchIndex>,
+}
+
+/// Counts of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// How far the planning has come.
+    pub checkpoint: Checkpoint,
+    /// Mini-batches that succeeded.
+    pub succeeded: u64,
+    /// Mini-batches that failed for good.
+    pub failed: u64,
+    /// Input items of mini-batches with an outcome.
+    pub items: u64,
+    /// Items of these that succeeded.
+    pub items_succeeded: u64,
+    /// Segments committed.
+    pub segments: u64,
+    /// Who asked to cancel the job.
+    pub cancel: Option<String>,
+}
+
+impl Progress {
+    /// Mini-batches with an outcome.
+    pub fn ended(&self) -> u64 {
+        self.succeeded + self.failed
+    }
+
+    /// Items that failed.
+    pub fn items_failed(&self) -> u64 {
+        self.items - self.items_succeeded
+    }
+
+    /// Whether every mini-batch of the job has its outcome.
+    pub fn is_complete(&self) -> bool {
+        self.checkpoint.complete && self.ended() >= self.checkpoint.scheduled
+    }
+}
+
+/// Why a try failed, in the ledger's eyes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blame {
+    /// The user's code: exception, timeout, death of its process.
+    Code,
+    /// The node was lost while it ran the mini-batch.
+    Node,
+}
+
+/// A try that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedTry {
+    /// The mini-batch.
+    pub index: MiniBatchIndex,
+    /// Names the try among all tries of the mini-batch; the same call may come twice.
+    pub id: String,
+    /// Whose fault it was.
+    pub blame: Blame,
+}
+
+/// What is to be done about a mini-batch after a failed try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Try it again; so many tries have failed by the user's code.
+    Retry {
+        /// Tries spoiled so far.
+        spoiled: u32,
+    },
+    /// No try is left.
+    GiveUp {
+        /// Tries spoiled.
+        spoiled: u32,
+    },
+    /// Another try has brought the outcome meanwhile.
+    Done,
+}
+
+/// What is known of a mini-batch that is delivered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// Run it.
+    Run {
+        /// Tries spoiled so far.
+        spoiled: u32,
+    },
+    /// Nodes were lost with it as often as allowed: let it fail.
+    GiveUp,
+    /// Its outcome is known: acknowledge and forget it.
+    Done,
+}
+
+/// What a node says of itself when it joins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// Unique name of the worker, across restarts.
+    pub worker: String,
+    /// Its address.
+    pub ip: String,
+    /// Processes it runs.
+    pub slots: u32,
+}
+
+/// What a node says of itself regularly.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct NodeReport {
+    /// Processes that are up.
+    pub processes: u32,
+    /// Failures of `init()` so far.
+    pub init_failures: u32,
+    /// Whether a process ever got through `init()`.
+    pub ever_ready: bool,
+    /// How long every process has been in `init()`, seconds; absent when one is not.
+    pub all_in_init: Option<f64>,
+    /// The node gave up: `init()` failed too often in a row (spec S6).
+    pub gave_up: bool,
+    /// The last error of `init()`.
+    pub init_error: Option<String>,
+    /// Why the node cannot go on (no room on the disk, ...).
+    pub fatal: Option<String>,
+}
+
+/// A node of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Position in the job, from 0.
+    pub node_id: u32,
+    /// What it said when it joined.
+    pub info: NodeInfo,
+    /// What it said last.
+    pub report: NodeReport,
+    /// How long ago that was.
+    pub silent: Duration,
+    /// Whether it left in order.
+    pub left: bool,
+}
+
+/// What a job wants of its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Carry on.
+    Run,
+    /// Start nothing, stop what runs, commit what is finished.
+    Stop,
+}
+
+/// The books of all jobs.
+///
+/// # Contract
+/// * Every call may be repeated with the same arguments and has its effect once.
+/// * `commit`: for each mini-batch the first commit wins, whoever else commits it later.
+/// * After a `commit`, a `record_failure` or a `checkpoint` has returned, `progress` shows it to everyone.
+#[async_trait]
+pub trait Ledger: Debug + Display + Send + Sync {
+    /// Enters a job. [`LedgerErrorKind::AlreadyExists`] when there is one of this id.
+    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError>;
+    /// The state of a job.
+    async fn state(&self, job: &str) -> Result<JobState, LedgerError>;
+    /// Moves a job to another state; false when it has ended already (an ended job never changes).
+    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError>;
+    /// Forgets a job.
+    async fn remove(&self, job: &str) -> Result<(), LedgerError>;
+
+    /// Notes how far the planning has come; a checkpoint behind the present one changes nothing.
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError>;
+    /// The counts.
+    async fn progress(&self, job: &str) -> Result<Progress, LedgerError>;
+    /// Whether each mini-batch of `first..first + count` has its outcome.
+    async fn ended(&self, job: &str, first: u64, count: u64) -> Result<Vec<bool>, LedgerError>;
+
+    /// Makes the outcomes in a segment final; returns the mini-batches whose outcome was known already.
+    async fn commit(
+        &self,
+        job: &str,
+        key: &str,
+        size: u64,
+        entries: &[Entry],
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError>;
+    /// Committed segments in the order of their commits, from the `after`-th on.
+    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError>;
+
+    /// Notes a failed try and decides what is next.
+    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError>;
+    /// Notes that a mini-batch which was delivered before is about to run on a node. A start that another
+    /// node noted before, and that brought no outcome, counts as a loss of that node.
+    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
+
+    /// Enters a node and gives it its id; the same worker gets the same id again.
+    async fn join(&self, job: &str, info: &NodeInfo) -> Result<u32, LedgerError>;
+    /// Notes what a node says of itself and tells it what the job wants.
+    async fn heartbeat(&self, job: &str, node_id: u32, report: &NodeReport) -> Result<Signal, LedgerError>;
+    /// Notes that a node leaves in order.
+    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError>;
+    /// The nodes of a job.
+    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError>;
+
+    /// Tells every node to stop.
+    async fn stop(&self, job: &str) -> Result<(), LedgerError>;
+    /// Asks for the end of a job; the first who asks is remembered.
+    async fn request_cancel(&self, job: &str, who: &str) -> Result<(), LedgerError>;
+
+    /// Takes or renews the lease to watch over a job. Returns its fencing number, which grows whenever the
+    /// lease changes hands, or nothing while somebody else holds it.
+    async fn lease(&self, job: &str, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError>;
+}

@@ -1,0 +1,146 @@
+//! The queue: how mini-batch descriptors reach the nodes.
+//!
+//! At-least-once delivery with acknowledgements, only what AMQP really gives: no lease renewal, no look-up, no
+//! order promised. Which mini-batches are done is the ledger's business.
+
+mod embedded;
+
+use std::fmt::{Debug, Display};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use embedded::EmbeddedQueue;
+
+/// Meaning of a queue error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueErrorKind {
+    /// No queue has this name (any more).
+    NotFound,
+    /// The server refuses the caller, or the options of an existing queue differ.
+    Refused,
+    /// The server cannot be reached for now.
+    Unavailable,
+}
+
+/// An error of a queue.
+#[derive(Debug, thiserror::Error)]
+#[error("queue {name}: {message}")]
+pub struct QueueError {
+    /// What the error means to a caller.
+    pub kind: QueueErrorKind,
+    /// Name of the queue.
+    pub name: String,
+    /// The cause, in words.
+    pub message: String,
+}
+
+impl QueueError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        self.kind == QueueErrorKind::Unavailable
+    }
+}
+
+/// What a queue is declared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueOptions {
+    /// How long a message may stay unacknowledged, seconds; `None`: the server's own limit.
+    pub consumer_timeout: Option<u64>,
+}
+
+/// Messages in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    /// Waiting to be delivered.
+    pub ready: u64,
+    /// Consumers at this moment.
+    pub consumers: u64,
+}
+
+/// A broker of queues.
+///
+/// # Contract
+/// * `publish` returns when every message is safe; on an error any part of them may have been published.
+/// * A message is delivered to one consumer at a time, at least once, until it is acknowledged or rejected. A
+///   delivery that is dropped, or whose consumer is dropped, is delivered again with a higher count.
+/// * `declare` of an existing queue with the same options and `delete` of an absent queue succeed.
+#[async_trait]
+pub trait Queue: Debug + Display + Send + Sync {
+    /// Makes a queue.
+    async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError>;
+    /// Appends messages, in their order.
+    async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError>;
+    /// Starts to consume, with at most `prefetch` unacknowledged deliveries at a time.
+    async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError>;
+    /// How many messages there are; an estimate on a cluster.
+    async fn depth(&self, name: &str) -> Result<Depth, QueueError>;
+    /// Removes a queue with its messages; consumers see the end of their stream.
+    async fn delete(&self, name: &str) -> Result<(), QueueError>;
+}
+
+/// The deliveries to one consumer.
+#[async_trait]
+pub trait Deliveries: Send {
+    /// Waits for at least one delivery and returns up to `max` that are there; empty at the end of the stream
+    /// (the queue or the connection is gone). Cancel safe.
+    async fn next(&mut self, max: usize) -> Vec<Delivery>;
+}
+
+/// One message in the hands of a consumer.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The message.
+    pub body: Bytes,
+    /// How often it was delivered before, as far as the broker knows; 0 the first time.
+    pub delivery_count: u32,
+    receipt: Option<Box<dyn Receipt>>,
+}
+
+/// How a consumer answers for a delivery. Dropping it unanswered makes the message available again.
+#[async_trait]
+pub trait Receipt: Debug + Send {
+    /// Settles the delivery.
+    async fn settle(self: Box<Self>, answer: Answer) -> Result<(), QueueError>;
+}
+
+/// The answer for a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Done; never deliver it again.
+    Ack,
+    /// Deliver it again, to anyone.
+    Requeue,
+    /// It cannot be understood; move it to the dead letters.
+    Reject,
+}
+
+impl Delivery {
+    /// A delivery with its way back; for implementations of [`Deliveries`].
+    pub fn new(body: Bytes, delivery_count: u32, receipt: Box<dyn Receipt>) -> Self {
+        Self { body, delivery_count, receipt: Some(receipt) }
+    }
+
+    /// Answers for the message. An error means that the broker may deliver it again.
+    pub async fn settle(mut self, answer: Answer) -> Result<(), QueueError> {
+        match self.receipt.take() {
+            Some(receipt) => receipt.settle(answer).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Answers for many deliveries; the first error is returned after all were tried.
+pub async fn settle_all(
+    deliveries: impl IntoIterator<Item = Delivery>,
+    answer: Answer,
+) -> Result<(), QueueError> {
+    let mut outcome = Ok(());
+    for delivery in deliveries {
+        let settled = delivery.settle(answer).await;
+        if outcome.is_ok() {
+            outcome = settled;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,315 @@
+//! A folder as an object store: the storage of embedded jobs.
+//!
+//! A write goes to a temporary name in the store's own `.tmp` folder, is synced, and renamed into place.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
+
+const TEMPORARY: &str = ".tmp";
+
+/// Objects as files below one folder.
+#[derive(Debug, Clone)]
+pub struct LocalStorage {
+    root: Arc<PathBuf>,
+}
+
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+impl LocalStorage {
+    /// Opens the store in `root`; the folder is made with the first object.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: Arc::new(root.into()) }
+    }
+
+    fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
+        if is_valid_key(key) && !key.starts_with(TEMPORARY) {
+            Ok(self.root.join(key))
+        } else {
+            Err(self.invalid(key))
+        }
+    }
+
+    fn invalid(&self, key: &str) -> StorageError {
+        StorageError {
+            kind: StorageErrorKind::InvalidKey,
+            place: self.to_string(),
+            key: key.to_owned(),
+            message: "not a valid object name".to_owned(),
+        }
+    }
+
+    fn error(&self, key: &str, error: &io::Error) -> StorageError {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StorageErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => StorageErrorKind::AlreadyExists,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StorageErrorKind::PermissionDenied
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                StorageErrorKind::Full
+            }
+            _ => StorageErrorKind::Unavailable,
+        };
+        StorageError { kind, place: self.to_string(), key: key.to_owned(), message: error.to_string() }
+    }
+
+    fn temporary(&self) -> io::Result<(PathBuf, File)> {
+        let folder = self.root.join(TEMPORARY);
+        let name = format!("{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let path = folder.join(name);
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).open(&path);
+        let file = open().or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            fs::create_dir_all(&folder)?;
+            open()
+        })?;
+        Ok((path, file))
+    }
+
+    fn publish(file: &File, temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+        file.sync_data()?;
+        let place = || {
+            if options.if_absent {
+                fs::hard_link(temporary, target)?;
+                fs::remove_file(temporary)
+            } else {
+                fs::rename(temporary, target)
+            }
+        };
+        place().or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            if let Some(folder) = target.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            place()
+        })
+    }
+
+    fn write_whole(&self, target: &Path, parts: &[Bytes], options: PutOptions) -> io::Result<()> {
+        let (temporary, mut file) = self.temporary()?;
+        let written = parts
+            .iter()
+            .try_for_each(|part| file.write_all(part))
+            .and_then(|()| Self::publish(&file, &temporary, target, options));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        key: &str,
+        work: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let path = self.path(key)?;
+        let store = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&store, &path)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.error(key, &error))
+    }
+}
+
+impl fmt::Display for LocalStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.root.display())
+    }
+}
+
+fn read_range(path: &Path, range: &Range<u64>) -> io::Result<Bytes> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(range.start))?;
+    let length = range.end.saturating_sub(range.start);
+    let mut bytes = Vec::with_capacity(length.min(64 << 20) as usize);
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let key = format!("{key}{name}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if key != TEMPORARY {
+                collect(&entry.path(), &format!("{key}/"), found)?;
+            }
+        } else if kind.is_file() {
+            match entry.metadata() {
+                Ok(meta) => found.push(ObjectMeta { key, size: meta.len() }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Storage for LocalStorage {
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+        self.blocking(key, move |store, path| store.write_whole(path, &[body], options)).await
+    }
+
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+        self.blocking(key, move |store, path| store.write_whole(path, &parts, PutOptions::default())).await
+    }
+
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
+        let source = file.to_owned();
+        self.blocking(key, move |store, path| {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            match fs::rename(&source, path) {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+                done => return done,
+            }
+            let (temporary, mut file) = store.temporary()?;
+            let copied = File::open(&source)
+                .and_then(|mut source| io::copy(&mut source, &mut file))
+                .and_then(|_| Self::publish(&file, &temporary, path, PutOptions::default()));
+            match copied {
+                Ok(()) => fs::remove_file(&source),
+                Err(error) => fs::remove_file(&temporary).and(Err(error)),
+            }
+        })
+        .await
+    }
+
+    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+        let key = key.to_owned();
+        self.blocking(&key.clone(), move |store, path| {
+            let (temporary, file) = store.temporary()?;
+            let target = path.to_owned();
+            Ok(LocalUpload { store: store.clone(), key, target, temporary, file: Some(file) })
+        })
+        .await
+        .map(|upload| Box::new(upload) as Box<dyn Upload>)
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        self.blocking(key, |_, path| fs::read(path).map(Bytes::from)).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
+        self.blocking(key, move |_, path| read_range(path, &range)).await
+    }
+
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        let source = self.path(from)?;
+        let place = self.clone();
+        let from = from.to_owned();
+        self.blocking(to, move |store, path| {
+            let (temporary, mut file) = store.temporary()?;
+            let copied = File::open(&source)
+                .and_then(|mut source| io::copy(&mut source, &mut file))
+                .and_then(|_| Self::publish(&file, &temporary, path, PutOptions::default()));
+            if copied.is_err() {
+                let _ = fs::remove_file(&temporary);
+            }
+            copied
+        })
+        .await
+        .map_err(|error| match error.kind {
+            StorageErrorKind::NotFound => StorageError { place: place.to_string(), key: from, ..error },
+            _ => error,
+        })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
+            return Err(self.invalid(prefix));
+        }
+        let (store, prefix) = (self.clone(), prefix.to_owned());
+        let listed = tokio::task::spawn_blocking(move || {
+            let mut found = Vec::new();
+            let outcome = collect(&store.root.join(&prefix), &prefix, &mut found);
+            found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            outcome.map(|()| found).map_err(|error| store.error(&prefix, &error))
+        });
+        listed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StorageError> {
+        self.blocking(key, |_, path| match fs::remove_file(path) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(())
+            }
+            done => done,
+        })
+        .await
+    }
+
+    fn uri(&self, key: &str) -> String {
+        if key.is_empty() { self.to_string() } else { self.root.join(key).display().to_string() }
+    }
+}
+
+struct LocalUpload {
+    store: LocalStorage,
+    key: String,
+    target: PathBuf,
+    temporary: PathBuf,
+    /// Absent only while a write is under way, and after `finish`.
+    file: Option<File>,
+}
+
+impl LocalUpload {
+    async fn with_file(
+        &mut self,
+        work: impl FnOnce(&mut File) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), StorageError> {
+        let Some(mut file) = self.file.take() else {
+            return Err(self
+                .store
+                .error(&self.key, &io::Error::other("an earlier write of this object failed")));
+        };
+        let done = tokio::task::spawn_blocking(move || work(&mut file).map(|()| file)).await;
+        match done.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => return Err(self.store.error(&self.key, &error)),
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Upload for LocalUpload {
+    async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError> {
+        self.with_file(move |file| file.write_all(&bytes)).await
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
+        let (temporary, target) = (self.temporary.clone(), self.target.clone());
+        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, PutOptions::default()))
+            .await
+    }
+}
+
+impl Drop for LocalUpload {
+    fn drop(&mut self) {
+        // After `finish` the name is gone already.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}

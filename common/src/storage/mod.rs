@@ -1,0 +1,129 @@
+//! Object storage: where a job's specification, segments, output and logs live.
+//!
+//! Storage is the truth of a job: from the specification and the segments alone everything else can be
+//! rebuilt. The interface has what an S3-compatible store gives and no more. Keys are relative to the place the
+//! store was opened at: non-empty, `/`-separated, without empty, `.` or `..` parts.
+
+mod local;
+
+use std::fmt::{Debug, Display};
+use std::ops::Range;
+use std::path::Path;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use local::LocalStorage;
+
+/// Meaning of a storage error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageErrorKind {
+    /// No object has this key.
+    NotFound,
+    /// The object exists and the call asked for a new one.
+    AlreadyExists,
+    /// The store refuses the caller.
+    PermissionDenied,
+    /// No room is left.
+    Full,
+    /// The key is malformed.
+    InvalidKey,
+    /// The store cannot be reached or answers wrongly for now.
+    Unavailable,
+}
+
+/// An error of a store, with the key it is about.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {key}: {message}")]
+pub struct StorageError {
+    /// What the error means to a caller.
+    pub kind: StorageErrorKind,
+    /// The store, without credentials.
+    pub place: String,
+    /// The object.
+    pub key: String,
+    /// The cause, in words.
+    pub message: String,
+}
+
+impl StorageError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        self.kind == StorageErrorKind::Unavailable
+    }
+}
+
+/// How an object is put.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PutOptions {
+    /// Fail with [`StorageErrorKind::AlreadyExists`] instead of replacing an object.
+    pub if_absent: bool,
+}
+
+/// An object in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Its key.
+    pub key: String,
+    /// Its size, bytes.
+    pub size: u64,
+}
+
+/// A store of objects.
+///
+/// # Contract
+/// * An object is seen whole or not at all: a reader never meets a part of a `put`, an `upload` that was not
+///   finished, or a mixture of two writers.
+/// * When a write returns, a reader on any host sees it, and the death of the writer does not undo it.
+/// * `delete` of an absent object succeeds. `list` is sorted bytewise by key and shows what was written before
+///   the call.
+/// * Every call may be repeated safely.
+#[async_trait]
+pub trait Storage: Debug + Display + Send + Sync {
+    /// Writes a whole object.
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError>;
+
+    /// Writes a whole object from parts, one after the other.
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError>;
+
+    /// Moves a local file into the store; the file is gone afterwards.
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError>;
+
+    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`].
+    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError>;
+
+    /// Reads a whole object.
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError>;
+
+    /// Reads `range` of an object; an end past the object's end is cut there.
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError>;
+
+    /// Copies an object within the store.
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError>;
+
+    /// All objects whose keys start with `prefix` (a folder ending in `/`, or empty).
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
+
+    /// Removes an object.
+    async fn delete(&self, key: &str) -> Result<(), StorageError>;
+
+    /// Where the object is, for people.
+    fn uri(&self, key: &str) -> String;
+}
+
+/// An object being written piece by piece. Dropping it without `finish` leaves nothing behind.
+#[async_trait]
+pub trait Upload: Send {
+    /// Appends bytes.
+    async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError>;
+    /// Makes the object visible.
+    async fn finish(self: Box<Self>) -> Result<(), StorageError>;
+}
+
+/// Whether `key` can name an object.
+pub fn is_valid_key(key: &str) -> bool {
+    !key.is_empty()
+        && key.len() <= 1024
+        && !key.contains(['\0', '\\'])
+        && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
