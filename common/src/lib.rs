@@ -1,1 +1,4 @@
-//! (skeleton)
+//! What a job is and where its things live.
+
+pub mod dataset;
+pub mod job;
