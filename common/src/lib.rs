@@ -1,9 +1,12 @@
 //! What a job of prs is and where its things live.
 //!
-//! The words every other crate uses: the mini-batch, the wire between an agent and its processes, segments,
-//! and the three interfaces a job stands on (queue, ledger, storage) with their embedded implementations.
-//! It runs nothing: planning and watching are in `prs-orchestrator`, processes in `prs-worker`.
+//! The words every other crate uses: the job and its settings, the listing of its inputs, the mini-batch, the
+//! wire between an agent and its processes, segments, and the three interfaces a job stands on (queue, ledger,
+//! storage) with their embedded implementations. It runs nothing: planning and watching are in
+//! `prs-orchestrator`, processes in `prs-worker`.
 
+pub mod dataset;
+pub mod job;
 pub mod layout;
 pub mod ledger;
 pub mod mini_batch;

@@ -40,6 +40,9 @@ pub enum Work<'a> {
         /// The file as the user named it (it differs from `path` for compressed files), for messages.
         #[serde(borrow)]
         origin: &'a str,
+        /// Size and time of change of `origin` when it was planned: a changed file is another mini-batch.
+        #[serde(borrow)]
+        version: &'a str,
         /// First byte of the slice.
         start: u64,
         /// One past the last byte of the slice.
@@ -49,6 +52,17 @@ pub enum Work<'a> {
         /// Encoded dialect and schema of the file (the reader's own format), the same for all its slices.
         #[serde(borrow, with = "serde_bytes")]
         schema: &'a [u8],
+    },
+    /// A part of a file that cannot be split into records; running it fails with this reason (spec D5).
+    Unreadable {
+        /// The file.
+        #[serde(borrow)]
+        origin: &'a str,
+        /// Where the trouble starts, bytes (in the plain text of a compressed file).
+        offset: u64,
+        /// What is wrong.
+        #[serde(borrow)]
+        reason: &'a str,
     },
 }
 
@@ -73,19 +87,27 @@ impl<'a> MiniBatch<'a> {
         match &self.work {
             Work::Files { paths, .. } => paths.len() as u64,
             Work::Delimited { records, .. } => *records,
+            Work::Unreadable { .. } => 1,
         }
     }
 
     /// One line that tells a person what the mini-batch consists of ("Mini-batch Detail" of the report).
     pub fn detail(&self) -> String {
         match &self.work {
-            Work::Files { paths, .. } if paths.len() > 3 => {
-                format!("{}, {}, {} and {} more", paths[0], paths[1], paths[2], paths.len() - 3)
-            }
-            Work::Files { paths, .. } => paths.join(", "),
+            Work::Files { paths, .. } => match paths.as_slice() {
+                [] => String::new(),
+                [only] => (*only).to_owned(),
+                [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            },
+            Work::Unreadable { origin, offset, .. } => format!("{origin} from byte {offset}"),
             Work::Delimited { origin, start, end, .. } => format!("{origin} bytes {start}-{end}"),
         }
     }
+}
+
+/// Checksum of an encoded descriptor: the same plan gives the same checksums (spec D6).
+pub fn checksum(body: &[u8]) -> u32 {
+    crc32fast::hash(body)
 }
 
 /// The `mini_batch_id` of the mini-batch at `index`; fixed width, so that ids sort as the plan does.
@@ -110,6 +132,7 @@ mod tests {
             work: Work::Delimited {
                 path: "/cache/x.csv",
                 origin: "/in/x.csv.gz",
+                version: "100-1",
                 start: 10,
                 end: 1 << 40,
                 records: 3,

@@ -104,6 +104,9 @@ pub struct TryRecord {
     pub header: Option<String>,
     /// Files to publish with the outcome.
     pub files: Vec<OutputFile>,
+    /// The descriptor of a mini-batch that failed for good, to name its items.
+    #[serde(with = "serde_bytes")]
+    pub failed: Option<Vec<u8>>,
 }
 
 /// A process that ran tries.
@@ -263,6 +266,7 @@ mod tests {
             length: 0,
             header: None,
             files: vec![],
+            failed: None,
         }
     }
 

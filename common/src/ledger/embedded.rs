@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    Begin, Blame, Checkpoint, CommittedSegment, Entry, FailedTry, JobState, Ledger, LedgerError,
+    Abort, Begin, Blame, Checkpoint, CommittedSegment, Entry, FailedTry, JobState, Ledger, LedgerError,
     LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
@@ -31,7 +31,6 @@ struct Job {
     segment_keys: HashMap<String, usize>,
     tries: BTreeMap<MiniBatchIndex, Tries>,
     nodes: Vec<Node>,
-    stopping: bool,
     lease: Option<Lease>,
     fence: u64,
 }
@@ -71,7 +70,6 @@ impl Job {
             segment_keys: HashMap::new(),
             tries: BTreeMap::new(),
             nodes: Vec::new(),
-            stopping: false,
             lease: None,
             fence: 0,
         }
@@ -258,7 +256,12 @@ impl Ledger for EmbeddedLedger {
                 node.report = report.clone();
                 node.heard = Instant::now();
             }
-            if job.stopping || job.state.is_final() { Signal::Stop } else { Signal::Run }
+            match job.state {
+                _ if job.progress.abort.is_some() => Signal::Stop,
+                JobState::Failed | JobState::Canceled => Signal::Stop,
+                JobState::Finalizing | JobState::Completed => Signal::Finish,
+                JobState::Queued | JobState::Scheduling | JobState::Running => Signal::Run,
+            }
         })
     }
 
@@ -283,14 +286,8 @@ impl Ledger for EmbeddedLedger {
         })
     }
 
-    async fn stop(&self, job: &str) -> Result<(), LedgerError> {
-        self.with(job, |job| job.stopping = true)
-    }
-
-    async fn request_cancel(&self, job: &str, who: &str) -> Result<(), LedgerError> {
-        self.with(job, |job| {
-            job.progress.cancel.get_or_insert_with(|| who.to_owned());
-        })
+    async fn abort(&self, job: &str, abort: &Abort) -> Result<Abort, LedgerError> {
+        self.with(job, |job| job.progress.abort.get_or_insert_with(|| abort.clone()).clone())
     }
 
     async fn lease(&self, job: &str, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {

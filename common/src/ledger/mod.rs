@@ -131,6 +131,15 @@ pub struct CommittedSegment {
     pub lost: Vec<MiniBatchIndex>,
 }
 
+/// The decision to end a job before its work is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// The final state: `Failed` or `Canceled`.
+    pub state: JobState,
+    /// The reason, one line.
+    pub reason: String,
+}
+
 /// Counts of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
@@ -146,8 +155,8 @@ pub struct Progress {
     pub items_succeeded: u64,
     /// Segments committed.
     pub segments: u64,
-    /// Who asked to cancel the job.
-    pub cancel: Option<String>,
+    /// Why the job ends before its work is done.
+    pub abort: Option<Abort>,
 }
 
 impl Progress {
@@ -268,7 +277,9 @@ pub struct NodeView {
 pub enum Signal {
     /// Carry on.
     Run,
-    /// Start nothing, stop what runs, commit what is finished.
+    /// Everything is done: end the processes in order and leave.
+    Finish,
+    /// The job was aborted: start nothing, stop what runs, commit what is finished, leave.
     Stop,
 }
 
@@ -322,10 +333,9 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// The nodes of a job.
     async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError>;
 
-    /// Tells every node to stop.
-    async fn stop(&self, job: &str) -> Result<(), LedgerError>;
-    /// Asks for the end of a job; the first who asks is remembered.
-    async fn request_cancel(&self, job: &str, who: &str) -> Result<(), LedgerError>;
+    /// Ends the job before its work is done; its nodes are told to stop. The first abort is remembered, and
+    /// returned to everyone who comes later.
+    async fn abort(&self, job: &str, abort: &Abort) -> Result<Abort, LedgerError>;
 
     /// Takes or renews the lease to watch over a job. Returns its fencing number, which grows whenever the
     /// lease changes hands, or nothing while somebody else holds it.

@@ -1,0 +1,302 @@
+//! The deterministic listing of an input's files (spec D1, D6).
+//!
+//! Plans are made from it, so its order never depends on the file system: bytewise by relative
+//! path over all of one path, several paths one after the other, a list file in its own order. It
+//! is lazy (S2): it holds the names of one folder per level, never the whole listing. It opens no
+//! data file, and looks up a size only where it is asked for.
+//!
+//! Symbolic links are followed, files whose names begin with a dot are included. A glob picks
+//! files, never whole folders; a path that exists is taken as it stands, even if it could be read
+//! as a glob.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::job::InputSource;
+
+mod list_file;
+mod pattern;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use list_file::ListFile;
+use pattern::PathPattern;
+use walk::Walk;
+
+/// A file of an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The absolute folder that `relative` starts from; empty for a file named by a list.
+    pub base: Arc<str>,
+    /// The path below `base`, parts joined with `/`; for a file named by a list, its absolute path
+    /// as it stands there.
+    pub relative: String,
+    /// Bytes, where [`ListingOptions::sizes`] asks for them.
+    pub size: Option<u64>,
+}
+
+impl Entry {
+    /// The absolute path.
+    pub fn path(&self) -> PathBuf {
+        Path::new(&*self.base).join(&self.relative)
+    }
+}
+
+/// A file of an input, borrowed from the listing for one call of [`Listing::visit`].
+///
+/// The fields are those of [`Entry`].
+#[derive(Debug, Clone, Copy)]
+pub struct EntryRef<'a> {
+    /// See [`Entry::base`].
+    pub base: &'a Arc<str>,
+    /// See [`Entry::relative`].
+    pub relative: &'a str,
+    /// See [`Entry::size`].
+    pub size: Option<u64>,
+}
+
+impl EntryRef<'_> {
+    /// An entry of its own.
+    pub fn to_entry(self) -> Entry {
+        Entry { base: Arc::clone(self.base), relative: self.relative.to_owned(), size: self.size }
+    }
+}
+
+/// What to find out about each file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListingOptions {
+    /// Look up each file's size: one more system call a file. Needed to split tabular inputs.
+    pub sizes: bool,
+}
+
+/// Why an input cannot be listed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListingError {
+    /// No file at all, or none for this glob.
+    #[error("no file found in {pattern}: an input needs at least one file")]
+    Empty {
+        /// The folders, glob or list file that named nothing.
+        pattern: String,
+    },
+    /// A folder or file that cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// What could not be read.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A glob that is not well formed.
+    #[error("{pattern} is not a valid glob: {reason}")]
+    Glob {
+        /// The whole pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A symbolic link that leads back to a folder that holds it.
+    #[error("{} is a symbolic link to {}, a folder that holds it: remove the link", link.display(), target.display())]
+    Cycle {
+        /// The link.
+        link: PathBuf,
+        /// The folder it leads to.
+        target: PathBuf,
+    },
+    /// Neither a file nor a folder: a pipe, a socket or a device.
+    #[error("{} is {what}: an input holds only files and folders", path.display())]
+    Special {
+        /// Its path.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
+    /// A name that is not UTF-8, which neither a result nor a log could show.
+    #[error("the name of {path} is not UTF-8: rename the file")]
+    NotUtf8Name {
+        /// The path, with what is not UTF-8 replaced.
+        path: String,
+    },
+    /// A line of a list file that is not UTF-8.
+    #[error("{}: line {line} is not UTF-8", path.display())]
+    NotUtf8Line {
+        /// The list file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+impl ListingError {
+    /// Whether the same listing may succeed a little later with nothing changed by hand.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::TimedOut | io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::StaleNetworkFileHandle
+        ))
+    }
+
+    fn special(path: impl Into<PathBuf>, file_type: std::fs::FileType) -> Self {
+        let what = if file_type.is_fifo() {
+            "a named pipe"
+        } else if file_type.is_socket() {
+            "a socket"
+        } else {
+            "a device"
+        };
+        Self::Special { path: path.into(), what }
+    }
+
+    fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// The files of one input, in order.
+///
+/// Ends with the first error: what follows it would not be the same listing.
+#[derive(Debug)]
+pub struct Listing {
+    parts: VecDeque<Part>,
+    /// What the whole input is called in an error.
+    input: String,
+    found: bool,
+}
+
+/// What one path of an input comes to.
+#[derive(Debug)]
+struct Part {
+    files: Files,
+    found: bool,
+    /// The glob, which must match something even if other paths of the input hold files.
+    glob: Option<String>,
+}
+
+#[derive(Debug)]
+enum Files {
+    One { base: Arc<str>, name: String, size: Option<u64>, over: bool },
+    Walk(Walk),
+    List(ListFile),
+}
+
+impl Listing {
+    /// Starts a listing; only the kind of each path is looked up before the first entry.
+    pub fn open(source: &InputSource, options: ListingOptions) -> Result<Self, ListingError> {
+        let mut parts = VecDeque::new();
+        let input = match source {
+            InputSource::Paths(paths) => {
+                for path in paths {
+                    parts.push_back(Part::open(path, options)?);
+                }
+                paths.join(", ")
+            }
+            InputSource::List(path) => {
+                let files = Files::List(ListFile::open(path, options.sizes)?);
+                parts.push_back(Part { files, found: false, glob: None });
+                path.display().to_string()
+            }
+        };
+        Ok(Self { parts, input, found: false })
+    }
+
+    /// Calls `visit` for up to `max` files and returns how many there were; fewer than `max` means
+    /// the end. The cheapest way through a long listing: nothing is allocated for a file.
+    pub fn visit(&mut self, max: usize, mut visit: impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
+        let result = self.try_visit(max, &mut visit);
+        if result.is_err() {
+            self.parts.clear();
+            self.found = true;
+        }
+        result
+    }
+
+    /// Appends up to `max` entries to `entries` and returns how many; fewer than `max` means the
+    /// end. On an error, the entries before it have been appended.
+    pub fn next_batch(&mut self, max: usize, entries: &mut Vec<Entry>) -> Result<usize, ListingError> {
+        self.visit(max, |entry| entries.push(entry.to_entry()))
+    }
+
+    fn try_visit(&mut self, max: usize, visit: &mut impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
+        let mut count = 0;
+        while count < max {
+            let Some(part) = self.parts.front_mut() else {
+                if !self.found {
+                    self.found = true;
+                    return Err(ListingError::Empty { pattern: self.input.clone() });
+                }
+                break;
+            };
+            let wanted = max - count;
+            let seen = part.files.visit(wanted, visit)?;
+            part.found |= seen > 0;
+            self.found |= seen > 0;
+            count += seen;
+            if seen < wanted {
+                match part.glob.take() {
+                    Some(pattern) if !part.found => return Err(ListingError::Empty { pattern }),
+                    _ => self.parts.pop_front(),
+                };
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl Iterator for Listing {
+    type Item = Result<Entry, ListingError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut entry = None;
+        match self.visit(1, |file| entry = Some(file.to_entry())) {
+            Ok(_) => entry.map(Ok),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Part {
+    fn open(path: &str, options: ListingOptions) -> Result<Self, ListingError> {
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && PathPattern::is_glob(path) => {
+                let pattern = PathPattern::new(path)?;
+                let base = pattern.base().to_owned();
+                let files = Files::Walk(Walk::new(&base, Some(pattern), options.sizes));
+                return Ok(Self { files, found: false, glob: Some(path.to_owned()) });
+            }
+            Err(error) => return Err(ListingError::io(path)(error)),
+        };
+        let files = if metadata.is_dir() {
+            Files::Walk(Walk::new(path, None, options.sizes))
+        } else if metadata.is_file() {
+            let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let base = if base.is_empty() { "/" } else { base };
+            let size = options.sizes.then(|| metadata.len());
+            Files::One { base: base.into(), name: name.to_owned(), size, over: false }
+        } else {
+            return Err(ListingError::special(path, metadata.file_type()));
+        };
+        Ok(Self { files, found: false, glob: None })
+    }
+}
+
+impl Files {
+    /// As [`Listing::visit`], for `max` of at least 1.
+    fn visit(&mut self, max: usize, visit: &mut impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
+        match self {
+            Self::One { over: true, .. } => Ok(0),
+            Self::One { base, name, size, over } => {
+                visit(EntryRef { base, relative: name, size: *size });
+                *over = true;
+                Ok(1)
+            }
+            Self::Walk(walk) => walk.visit(max, visit),
+            Self::List(list) => list.visit(max, visit),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A glob over absolute paths: the folder to start from and what to take below it.
+//!
+//! `*` and `?` stay within one part of a path, `**` crosses parts. Folders that cannot hold a
+//! match are not entered, so that `/data/*/2024/*.csv` reads only what it names.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::ListingError;
+
+/// Characters that make a part of a path a pattern.
+const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
+
+#[derive(Debug)]
+pub(super) struct PathPattern {
+    base: String,
+    matcher: GlobMatcher,
+    /// One matcher for each folder level below `base`, as far as levels can be told apart.
+    levels: Vec<GlobMatcher>,
+    /// Whether a folder below the last of `levels` may hold a match.
+    deeper: bool,
+}
+
+impl PathPattern {
+    pub(super) fn is_glob(path: &str) -> bool {
+        path.contains(WILDCARDS)
+    }
+
+    /// `pattern` is an absolute path with a wildcard.
+    pub(super) fn new(pattern: &str) -> Result<Self, ListingError> {
+        let wildcard = pattern.find(WILDCARDS).unwrap_or(pattern.len());
+        let start = pattern[..wildcard].rfind('/').map_or(0, |slash| slash + 1);
+        let below = &pattern[start..];
+        let matcher = compile(below).map_err(|error| ListingError::Glob {
+            pattern: pattern.to_owned(),
+            reason: error.kind().to_string(),
+        })?;
+        let parts: Vec<&str> = below.split('/').collect();
+        let (_, folders) = parts.split_last().expect("split gives at least one part");
+        // A part that does not stand for exactly one level (`**`, or braces around a `/`, whose
+        // halves do not compile) ends what is known about levels.
+        let levels: Vec<GlobMatcher> = parts
+            .iter()
+            .map_while(|part| if part.contains("**") { None } else { compile(part).ok() })
+            .collect();
+        let deeper = levels.len() < parts.len();
+        let levels = levels.into_iter().take(folders.len()).collect();
+        let base = if start <= 1 { "/" } else { &pattern[..start - 1] };
+        Ok(Self { base: base.to_owned(), matcher, levels, deeper })
+    }
+
+    /// The longest folder without a wildcard.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether the file at `relative`, a path below the base, is picked.
+    pub(super) fn picks(&self, relative: &str) -> bool {
+        self.matcher.is_match(relative)
+    }
+
+    /// Whether the folder `name`, at `depth` folders below the base from 0, may hold a match, given
+    /// that its parents may.
+    pub(super) fn enters(&self, name: &str, depth: usize) -> bool {
+        self.levels.get(depth).map_or(self.deeper, |level| level.is_match(name))
+    }
+}
+
+fn compile(glob: &str) -> Result<GlobMatcher, globset::Error> {
+    Ok(GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()?.compile_matcher())
+}

@@ -1,0 +1,205 @@
+//! A folder and everything below it, bytewise by relative path.
+//!
+//! Depth first, each folder's names sorted with a `/` after the name of a folder: that is exactly
+//! the order of the whole relative paths, so nothing but the folders on the way is held.
+
+use std::fs::{self, FileType};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::pattern::PathPattern;
+use super::{EntryRef, ListingError};
+
+#[derive(Debug)]
+pub(super) struct Walk {
+    base: Arc<str>,
+    pattern: Option<PathPattern>,
+    sizes: bool,
+    /// The absolute path of what is being looked at; up to `Folder::path_len`, that folder's own
+    /// path with a `/` at its end.
+    path: String,
+    /// Where in `path` the relative path begins.
+    relative_start: usize,
+    folders: Vec<Folder>,
+    started: bool,
+}
+
+/// One folder on the way down: its names, sorted, and how far they have been taken.
+#[derive(Debug)]
+struct Folder {
+    path_len: usize,
+    names: Names,
+    next: usize,
+}
+
+/// Sorted names in one piece of memory; those of folders end with `/`.
+#[derive(Debug, Default)]
+struct Names {
+    text: String,
+    spans: Vec<(usize, usize)>,
+}
+
+impl Names {
+    fn push(&mut self, name: &str, is_folder: bool) {
+        let start = self.text.len();
+        self.text.push_str(name);
+        if is_folder {
+            self.text.push('/');
+        }
+        self.spans.push((start, self.text.len()));
+    }
+
+    fn sort(&mut self) {
+        let text = self.text.as_bytes();
+        self.spans.sort_unstable_by(|a, b| text[a.0..a.1].cmp(&text[b.0..b.1]));
+    }
+
+    fn get(&self, index: usize) -> Option<&str> {
+        self.spans.get(index).map(|&(start, end)| &self.text[start..end])
+    }
+}
+
+impl Walk {
+    /// Everything below `base`, an absolute folder, or what `pattern` picks of it.
+    pub(super) fn new(base: &str, pattern: Option<PathPattern>, sizes: bool) -> Self {
+        let base = if base == "/" { base } else { base.trim_end_matches('/') };
+        let path = if base == "/" { base.to_owned() } else { format!("{base}/") };
+        Self {
+            base: base.into(),
+            pattern,
+            sizes,
+            relative_start: path.len(),
+            path,
+            folders: Vec::new(),
+            started: false,
+        }
+    }
+
+    pub(super) fn visit(
+        &mut self,
+        max: usize,
+        visit: &mut impl FnMut(EntryRef<'_>),
+    ) -> Result<usize, ListingError> {
+        if !self.started {
+            self.started = true;
+            self.enter()?;
+        }
+        let mut count = 0;
+        while count < max {
+            let Some(folder) = self.folders.last_mut() else { break };
+            self.path.truncate(folder.path_len);
+            let Some(name) = folder.names.get(folder.next) else {
+                self.folders.pop();
+                continue;
+            };
+            folder.next += 1;
+            self.path.push_str(name);
+            if name.ends_with('/') {
+                self.enter()?;
+                continue;
+            }
+            let size = if self.sizes {
+                Some(fs::metadata(&self.path).map_err(ListingError::io(&self.path))?.len())
+            } else {
+                None
+            };
+            visit(EntryRef { base: &self.base, relative: &self.path[self.relative_start..], size });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Reads the names of the folder at `path` and makes it the one to go on with.
+    fn enter(&mut self) -> Result<(), ListingError> {
+        let path_len = self.path.len();
+        let mut names = Names::default();
+        let reading = fs::read_dir(&self.path).map_err(ListingError::io(&self.path))?;
+        for item in reading {
+            let item = item.map_err(ListingError::io(&self.path[..path_len]))?;
+            let file_name = item.file_name();
+            let name = file_name.to_string_lossy();
+            self.path.truncate(path_len);
+            self.path.push_str(&name);
+            let wanted = self.wanted(&name);
+            if !wanted.as_file && !wanted.as_folder {
+                continue;
+            }
+            let file_type = item.file_type().map_err(ListingError::io(&self.path))?;
+            let Some(is_folder) = self.resolve(&item.path(), file_type, path_len, wanted)? else {
+                continue;
+            };
+            if file_name.to_str().is_none() {
+                return Err(ListingError::NotUtf8Name { path: self.path.clone() });
+            }
+            names.push(&name, is_folder);
+        }
+        names.sort();
+        self.path.truncate(path_len);
+        self.folders.push(Folder { path_len, names, next: 0 });
+        Ok(())
+    }
+
+    /// What the pattern would do with the name that `path` ends with.
+    fn wanted(&self, name: &str) -> Wanted {
+        match &self.pattern {
+            None => Wanted { as_file: true, as_folder: true },
+            Some(pattern) => Wanted {
+                as_file: pattern.picks(&self.path[self.relative_start..]),
+                as_folder: pattern.enters(name, self.folders.len()),
+            },
+        }
+    }
+
+    /// Whether `path` is a folder (`true`) or a file (`false`), links followed; `None` if it is not
+    /// wanted as what it turns out to be.
+    fn resolve(
+        &self,
+        path: &Path,
+        file_type: FileType,
+        parent_len: usize,
+        wanted: Wanted,
+    ) -> Result<Option<bool>, ListingError> {
+        let mut file_type = file_type;
+        if file_type.is_symlink() {
+            let metadata = match fs::metadata(path) {
+                Ok(metadata) => metadata,
+                // A dangling link whose name the pattern does not pick.
+                Err(error) if error.kind() == ErrorKind::NotFound && !wanted.as_file => return Ok(None),
+                Err(error) => return Err(ListingError::io(path)(error)),
+            };
+            file_type = metadata.file_type();
+            if file_type.is_dir() && wanted.as_folder {
+                self.refuse_cycle(path, (metadata.dev(), metadata.ino()), parent_len)?;
+            }
+        }
+        if file_type.is_dir() {
+            return Ok(wanted.as_folder.then_some(true));
+        }
+        if !wanted.as_file {
+            return Ok(None);
+        }
+        if file_type.is_file() { Ok(Some(false)) } else { Err(ListingError::special(path, file_type)) }
+    }
+
+    /// Fails if the folder `target`, which `link` leads to, is one of those that hold the link: the
+    /// one being read, whose path is `parent_len` long, and those on the way to it.
+    fn refuse_cycle(&self, link: &Path, target: (u64, u64), parent_len: usize) -> Result<(), ListingError> {
+        for length in self.folders.iter().map(|folder| folder.path_len).chain([parent_len]) {
+            let holder = &self.path[..length];
+            let metadata = fs::metadata(holder).map_err(ListingError::io(holder))?;
+            if (metadata.dev(), metadata.ino()) == target {
+                return Err(ListingError::Cycle { link: link.to_owned(), target: PathBuf::from(holder) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a name is wanted as.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    as_file: bool,
+    as_folder: bool,
+}

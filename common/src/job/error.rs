@@ -1,0 +1,55 @@
+//! What is wrong with a job file: all of it at once.
+//!
+//! A job file is corrected in one go only if one reading names every problem, so validation
+//! collects [`Problem`]s instead of stopping at the first. Each names the key, the value, what is
+//! allowed and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Everything that keeps a job file from becoming a [`JobSpec`](super::JobSpec).
+///
+/// Never retryable: the file, or something it names, has to change (exit code 2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct JobFileError {
+    /// The job file as it was given.
+    pub path: PathBuf,
+    /// What is wrong, in the order of the file where that is known; never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for JobFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}", self.path.display())?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is wrong with a job file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key, with its place, such as `inputs[0].path`; empty when the file as a whole is meant.
+    pub key: String,
+    /// Line in the job file, from 1; `None` for an absent key or a value from the command line.
+    pub line: Option<usize>,
+    /// The value, what is allowed and the remedy.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
