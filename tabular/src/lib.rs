@@ -13,6 +13,8 @@
 
 mod dialect;
 mod infer;
+#[cfg(feature = "arrow")]
+mod read;
 mod records;
 mod scan;
 mod schema;
@@ -21,6 +23,8 @@ mod value;
 
 pub use dialect::{Dialect, DialectError};
 pub use infer::InferMode;
+#[cfg(feature = "arrow")]
+pub use read::{Batch, ReadError, read};
 pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError};
 pub use split::{Header, Slice, SplitError, Splitter, split_file};

@@ -59,6 +59,13 @@ impl<'a> Block<'a> {
         self.starts.len()
     }
 
+    /// How many records the rest of the slice holds, these included, if it goes on like this.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn expected_records(&self) -> usize {
+        let read = self.ends.last().map_or(0, |&end| end as usize + 1).max(1);
+        self.records() * (self.bytes.len() / read + 1)
+    }
+
     /// The fields of one column from top to bottom, as they stand in the text: quotes and all.
     #[inline]
     pub(crate) fn column(&self, column: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {

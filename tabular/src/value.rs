@@ -163,7 +163,7 @@ const POWERS: [f64; 16] =
 /// `-123.45` and the like: at most 15 digits and perhaps a point among them. The digits and the power of ten are
 /// exact, so one division rounds correctly.
 #[inline]
-fn short_decimal(text: &[u8]) -> Option<f64> {
+pub(crate) fn short_decimal(text: &[u8]) -> Option<f64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
