@@ -131,16 +131,33 @@ async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), Storag
         let mut name = file.path.clone();
         if !taken.insert(name.clone()) {
             name = with_id(&file.path, &id_of(*index));
-            tracing::info!(path = file.path, published = name, "several mini-batches wrote this file; all are kept");
+            tracing::info!(
+                path = file.path,
+                published = name,
+                "several mini-batches wrote this file; all are kept"
+            );
             taken.insert(name.clone());
         }
-        let body = job.storage.get(&file.key).await;
-        match body {
-            Ok(body) => job.output.put(&name, body, PutOptions::default()).await?,
-            Err(error) => return Err(error),
-        }
+        publish(job, &file.key, &name).await?;
     }
     Ok(())
+}
+
+/// Copies a staged object to the output, a piece at a time: the two may be different stores.
+async fn publish(job: &JobContext, key: &str, name: &str) -> Result<(), StorageError> {
+    let mut upload = job.output.upload(name).await?;
+    let mut offset = 0;
+    loop {
+        let piece = job.storage.get_range(key, offset..offset + PIECE as u64).await?;
+        let length = piece.len();
+        if length > 0 {
+            upload.write(piece).await?;
+        }
+        offset += length as u64;
+        if length < PIECE {
+            return upload.finish().await;
+        }
+    }
 }
 
 /// `a/b.csv` with `mb-7` becomes `a/b.mb-7.csv`.
@@ -159,7 +176,10 @@ pub(crate) async fn list_failures(job: &JobContext, catalog: &Catalog) -> Result
     for (index, failures) in &catalog.failures {
         let Some(body) = &failures.body else { continue };
         let Ok(mini_batch) = MiniBatch::decode(body) else {
-            tracing::error!(index, "a failed mini-batch is listed without its items: its descriptor is damaged");
+            tracing::error!(
+                index,
+                "a failed mini-batch is listed without its items: its descriptor is damaged"
+            );
             continue;
         };
         let input = job.spec.inputs.get(mini_batch.input as usize).map(|input| input.name.as_str());

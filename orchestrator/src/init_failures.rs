@@ -6,7 +6,7 @@ use prs_common::job::JobSpec;
 use prs_common::ledger::NodeView;
 
 /// How long a job must have run before failures on all nodes together end it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Whether a node gives up: so many failures in a row with no success.
 pub fn node_gives_up(failures_in_a_row: u32, slots: u32) -> bool {

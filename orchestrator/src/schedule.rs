@@ -51,8 +51,8 @@ pub async fn schedule(job: &JobContext, known: KnownChecksums, stop: &Cancellati
         })
     };
     let published = publish(job, receiver, &known, stop).await;
-    let planned = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let outcome = match (published, planned) {
+    let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    let outcome = match (published, end_of_plan) {
         (Ok(None), _) => return,
         (Ok(Some(_)), Err(error)) => Err(error.into()),
         (Ok(Some(checkpoint)), Ok(())) => {

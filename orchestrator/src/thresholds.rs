@@ -7,7 +7,10 @@ use prs_common::ledger::Progress;
 pub fn exceeded(spec: &JobSpec, progress: &Progress) -> Option<String> {
     let items = progress.items_failed();
     if spec.error_threshold >= 0 && items > spec.error_threshold as u64 {
-        return Some(format!("{items} items failed, more than error_threshold {} allows", spec.error_threshold));
+        return Some(format!(
+            "{items} items failed, more than error_threshold {} allows",
+            spec.error_threshold
+        ));
     }
     let failed = progress.failed;
     if spec.allowed_failed_count >= 0 && failed > spec.allowed_failed_count as u64 {
@@ -69,7 +72,9 @@ mod tests {
             let reason = exceeded(&spec, &progress(failed, items_failed, 10, complete));
             match expected {
                 None => assert_eq!(reason, None),
-                Some(part) => assert!(reason.as_deref().is_some_and(|reason| reason.contains(part)), "{reason:?}"),
+                Some(part) => {
+                    assert!(reason.as_deref().is_some_and(|reason| reason.contains(part)), "{reason:?}")
+                }
             }
         }
     }

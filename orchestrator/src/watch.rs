@@ -259,7 +259,10 @@ impl<'a> Watch<'a> {
         let patience = spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE));
         let still = self.moved.0.elapsed();
         (still.as_secs() > patience && nodes.iter().any(|node| !node.left)).then(|| {
-            format!("no mini-batch ended for {} s, more than progress_update_timeout ({patience} s) allows", still.as_secs())
+            format!(
+                "no mini-batch ended for {} s, more than progress_update_timeout ({patience} s) allows",
+                still.as_secs()
+            )
         })
     }
 

@@ -1,7 +1,7 @@
 //! Mini-batches of a tabular dataset of delimited text (spec D2): slices of a file at record boundaries, of
 //! about the wanted size, never across files. Types are found once a file, so that its slices agree.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
@@ -46,7 +46,7 @@ fn plan_file(
     position: u32,
     size: u64,
     file: &Path,
-    scratch: &PathBuf,
+    scratch: &Path,
     sink: &mut Sink<'_>,
 ) -> Result<(), PlanError> {
     let origin = file.to_string_lossy();
@@ -99,18 +99,15 @@ fn plan_file(
 }
 
 fn read_schema(options: &TabularOptions, text: &PlainText) -> Result<(Dialect, Schema), SchemaError> {
-    let dialect = Dialect::new(options.delimiter, options.has_header)
-        .expect("the job file's delimiter was checked");
+    let dialect =
+        Dialect::new(options.delimiter, options.has_header).expect("the job file's delimiter was checked");
     let mode = match options.infer {
         Infer::Sampled => InferMode::Sampled,
         Infer::Full => InferMode::Full,
     };
     let mut schema = Schema::infer_file(&text.path, &dialect, mode)?;
-    let declared: Result<Vec<(&str, ColumnType)>, SchemaError> = options
-        .dtype
-        .iter()
-        .map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype)))
-        .collect();
+    let declared: Result<Vec<(&str, ColumnType)>, SchemaError> =
+        options.dtype.iter().map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype))).collect();
     schema.declare(declared?)?;
     Ok((dialect, schema))
 }

@@ -38,7 +38,7 @@ pub(super) fn open(origin: &Path, scratch: &Path) -> Result<PlainText, PlainText
     }
     let version = format!("{}-{}.{:09}", meta.size(), meta.mtime(), meta.mtime_nsec());
     let mut magic = Vec::with_capacity(2);
-    file.by_ref().take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
+    Read::by_ref(&mut file).take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
     if magic != [0x1f, 0x8b] {
         return Ok(PlainText { path: origin.to_owned(), version, broken: None });
     }

@@ -52,7 +52,9 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         (None, OutputAction::SummaryOnly) if result.state == JobState::Completed => {
             writeln!(out, "output        {} (written by the entry script)", output.uri)
         }
-        (None, _) => writeln!(out, "output        none; the {} mini-batches that succeeded are kept", counts.succeeded),
+        (None, _) => {
+            writeln!(out, "output        none; the {} mini-batches that succeeded are kept", counts.succeeded)
+        }
     };
     let _ = writeln!(out, "logs          {}\n", result.logs);
     out.push_str(&next(result, place));
@@ -63,17 +65,31 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
 fn next(result: &JobResult, place: &str) -> String {
     let mut out = String::new();
     if result.mini_batches.failed > 0 {
-        let _ = writeln!(out, "open next     {FAILED_MINI_BATCHES} of the output: the failed mini-batches with their items");
-        let _ = writeln!(out, "              job_error.txt: the distinct errors; user/error/: full tracebacks");
-        let _ = writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
+        let _ = writeln!(
+            out,
+            "open next     {FAILED_MINI_BATCHES} of the output: the failed mini-batches with their items"
+        );
+        let _ =
+            writeln!(out, "              job_error.txt: the distinct errors; user/error/: full tracebacks");
+        let _ =
+            writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
     } else if result.state == JobState::Failed {
-        let _ = writeln!(out, "open next     job_error.txt: the distinct errors; user/error/ and user/stderr/: what the script said");
-        let _ = writeln!(out, "              sys/node/<node_id>/_main.txt: how its processes ended; sys/master_role.txt: what was decided");
+        let _ = writeln!(
+            out,
+            "open next     job_error.txt: the distinct errors; user/error/ and user/stderr/: what the script said"
+        );
+        let _ = writeln!(
+            out,
+            "              sys/node/<node_id>/_main.txt: how its processes ended; sys/master_role.txt: what was decided"
+        );
         let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
     } else if result.state == JobState::Canceled {
         let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
     } else {
-        let _ = writeln!(out, "open next     sys/job_report/processed_mini-batches.csv: every try, with its times");
+        let _ = writeln!(
+            out,
+            "open next     sys/job_report/processed_mini-batches.csv: every try, with its times"
+        );
     }
     out
 }

@@ -27,7 +27,9 @@ fn push_csv(line: &mut String, field: &str) {
 mod tests {
     #[test]
     fn fields_are_quoted_where_needed() {
-        for (field, expected) in [("a b", "a b"), ("a,b", "\"a,b\""), ("a\"\nb\"", "\"a\"\"\nb\"\"\""), ("", "")] {
+        for (field, expected) in
+            [("a b", "a b"), ("a,b", "\"a,b\""), ("a\"\nb\"", "\"a\"\"\nb\"\"\""), ("", "")]
+        {
             let mut line = String::new();
             super::push_csv(&mut line, field);
             assert_eq!(line, expected);

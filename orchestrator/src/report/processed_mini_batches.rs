@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use prs_common::mini_batch::id_of;
-use prs_common::segment::{SegmentIndex, TryStatus};
+use prs_common::segment::SegmentIndex;
 use prs_common::timestamp::{push_seconds, push_us};
 
 use super::push_csv;
@@ -60,13 +60,9 @@ impl ProcessedMiniBatches {
             line.push(',');
             line.push_str(record.status.as_str());
             line.push(',');
-            if record.status != TryStatus::RunDone {
-                push_csv(line, &record.category);
-                line.push(',');
-                push_csv(line, &record.message);
-            } else {
-                line.push(',');
-            }
+            push_csv(line, &record.category);
+            line.push(',');
+            push_csv(line, &record.message);
             line.push(',');
             push_csv(line, &record.detail);
             line.push('\n');
