@@ -17,6 +17,9 @@ pub(super) struct Walk {
     base: Arc<str>,
     pattern: Option<PathPattern>,
     sizes: bool,
+    /// Stop reading a folder at its first file: for [`super::probe`], to which the order does not
+    /// matter.
+    probe: bool,
     /// The absolute path of what is being looked at; up to `Folder::path_len`, that folder's own
     /// path with a `/` at its end.
     path: String,
@@ -70,11 +73,17 @@ impl Walk {
             base: base.into(),
             pattern,
             sizes,
+            probe: false,
             relative_start: path.len(),
             path,
             folders: Vec::new(),
             started: false,
         }
+    }
+
+    /// Makes it find the first file that the system shows, not the first in order.
+    pub(super) fn probe(&mut self) {
+        self.probe = true;
     }
 
     pub(super) fn visit(
@@ -134,6 +143,9 @@ impl Walk {
                 return Err(ListingError::NotUtf8Name { path: self.path.clone() });
             }
             names.push(&name, is_folder);
+            if self.probe && !is_folder {
+                break;
+            }
         }
         names.sort();
         self.path.truncate(path_len);
