@@ -289,7 +289,7 @@ impl Part {
         } else if metadata.is_file() {
             let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
             let base = if base.is_empty() { "/" } else { base };
-            let size = options.sizes.then(|| metadata.len());
+            let size = options.sizes.then_some(metadata.len());
             Files::One { base: base.into(), name: name.to_owned(), size, over: false }
         } else {
             return Err(ListingError::special(path, metadata.file_type()));

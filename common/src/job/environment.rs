@@ -4,6 +4,7 @@
 //! The environment mapping that azureml writes counts as far as it names an interpreter of the user's
 //! own; environments that would have to be built are refused.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -51,7 +52,7 @@ fn find(folder: &Path, text: &str) -> Result<String, String> {
     if text.starts_with("azureml:") || text.contains("://") {
         return Err(format!("a registered environment or an image is not supported yet: {EXPECTED}"));
     }
-    let ending = Path::new(text).extension().map(|ending| ending.to_ascii_lowercase());
+    let ending = Path::new(text).extension().map(OsStr::to_ascii_lowercase);
     if ending
         .is_some_and(|ending| ["yml", "yaml", "txt", "toml", "lock"].iter().any(|known| ending == *known))
     {

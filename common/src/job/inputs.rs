@@ -19,7 +19,8 @@ const DTYPES: [&str; 9] = ["int64", "int", "uint64", "float64", "float", "bool",
 
 const EXPECTED: &str = "a list of mappings with type and path, such as `- {type: file, path: data}`";
 
-/// Reads `inputs`; those that are wrong are left out.
+/// Reads `inputs`. One without a usable source is kept, with no path, for the sake of what else
+/// depends on its kind; one without a kind is left out.
 pub(super) fn read(reader: &mut Reader<'_>, folder: &Path) -> Vec<Input> {
     let Some(setting) = reader.get("inputs") else {
         reader.refuse_absent("inputs", EXPECTED);
@@ -74,18 +75,16 @@ fn input(fields: &mut Reader<'_>, place: &str, node: &Node, index: usize, folder
     let kind = kind(fields, place, node);
     let source = source(fields, place, node, folder, kind);
     let mode = fields.choice("mode", &[("direct", InputMode::Direct)]).unwrap_or_default();
-    let tabular = match kind {
-        Some(InputKind::Tabular) => Some(tabular(fields)),
-        _ => {
-            for key in ["format", "delimiter", "header", "dtype", "infer"] {
-                if let Some(setting) = fields.get(key).filter(|_| kind.is_some()) {
-                    fields.refuse(&setting, "only a tabular input has it: remove it, or give type: tabular");
-                }
+    let tabular = (kind == Some(InputKind::Tabular)).then(|| tabular(fields));
+    if kind == Some(InputKind::File) {
+        for key in ["format", "delimiter", "header", "dtype", "infer"] {
+            if let Some(setting) = fields.get(key) {
+                fields.refuse(&setting, "only a tabular input has it: remove it, or give type: tabular");
             }
-            None
         }
-    };
-    Some(Input { name, kind: kind?, source: source?, mode, tabular })
+    }
+    let source = source.unwrap_or(InputSource::Paths(Vec::new()));
+    Some(Input { name, kind: kind?, source, mode, tabular })
 }
 
 fn name(fields: &mut Reader<'_>, index: usize) -> String {
@@ -132,12 +131,11 @@ fn source(
         fields.refuse_at(place, node.line, message);
         return None;
     };
-    let items = match key {
-        "paths" => fields.texts(key)?,
-        _ => {
-            fields.filled_text(key, "a local path")?;
-            fields.get(key).into_iter().collect()
-        }
+    let items = if key == "paths" {
+        fields.texts(key)?
+    } else {
+        fields.filled_text(key, "a local path")?;
+        fields.get(key).into_iter().collect()
     };
     if items.is_empty() {
         let setting = fields.get(key)?;

@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
             }
         };
         if !asks_for_nothing {
-            self.refuse(&setting, format!("{} is not supported yet: {remedy}", setting.key));
+            self.refuse(&setting, format!("not supported yet: {remedy}"));
         }
     }
 }

@@ -103,6 +103,10 @@ fn entry_script(reader: &mut Reader<'_>, source_directory: &Path) -> Option<Stri
     };
     let given = reader.filled_text("entry_script", expected)?;
     let shown = source_directory.display();
+    if !source_directory.is_dir() {
+        // Refused already.
+        return Some(given);
+    }
     let is_file = Path::new(&given).extension().is_some_and(|extension| extension == "py");
     if is_file {
         let path = Path::new(&given);
@@ -139,8 +143,8 @@ fn entry_script(reader: &mut Reader<'_>, source_directory: &Path) -> Option<Stri
     Some(given)
 }
 
-/// A count of files, or bytes with `KB`, `MB` and `GB` of 1024; `kind` is `None` where the inputs are
-/// too wrong to tell.
+/// A count of files, or bytes with `KB`, `MB` and `GB` of 1024; without `kind`, where no
+/// input says it, there is nothing to judge by.
 fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<MiniBatchSize> {
     if kind == Some(InputKind::File) {
         let meaning = ", the number of files in a mini-batch";
@@ -148,6 +152,7 @@ fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<M
             .integer("mini_batch_size", 1..=INT_MAX, meaning)
             .map(|count| MiniBatchSize::Files(count.unsigned_abs()));
     }
+    kind?;
     let setting = reader.get("mini_batch_size")?;
     let text = reader.text("mini_batch_size")?;
     let text = text.trim();
@@ -165,13 +170,11 @@ fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<M
     }
     // JSON numbers and file offsets are signed.
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    match bytes.filter(|&bytes| bytes >= 1 && i64::try_from(bytes).is_ok()) {
-        Some(bytes) => Some(MiniBatchSize::Bytes(bytes)),
-        None => {
-            reader.refuse(&setting, format!("{} is out of range: {expected}", setting.value.describe()));
-            None
-        }
+    let bytes = bytes.filter(|&bytes| bytes >= 1 && i64::try_from(bytes).is_ok());
+    if bytes.is_none() {
+        reader.refuse(&setting, format!("{} is out of range: {expected}", setting.value.describe()));
     }
+    bytes.map(MiniBatchSize::Bytes)
 }
 
 fn thresholds(reader: &mut Reader<'_>, spec: &mut JobSpec) {

@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(parse(yaml).unwrap_err(), expected, "{yaml:?}");
         }
         for (yaml, line) in
-            [("a: [1, 2\nb: 3\n", 2), ("a: \"x\nb: 1", 2), ("a: b: c\n", 1), ("a: *nowhere", 1)]
+            [("a: [1, 2\nb: 3\n", 2), ("a: \"x\nb: 1", 1), ("a: b: c\n", 1), ("a: *nowhere", 1)]
         {
             let error = parse(yaml).unwrap_err();
             assert_eq!(error.line, Some(line), "{error:?}");
