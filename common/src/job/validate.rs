@@ -23,6 +23,10 @@ const NOT_IN_FILE_NAME: &str = "~\"#%&*:<>?/\\{|}";
 /// absolute.
 pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Problem>) -> JobSpec {
     let mut reader = Reader::new(raw, problems);
+    // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
+    if folder.to_str().is_none() {
+        reader.refuse_at("", None, format!("{} is not UTF-8: rename the folder", folder.display()));
+    }
     for setting in reader.settings().to_vec() {
         if !keys::is_known(&setting.key) {
             reader.refuse(&setting, keys::unknown(&setting.key, &keys::JOB));
@@ -86,6 +90,10 @@ fn source_directory(reader: &mut Reader<'_>, folder: &Path) -> PathBuf {
     let given = reader.filled_text("source_directory", "the folder that holds the entry script");
     let Some((given, setting)) = given.zip(reader.get("source_directory")) else { return folder.to_owned() };
     let path = absolute(folder, &given);
+    if let Some(message) = elsewhere(&given) {
+        reader.refuse(&setting, message);
+        return path;
+    }
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => reader.refuse(&setting, format!("{} is not a folder", path.display())),

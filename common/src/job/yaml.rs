@@ -5,6 +5,10 @@
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar as Parsed, YamlData};
 
+/// Columns a line may be indented by. The parser limits the nesting of brackets, not that of blocks,
+/// and each level of a block takes a column.
+const MAX_INDENT: usize = 200;
+
 /// A value and where it is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -90,6 +94,11 @@ impl Node {
 /// Parses the one document of `text`, which is a mapping.
 pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+    let deep = |line: &str| line.len() - line.trim_start_matches([' ', '-', '?']).len() > MAX_INDENT;
+    if let Some(index) = text.lines().position(deep) {
+        let message = format!("the line is indented by more than {MAX_INDENT} columns: nest less deeply");
+        return Err(YamlError { line: Some(index + 1), message });
+    }
     let documents = MarkedYaml::load_from_str(text).map_err(|error| scan_error(text, &error))?;
     let document = match <[_; 1]>::try_from(documents) {
         Ok([document]) => document,
@@ -150,7 +159,7 @@ impl Source<'_> {
                         return refuse("a key must be plain text");
                     };
                     let mut node = self.node(value)?;
-                    // A block under a key begins on a later line; the key's own is the one to name.
+                    // Nothing is marked where the next token begins.
                     node.line = node.line.map(|at| if node.is_null() { line } else { at });
                     mapping.push((Key { name, line }, node));
                 }
@@ -219,6 +228,23 @@ mod tests {
         assert_eq!(items[0].get("path").unwrap().line, Some(4));
         assert_eq!(items[0].get("type").unwrap().line, Some(5));
         assert_eq!(node.get("last").unwrap().line, Some(6));
+    }
+
+    #[test]
+    fn lines_of_a_file_with_carriage_returns() {
+        let node = parse("\u{FEFF}a: 1\r\nb: é\r\nc: 2.50\r\n").unwrap();
+        assert_eq!(node.get("a").unwrap().as_text(), Some("1"));
+        assert_eq!(node.get("c").unwrap().as_text(), Some("2.50"));
+        assert_eq!(node.get("c").unwrap().line, Some(3));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        for (open, close) in [("[", "]"), ("- ", ""), ("? ", ""), ("{a: ", "}")] {
+            let yaml = format!("k:\n  {}1{}\n", open.repeat(200_000), close.repeat(200_000));
+            let error = parse(&yaml).unwrap_err();
+            assert_eq!(error.line, Some(2), "{error:?}");
+        }
     }
 
     #[test]

@@ -204,6 +204,10 @@ fn refused_values() {
         ),
         ("copy_logs_to_parent: True", "not supported yet: remove it"),
         ("source_directory: absent", "cannot read FOLDER/absent: No such file or directory (os error 2)"),
+        (
+            "source_directory: azureml:code:1",
+            "a name from a data registry (azureml:) is not supported yet: give a local path",
+        ),
         ("source_directory: score.py", "FOLDER/score.py is not a folder"),
         ("sizes: 1", "there is no such key: remove it; the keys are name, description, entry_script"),
         ("arguements: []", "there is no such key: did you mean `arguments`?"),
