@@ -4,7 +4,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 /// The `list[str]` of absolute paths of a mini-batch of files.
-pub(crate) fn list_of_paths<'py>(py: Python<'py>, base: &str, paths: &[&str]) -> PyResult<Bound<'py, PyList>> {
+pub(crate) fn list_of_paths<'py>(
+    py: Python<'py>,
+    base: &str,
+    paths: &[&str],
+) -> PyResult<Bound<'py, PyList>> {
     if base.is_empty() {
         return PyList::new(py, paths.iter().map(|path| PyString::new(py, path)));
     }

@@ -137,8 +137,7 @@ impl Connection {
         let original = Original::here();
         let connection = Self { inbox, outbox, page, flusher, original, socket, flusher_handle };
 
-        connection
-            .send(py, &FromProcess::Hello { protocol: PROTOCOL_VERSION, python: python_version })?;
+        connection.send(py, &FromProcess::Hello { protocol: PROTOCOL_VERSION, python: python_version })?;
         let frame = connection.next_frame(py)?;
         let Ok(ToProcess::Start(start)) = wire::decode(&frame) else {
             return Err(PyConnectionError::new_err("the agent's first message is not a start message"));

@@ -20,23 +20,20 @@ impl Describer {
 
     /// What happened, for people; `place` is what was being done, such as `run()`.
     pub(crate) fn info(&self, py: Python<'_>, stage: Stage, place: &str, error: &PyErr) -> ErrorInfo {
+        // As a value of its own the exception carries its traceback along.
+        let exception = error.clone_ref(py).into_value(py);
         let described = self
             .describe
             .bind(py)
-            .call1((error.value(py), place))
+            .call1((exception, place))
             .and_then(|parts| parts.extract::<(String, String, String)>());
-        match described {
-            Ok((category, message, traceback)) => ErrorInfo { stage, category, message, traceback },
-            Err(_) => {
-                let category = error
-                    .get_type(py)
-                    .name()
-                    .and_then(|name| name.extract::<String>())
-                    .unwrap_or_else(|_| "Exception".to_owned());
-                let message = format!("{place} raised {category}; the exception could not be described");
-                ErrorInfo { stage, category, message, traceback: String::new() }
-            }
+        if let Ok((category, message, traceback)) = described {
+            return ErrorInfo { stage, category, message, traceback };
         }
+        let name = error.get_type(py).name().and_then(|name| name.extract::<String>());
+        let category = name.unwrap_or_else(|_| "Exception".to_owned());
+        let message = format!("{place} raised {category}; the exception could not be described");
+        ErrorInfo { stage, category, message, traceback: String::new() }
     }
 }
 

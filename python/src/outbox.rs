@@ -100,10 +100,7 @@ impl Pending {
     }
 }
 
-fn encode(
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), rmp_serde::encode::Error>,
-) {
+fn encode(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), rmp_serde::encode::Error>) {
     write(out).expect("writing to memory cannot fail");
 }
 

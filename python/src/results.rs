@@ -140,7 +140,10 @@ fn with_utf8<T>(text: &Bound<'_, PyString>, use_text: impl FnOnce(&str) -> T) ->
     }
 }
 
-#[expect(unsafe_code, reason = "exported by every CPython since 3.3, part of the stable interface since 3.10")]
+#[expect(
+    unsafe_code,
+    reason = "exported by every CPython since 3.3, part of the stable interface since 3.10"
+)]
 unsafe extern "C" {
     fn PyUnicode_AsUTF8AndSize(text: *mut ffi::PyObject, size: *mut ffi::Py_ssize_t) -> *const c_char;
 }

@@ -88,9 +88,13 @@ pub(crate) fn serve(
         match wire::decode::<Order<'_>>(&frame) {
             Ok(Order::Run(assigned)) => turns.run_all(py, &assigned)?,
             Ok(Order::Shutdown) => return Ok(py.detach(|| connection.outbox.flush())?),
-            Ok(Order::Start(_)) => return Err(PyConnectionError::new_err("the agent started a process twice")),
+            Ok(Order::Start(_)) => {
+                return Err(PyConnectionError::new_err("the agent started a process twice"));
+            }
             Err(error) => {
-                return Err(PyConnectionError::new_err(format!("a message of the agent is unreadable: {error}")));
+                return Err(PyConnectionError::new_err(format!(
+                    "a message of the agent is unreadable: {error}"
+                )));
             }
         }
     }
@@ -238,8 +242,8 @@ impl<'py> Turns<'_, 'py> {
             None => None,
             Some(make) => {
                 let index = mini_batch.index;
-                let made = make.call1((index, id_of(index), one.retry_count, mini_batch.input));
-                Some(made.map_err(load_error)?)
+                let arguments = (index, id_of(index), one.retry_count, mini_batch.input);
+                Some(make.call1(arguments).map_err(load_error)?)
             }
         };
 
@@ -247,7 +251,7 @@ impl<'py> Turns<'_, 'py> {
         page.enter(Phase::Running, run_started_ns);
         progress.run_started_ns = Some(run_started_ns);
         let returned = self.call(py, argument, context);
-        self.connection.original.end_stray_child();
+        self.connection.original.end_stray_child(py, returned.as_ref().err());
         progress.run_ended_ns = monotonic_ns();
         returned.map_err(|error| self.host.describer.info(py, Stage::Run, "run()", &error))
     }
@@ -266,7 +270,6 @@ impl<'py> Turns<'_, 'py> {
             None => self.host.run.call1((argument,)),
             Some(context) => self.host.run.call1((argument, context)),
         };
-        self.connection.original.end_stray_child();
         let returned = result.and_then(|result| self.host.collector.collect(py, &result, &mut self.rows));
         if let Some(profiler) = &self.host.profiler {
             profiler.call_method0(intern!(py, "disable"))?;

@@ -85,7 +85,9 @@ def extension() -> Path:
     """The built extension under test."""
     path = os.environ.get("PRS_PROCESS_EXTENSION")
     if not path:
-        raise RuntimeError("set PRS_PROCESS_EXTENSION to the built libprs_process.so (cargo build -p prs-python)")
+        raise RuntimeError(
+            "set PRS_PROCESS_EXTENSION to the built libprs_process.so (cargo build -p prs-python)"
+        )
     if not Path(path).is_file():
         raise RuntimeError(f"PRS_PROCESS_EXTENSION={path} does not exist")
     return Path(path).resolve()
@@ -228,7 +230,9 @@ class Process:
         assert self.wait() == 1
         return Error(*content)
 
-    def hand_over(self, *work: dict[str, Any], grant: Optional[int] = None, retry_count: int = 0) -> list[int]:
+    def hand_over(
+        self, *work: dict[str, Any], grant: Optional[int] = None, retry_count: int = 0
+    ) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers."""
         assigned = []
         for one in work:

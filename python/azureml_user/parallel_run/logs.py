@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import Optional, TextIO
 
 _FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
 
@@ -16,11 +16,11 @@ class _OutputHandler(logging.StreamHandler):  # type: ignore[type-arg]
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:
-        return sys.stdout
+    def stream(self) -> Optional[TextIO]:
+        return getattr(sys, "stdout", None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        stream = sys.stdout
+        stream = self.stream
         if stream is not None and not getattr(stream, "closed", False):
             super().emit(record)
 
@@ -43,7 +43,7 @@ def close_output() -> None:
     """Before the interpreter ends: a standard output that cannot be written must not spoil the exit code."""
     for name in ("stdout", "stderr"):
         try:
-            stream = getattr(sys, name)
+            stream = getattr(sys, name, None)
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):

@@ -40,7 +40,9 @@ def main() -> int:
     """Runs the process to its end; the exit code is 0 when it ended in order and 1 when init failed."""
     socket, page = os.environ.pop(_SOCKET, None), os.environ.pop(_PAGE, None)
     if socket is None or page is None:
-        print("this module is started by prs-worker; to try a script, import it and call run()", file=sys.stderr)
+        print(
+            "this module is started by prs-worker; to try a script, import it and call run()", file=sys.stderr
+        )
         return 2
     import prs_process
 

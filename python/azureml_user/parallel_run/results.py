@@ -31,7 +31,9 @@ class Results:
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(result, numpy.ndarray):
             if result.ndim == 0:
-                raise TypeError(f"run() returned a numpy array without dimensions, {result!r:.100}; {_EXPECTED}")
+                raise TypeError(
+                    f"run() returned a numpy array without dimensions, {result!r:.100}; {_EXPECTED}"
+                )
             return result
         is_text = isinstance(result, (str, bytes, bytearray, memoryview))
         if isinstance(result, (Iterator, Sequence)) and not is_text:

@@ -115,7 +115,11 @@ def _means(name: str, path: str) -> bool:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
         return False
-    return spec is not None and spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(path)
+    return (
+        spec is not None
+        and spec.origin is not None
+        and os.path.realpath(spec.origin) == os.path.realpath(path)
+    )
 
 
 def _optional(module: ModuleType, name: str) -> Optional[Callable[..., Any]]:
@@ -149,7 +153,9 @@ def _takes_second(run: Callable[..., Any]) -> bool:
     if keywords:
         raise ScriptError("TypeError", f"run() requires the keyword argument {keywords[0]!r}; {expected}")
     if len(required) > 2:
-        raise ScriptError("TypeError", f"run() requires {len(required)} arguments ({', '.join(required)}); {expected}")
+        raise ScriptError(
+            "TypeError", f"run() requires {len(required)} arguments ({', '.join(required)}); {expected}"
+        )
     if not positional and not takes_any:
         raise ScriptError("TypeError", f"run() takes no argument; {expected}")
     return takes_any or len(positional) > 1

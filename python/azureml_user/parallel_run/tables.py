@@ -82,7 +82,9 @@ def _settings(path: str) -> dict[str, Any]:
         raise ScriptError("ValueError", f"{path}: an object is expected where {settings!r} stands")
     for name in settings:
         if name in _MEANINGLESS:
-            raise ScriptError("ValueError", f"{path}: {name!r} cannot be set, the rows go to the job's result")
+            raise ScriptError(
+                "ValueError", f"{path}: {name!r} cannot be set, the rows go to the job's result"
+            )
         if name not in _KNOWN:
             raise ScriptError("ValueError", f"{path}: to_csv has no argument {name!r}")
     return settings
