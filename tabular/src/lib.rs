@@ -20,6 +20,8 @@ mod scan;
 mod schema;
 mod split;
 mod value;
+#[cfg(feature = "arrow")]
+mod write;
 
 pub use dialect::{Dialect, DialectError};
 pub use infer::InferMode;
@@ -28,3 +30,5 @@ pub use read::{Batch, ReadError, read};
 pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError};
 pub use split::{Header, Slice, SplitError, Splitter, split_file};
+#[cfg(feature = "arrow")]
+pub use write::{WriteError, WriteOptions, Writer, supports};
