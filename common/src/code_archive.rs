@@ -108,7 +108,8 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
         text
     });
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let body = io::copy(&mut tar.as_slice(), &mut encoder).and_then(|_| encoder.finish()).map_err(at(folder))?;
+    let body =
+        io::copy(&mut tar.as_slice(), &mut encoder).and_then(|_| encoder.finish()).map_err(at(folder))?;
     Ok(CodeArchive { checksum, body })
 }
 

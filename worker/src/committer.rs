@@ -111,7 +111,11 @@ struct Open {
 impl Committer {
     /// Commits what comes, until the other end is closed and all is committed. `idle` is notified when nothing
     /// more is running on the node.
-    pub(crate) async fn run(self, mut settlements: mpsc::UnboundedReceiver<Settlement>, mut idle: watch::Receiver<bool>) {
+    pub(crate) async fn run(
+        self,
+        mut settlements: mpsc::UnboundedReceiver<Settlement>,
+        mut idle: watch::Receiver<bool>,
+    ) {
         let this = Arc::new(self);
         let way = Arc::new(Semaphore::new(ON_THEIR_WAY));
         let mut under_way = JoinSet::new();
@@ -245,7 +249,11 @@ impl Committer {
             self.until_done("a commit", || self.job.ledger.commit(&self.job.id, &key, size, &entries)).await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
-            tracing::info!(segment = key, lost = lost.len(), "outcomes were known already; the first ones count");
+            tracing::info!(
+                segment = key,
+                lost = lost.len(),
+                "outcomes were known already; the first ones count"
+            );
         }
         if let Err(error) = settle_all(deliveries, Answer::Ack).await {
             tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");

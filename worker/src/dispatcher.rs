@@ -192,14 +192,19 @@ impl<'a> Dispatcher<'a> {
                 if !running.takes_work() || (only_empty && !running.in_hand.is_empty()) {
                     continue;
                 }
-                let count = batch_size::more(running.cost, running.in_hand.len(), self.pending.len(), sharing);
+                let count =
+                    batch_size::more(running.cost, running.in_hand.len(), self.pending.len(), sharing);
                 if count > 0 {
                     running.give(self.pending.drain(..count));
                 }
             }
         }
         let idle = self.pending.is_empty()
-            && self.slots.iter().filter_map(|slot| slot.running.as_ref()).all(|running| running.in_hand.is_empty());
+            && self
+                .slots
+                .iter()
+                .filter_map(|slot| slot.running.as_ref())
+                .all(|running| running.in_hand.is_empty());
         self.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
     }
 
@@ -260,7 +265,8 @@ impl<'a> Dispatcher<'a> {
         let number = self.processes_started;
         self.processes_started += 1;
         let name = format!("process{number:03}");
-        let used = self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
+        let used =
+            self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
         let gpu = gpu::lowest_free(self.settings.host.gpus, used);
         let folder = self.folder.join(&name);
         let start = self.start_message(&name, &folder);
@@ -365,7 +371,8 @@ impl<'a> Dispatcher<'a> {
 
     fn handle(&mut self, event: Event) {
         let position = event.slot;
-        let current = self.slots[position].running.as_ref().is_some_and(|running| running.number == event.number);
+        let current =
+            self.slots[position].running.as_ref().is_some_and(|running| running.number == event.number);
         if !current {
             return;
         }
@@ -471,12 +478,17 @@ impl<'a> Dispatcher<'a> {
         running.log.line(format_args!("exits with returncode {returncode}"));
         let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
         if running.stage == Stage::Starting && !expected {
-            let error = silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
+            let error =
+                silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
             running.log.error("init", now_us(), &error);
-            self.init_failed(position, &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.node_id));
+            self.init_failed(
+                position,
+                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.node_id),
+            );
         } else if running.stage == Stage::Ready && !running.worked && !expected {
             self.failures_in_a_row = running.failures_before;
-            let error = silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
+            let error =
+                silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
             running.log.error("init", now_us(), &error);
             self.init_failed(position, &error.message);
         }
@@ -515,7 +527,8 @@ impl<'a> Dispatcher<'a> {
     fn tell(&self, now: Instant) {
         let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
         let processes = running().count() as u32;
-        let all_starting = processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
+        let all_starting =
+            processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
         let youngest = running().map(|one| now.saturating_duration_since(one.since)).min();
         let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
         self.report.send_modify(|report| {
@@ -595,7 +608,11 @@ fn settle_outcome(
         }
         Some(error) => {
             let loading = error.stage == wire::Stage::Load;
-            fail(&mut record, if loading { TryStatus::LoadException } else { TryStatus::RunException }, error);
+            fail(
+                &mut record,
+                if loading { TryStatus::LoadException } else { TryStatus::RunException },
+                error,
+            );
             record.items = if outcome.items > 0 { outcome.items } else { planned_items(&ready) };
             let what = format!("{} try {}", prs_common::mini_batch::id_of(ready.index), ready.spoiled + 1);
             running.log.error(&what, outcome.started_us, error);
@@ -626,10 +643,13 @@ fn settle_death(
     let mut record = new_record(&ready);
     let spec = &job.spec;
     let (status, error) = match running.killed {
-        Some(Kill::RunTimeout) => (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout)),
-        Some(Kill::LoadTimeout) => {
-            (TryStatus::LoadTimeout, timeout("reading the data", "task_overhead_timeout", spec.task_overhead_timeout))
+        Some(Kill::RunTimeout) => {
+            (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout))
         }
+        Some(Kill::LoadTimeout) => (
+            TryStatus::LoadTimeout,
+            timeout("reading the data", "task_overhead_timeout", spec.task_overhead_timeout),
+        ),
         _ => {
             let during = "while it ran this mini-batch";
             (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))

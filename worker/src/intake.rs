@@ -99,7 +99,8 @@ async fn look_at(
             None
         }
         Ok(Begin::GiveUp) => {
-            let settlement = Settlement { ready: Ready { delivery, index, spoiled: 0 }, settle: Settle::NodesLost };
+            let settlement =
+                Settlement { ready: Ready { delivery, index, spoiled: 0 }, settle: Settle::NodesLost };
             let _ = settle.send(settlement);
             None
         }

@@ -53,11 +53,8 @@ enum NodeError {
 
 /// Serves `job` until it needs no more nodes. Whatever keeps the node from it is told to the job.
 pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), LedgerError> {
-    let info = NodeInfo {
-        worker: settings.worker.clone(),
-        ip: settings.host.ip.clone(),
-        slots: settings.slots,
-    };
+    let info =
+        NodeInfo { worker: settings.worker.clone(), ip: settings.host.ip.clone(), slots: settings.slots };
     let node_id = job.ledger.join(&job.id, &info).await?;
     let folder = job.work.join(format!("node-{node_id}"));
     let main_log = LogFile::new(job.logs.join(format!("sys/node/{node_id}/_main.txt")));
@@ -96,7 +93,11 @@ pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), Led
 }
 
 /// Brings the code and prs's own Python into the scratch folder.
-async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &std::path::Path) -> Result<(), NodeError> {
+async fn prepare(
+    job: &JobContext,
+    settings: &NodeSettings,
+    folder: &std::path::Path,
+) -> Result<(), NodeError> {
     let archive = job.storage.get(&job.code).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());
     let prepared = tokio::task::spawn_blocking(move || {
@@ -141,8 +142,18 @@ async fn serve(
         fatal,
     };
     tasks.spawn(committer.run(settlements, is_idle));
-    let dispatcher =
-        Dispatcher::new(job, settings, node_id, folder, main_log, settle, idle, backlog, report, tasks.clone());
+    let dispatcher = Dispatcher::new(
+        job,
+        settings,
+        node_id,
+        folder,
+        main_log,
+        settle,
+        idle,
+        backlog,
+        report,
+        tasks.clone(),
+    );
     dispatcher.run(intake, wanted, is_fatal, stop_intake).await;
     tasks.close();
     tasks.wait().await;

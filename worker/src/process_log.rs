@@ -57,7 +57,8 @@ impl ProcessLog {
     /// Writes an error with its traceback.
     pub(crate) fn error(&self, what: &str, at_us: u64, error: &ErrorInfo) {
         let details = if error.traceback.is_empty() { &error.message } else { &error.traceback };
-        let mut text = format!("{} {what}: {}: {}\n{details}", format_us(at_us), error.category, error.message);
+        let mut text =
+            format!("{} {what}: {}: {}\n{details}", format_us(at_us), error.category, error.message);
         if !text.ends_with('\n') {
             text.push('\n');
         }
