@@ -48,6 +48,7 @@ pub(crate) struct Block<'a> {
     /// The slice from the block's first record on.
     pub(crate) bytes: &'a [u8],
     /// Number of the block's first record in the slice.
+    #[cfg(any(test, feature = "arrow"))]
     pub(crate) first_record: usize,
     starts: &'a [u32],
     ends: &'a [u32],
@@ -55,6 +56,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    #[cfg(any(test, feature = "arrow"))]
     pub(crate) fn records(&self) -> usize {
         self.starts.len()
     }
@@ -96,8 +98,8 @@ pub(crate) struct Records<'a> {
     fields: usize,
     /// How many of `fields` are of whole records.
     whole_fields: usize,
-    /// Whole records in the blocks before.
-    records_before: usize,
+    /// How many records the earlier blocks had.
+    earlier: usize,
     block_bytes: usize,
 }
 
@@ -117,7 +119,7 @@ impl<'a> Records<'a> {
             ends: Vec::new(),
             fields: 0,
             whole_fields: 0,
-            records_before: 0,
+            earlier: 0,
             block_bytes: BLOCK,
         }
     }
@@ -141,7 +143,8 @@ impl<'a> Records<'a> {
         let (_, starts) = self.starts.split_last().expect("the record in progress always has a start");
         Ok((!starts.is_empty()).then_some(Block {
             bytes: &self.bytes[self.base..],
-            first_record: self.records_before,
+            #[cfg(any(test, feature = "arrow"))]
+            first_record: self.earlier,
             starts,
             ends: &self.ends[..self.whole_fields],
             columns: self.columns,
@@ -151,7 +154,7 @@ impl<'a> Records<'a> {
     /// Forgets the last block, keeping the fields of the record in progress.
     fn drop_whole_records(&mut self) -> Result<(), Malformed> {
         let start = *self.starts.last().expect("the record in progress always has a start");
-        self.records_before += self.starts.len() - 1;
+        self.earlier += self.starts.len() - 1;
         self.starts.clear();
         self.starts.push(0);
         self.base += start as usize;
@@ -208,14 +211,14 @@ impl<'a> Records<'a> {
     fn take_whole_lines(&mut self, marks: Marks, position: u32) -> bool {
         let all = marks.delimiters | marks.line_feeds;
         let fields_before = self.fields;
-        let records_before = self.starts.len();
+        let earlier = self.starts.len();
         let mut whole = self.whole_fields;
         let mut line_feeds = marks.line_feeds;
         while line_feeds != 0 {
             let bit = line_feeds & line_feeds.wrapping_neg();
             whole += self.columns;
             if fields_before + (all & (bit | (bit - 1))).count_ones() as usize != whole {
-                self.starts.truncate(records_before);
+                self.starts.truncate(earlier);
                 return false;
             }
             self.starts.push(position + line_feeds.trailing_zeros() + 1);
@@ -270,7 +273,7 @@ impl<'a> Records<'a> {
         if found != self.columns {
             return Err(Malformed::Ragged {
                 offset: (self.base + start as usize) as u64,
-                record: (self.records_before + self.starts.len() - 1) as u64,
+                record: (self.earlier + self.starts.len() - 1) as u64,
                 expected: self.columns,
                 found,
             });

@@ -86,7 +86,7 @@ impl Scanner {
         self.after_closing = closing >> 63 != 0;
         let field_opening = opening & !after_closing;
         if field_opening != 0 {
-            self.opened_at = offset + u64::from(63 - field_opening.leading_zeros());
+            self.opened_at = offset + u64::from(field_opening.ilog2());
         }
         marks
     }

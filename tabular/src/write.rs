@@ -169,10 +169,14 @@ impl Writer {
         let together = (CELLS_TOGETHER / columns.len()).max(1);
         for start in (0..rows).step_by(together) {
             let end = rows.min(start + together);
-            cells.iter_mut().for_each(|cells| cells.format_together(start..end, &self.quoting));
+            for cells in &mut cells {
+                cells.format_together(start..end, &self.quoting);
+            }
             for start in (start..end).step_by(ROWS_AHEAD) {
                 let end = end.min(start + ROWS_AHEAD);
-                cells.iter_mut().for_each(|cells| cells.look_ahead(start..end, &self.quoting));
+                for cells in &mut cells {
+                    cells.look_ahead(start..end, &self.quoting);
+                }
                 self.write_rows(&mut cells, start..end, out);
             }
         }

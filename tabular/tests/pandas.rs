@@ -5,6 +5,7 @@
 //! variable `PRS_TEST_PYTHON`; it needs pandas and pyarrow. Without it these tests fail.
 
 #![cfg(feature = "arrow")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod random;
 
@@ -80,7 +81,9 @@ fn array(kind: &str, values: &[Option<String>], layout: usize) -> ArrayRef {
         "timeus" => Arc::new(TimestampMicrosecondArray::from(parsed(values))),
         "timens" => Arc::new(TimestampNanosecondArray::from(parsed(values))),
         "bool" => Arc::new(BooleanArray::from(parsed(values))),
-        _ if layout % 3 == 0 => Arc::new(values.iter().map(Option::as_deref).collect::<StringArray>()),
+        _ if layout.is_multiple_of(3) => {
+            Arc::new(values.iter().map(Option::as_deref).collect::<StringArray>())
+        }
         _ if layout % 3 == 1 => Arc::new(values.iter().map(Option::as_deref).collect::<LargeStringArray>()),
         _ => Arc::new(values.iter().map(Option::as_deref).collect::<StringViewArray>()),
     }
@@ -156,11 +159,11 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text.csv");
     for (text, expected) in texts.iter().zip(&answers.read) {
-        std::fs::write(&path, &text.text).unwrap();
+        std::fs::write(&path, &text.content).unwrap();
         let dialect = Dialect::new(text.separator as u8, text.header).unwrap();
         let mut schema = Schema::infer_file(&path, &dialect, InferMode::Full).unwrap();
         assert_eq!(schema, Schema::infer_file(&path, &dialect, InferMode::Sampled).unwrap());
-        assert_eq!(schema.names.iter().collect::<Vec<_>>(), expected.names, "{:?}", text.text);
+        assert_eq!(schema.names.iter().collect::<Vec<_>>(), expected.names, "{:?}", text.content);
         for (name, dtype) in &text.dtype {
             schema.declare([(name.as_str(), dtype.parse().unwrap())]).unwrap();
         }
@@ -168,8 +171,9 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
         split_file(&path, &dialect, u64::MAX, |slice| slices.push(slice)).unwrap();
         let bytes = slices
             .first()
-            .map_or(&b""[..], |slice| &text.text.as_bytes()[slice.start as usize..slice.end as usize]);
-        let batch = read(bytes, &dialect, &schema).unwrap_or_else(|error| panic!("{error}: {:?}", text.text));
+            .map_or(&b""[..], |slice| &text.content.as_bytes()[slice.start as usize..slice.end as usize]);
+        let batch =
+            read(bytes, &dialect, &schema).unwrap_or_else(|error| panic!("{error}: {:?}", text.content));
         assert!(batch.widened.is_empty());
         for (column, array) in batch.columns.iter().enumerate() {
             let found = batch.types[column].to_string();
@@ -179,9 +183,9 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
                 found == expected.types[column] || big,
                 "{found} {}: {:?}",
                 expected.types[column],
-                text.text
+                text.content
             );
-            assert_eq!(shown(array), expected.columns[column], "column {column} of {:?}", text.text);
+            assert_eq!(shown(array), expected.columns[column], "column {column} of {:?}", text.content);
         }
     }
 }

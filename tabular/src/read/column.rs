@@ -181,7 +181,7 @@ impl<O: OffsetSizeTrait> Text<O> {
                 None if value::is_missing(field) => self.nulls.add(self.offsets.len() - 1),
                 None => self.bytes.extend_from_slice(field),
                 Some(Quoted::Simple(text)) if value::is_missing(text) => {
-                    self.nulls.add(self.offsets.len() - 1)
+                    self.nulls.add(self.offsets.len() - 1);
                 }
                 Some(Quoted::Simple(text)) => self.bytes.extend_from_slice(text),
                 Some(Quoted::Other) => {

@@ -1,5 +1,7 @@
 //! Tables of small texts, and that a text read in slices is the text read whole.
 
+use std::fmt::Write as _;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
@@ -36,8 +38,11 @@ fn schema(types: &[ColumnType]) -> Schema {
 
 /// Reads a column of quoted values beside one of text.
 fn one_column(found: ColumnType, values: &[&str]) -> (ColumnType, Vec<String>) {
-    let text: String = values.iter().map(|value| format!("\"{value}\",x\n")).collect();
-    let plain: String = values.iter().map(|value| format!("{value},x\r\n")).collect();
+    let (mut text, mut plain) = (String::new(), String::new());
+    for value in values {
+        writeln!(text, "\"{value}\",x").unwrap();
+        write!(plain, "{value},x\r\n").unwrap();
+    }
     let batch = read(text.as_bytes(), &Dialect::default(), &schema(&[found, Utf8])).unwrap();
     let other = read(plain.as_bytes(), &Dialect::default(), &schema(&[found, Utf8])).unwrap();
     assert_eq!(shown(&batch.columns[0]), shown(&other.columns[0]));
@@ -122,7 +127,7 @@ proptest! {
     ) {
         let mut text = String::from("a,b,c\n");
         for (a, b, c) in &rows {
-            text += &format!("{a},{b},\"{}\"\n", c.replace('"', "\"\""));
+            writeln!(text, "{a},{b},\"{}\"", c.replace('"', "\"\"")).unwrap();
         }
         let dialect = Dialect::default();
         let schema = Schema::infer(&mut std::io::Cursor::new(&text), dialect, InferMode::Full).unwrap();

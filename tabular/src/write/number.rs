@@ -24,7 +24,9 @@ pub(super) fn write_f64(value: f64, out: &mut Vec<u8>) {
         // A decimal of at most 15 digits that rounds to the value is the shortest one: no two of them round to
         // the same float.
         let millionths = (magnitude * 1e6 + 0.5) as u64;
-        if millionths as f64 / 1e6 == magnitude && (magnitude >= EXPONENT_BELOW || millionths == 0) {
+        if (millionths as f64 / 1e6).to_bits() == magnitude.to_bits()
+            && (magnitude >= EXPONENT_BELOW || millionths == 0)
+        {
             write_millionths(value.is_sign_negative(), millionths, out);
             return;
         }

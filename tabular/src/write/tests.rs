@@ -67,8 +67,8 @@ fn numbers_that_hold_the_separator_are_quoted() {
 #[test]
 fn a_single_empty_field_is_quoted() {
     let column: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("x")]));
-    assert_eq!(written(&WriteOptions::default(), &[column.clone()]), "\"\"\n\"\"\nx\n");
-    assert_eq!(written(&options(b' ', "N A"), &[column.clone()]), "\"\"\n\"N A\"\nx\n");
+    assert_eq!(written(&WriteOptions::default(), std::slice::from_ref(&column)), "\"\"\n\"\"\nx\n");
+    assert_eq!(written(&options(b' ', "N A"), std::slice::from_ref(&column)), "\"\"\n\"N A\"\nx\n");
     assert_eq!(written(&WriteOptions::default(), &[column.clone(), column]), " \n \nx x\n");
 }
 

@@ -195,7 +195,8 @@ fn time(random: &mut Random, kind: &str, precision: usize) -> i64 {
 /// A text to read.
 #[derive(Serialize)]
 pub(crate) struct Text {
-    pub(crate) text: String,
+    #[serde(rename = "text")]
+    pub(crate) content: String,
     pub(crate) separator: char,
     pub(crate) header: bool,
     pub(crate) dtype: BTreeMap<String, String>,
@@ -270,7 +271,7 @@ impl Text {
             let last = row + 1 == rows && random.one_in(3);
             line(random, fields, last);
         }
-        Self { text, separator, header, dtype }
+        Self { content: text, separator, header, dtype }
     }
 }
 
@@ -300,21 +301,24 @@ fn field(random: &mut Random, kind: usize) -> String {
             _ => point,
         }
     };
+    let missing = match kind {
+        1 | 3 => random.one_in(6),
+        6 => random.one_in(4),
+        8 => true,
+        _ => false,
+    };
+    if missing {
+        return (*random.pick(&MISSING)).to_owned();
+    }
     match kind {
-        0 => integer(random),
-        1 if random.one_in(6) => (*random.pick(&MISSING)).to_owned(),
-        1 => integer(random),
+        0 | 1 => integer(random),
         2 => format!("{}{}", random.pick(&["", "+", " ", "\t"]), random.bits() >> random.below(64)),
-        3 if random.one_in(6) => (*random.pick(&MISSING)).to_owned(),
-        3 => number(random),
         4 if random.one_in(2) => integer(random),
-        4 => number(random),
+        3 | 4 => number(random),
         5 => (*random.pick(&["True", "False", "TRUE", "false", "tRuE"])).to_owned(),
-        6 if random.one_in(4) => (*random.pick(&MISSING)).to_owned(),
         6 => (*random.pick(&["True", "False"])).to_owned(),
         7 if random.one_in(30) => (*random.pick(&WORDS)).to_owned(),
         7 => random.below(1000).to_string(),
-        8 => (*random.pick(&MISSING)).to_owned(),
         _ => random.word(&FIELD_PARTS, 6),
     }
 }
