@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
-use crate::records::unquote;
+use crate::field::unquote;
 
 /// What a column holds, as pandas would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

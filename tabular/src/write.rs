@@ -98,7 +98,7 @@ pub fn supports(data_type: &DataType) -> bool {
             | DataType::LargeUtf8
             | DataType::Utf8View
             | DataType::Timestamp(_, None)
-    )
+    ) || matches!(data_type, DataType::Dictionary(_, words) if **words == DataType::Utf8 || **words == DataType::LargeUtf8)
 }
 
 /// Appends rows to a buffer.

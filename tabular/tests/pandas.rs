@@ -13,11 +13,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
-    LargeStringArray, StringArray, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray,
-    TimestampNanosecondArray, TimestampSecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Float64Array, Int8Array, Int16Array,
+    Int32Array, Int64Array, LargeStringArray, StringArray, StringViewArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, Slice, WriteOptions, Writer, read, split_file};
 use random::{Frame, Random, Text};
@@ -81,6 +82,7 @@ fn array(kind: &str, values: &[Option<String>], layout: usize) -> ArrayRef {
         "timeus" => Arc::new(TimestampMicrosecondArray::from(parsed(values))),
         "timens" => Arc::new(TimestampNanosecondArray::from(parsed(values))),
         "bool" => Arc::new(BooleanArray::from(parsed(values))),
+        "category" => Arc::new(values.iter().map(Option::as_deref).collect::<DictionaryArray<Int32Type>>()),
         _ if layout.is_multiple_of(3) => {
             Arc::new(values.iter().map(Option::as_deref).collect::<StringArray>())
         }

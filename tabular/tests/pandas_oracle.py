@@ -28,6 +28,8 @@ def column(kind: str, values: list[Any]) -> Any:
     if kind == "bool":
         truths = [None if v is None else v == "true" for v in values]
         return np.array(truths, dtype=object if None in truths else bool)
+    if kind == "category":
+        return pd.Categorical(values)
     if kind == "str":
         return pd.array(values, dtype="str")
     integers = [None if v is None else int(v) for v in values]

@@ -8,7 +8,8 @@ use arrow_array::{
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 use crate::ColumnType;
-use crate::records::{Block, Quoted, quoted, unquote, unquote_into};
+use crate::field::{Quoted, quoted, unquote, unquote_into};
+use crate::records::Block;
 use crate::value;
 
 /// The values of one column.

@@ -54,9 +54,9 @@ pub(crate) struct Column {
 const PARTS: [&str; 14] = ["a", "bc", " ", ",", "\"", "\n", "\r", "\r\n", "\t", "é", "日本", "😀", "-", "1"];
 const SEPARATORS: [char; 12] = [' ', ' ', ' ', ',', ',', '\t', ';', '.', '-', ':', '1', 'u'];
 const NA_REPS: [&str; 6] = ["", "", "NA", "n a", "\"x,\"", "a very long text for a value, which is missing"];
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
-    "float64", "bool", "str", "times", "timems", "timeus", "timens",
+    "float64", "bool", "str", "times", "timems", "timeus", "timens", "category",
 ];
 
 impl Frame {
@@ -147,7 +147,7 @@ impl Column {
                     "uint64" => (random.bits() >> random.below(64)).to_string(),
                     "float32" | "float64" => float(random, kind),
                     "bool" => random.one_in(2).to_string(),
-                    "str" => random.word(&PARTS, 5),
+                    "str" | "category" => random.word(&PARTS, 5),
                     _ => time(random, kind, precision).to_string(),
                 })
             })
