@@ -1,7 +1,7 @@
 //! Takes the quotes off a field.
 //!
-//! A quote counts only at a field's start; doubled inside it stands for itself, and whatever follows the closing
-//! one is taken as it stands, as pandas does.
+//! A quote counts only at a field's start; doubled inside it stands for itself, and whatever follows the
+//! closing one is taken as it stands, as pandas does.
 
 use std::borrow::Cow;
 

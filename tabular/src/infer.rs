@@ -1,10 +1,10 @@
 //! Finds the types of a file's columns as `pandas.read_csv` would, from a sample or from all of it.
 //!
 //! The first mini-batch must not wait until a big file has been read to its end (spec S2), so a sample is
-//! read up front: blocks spread evenly over the file. A block starts anywhere, so its first
-//! record is searched: the scan starts after one line end after another until every record in the block has the right number of
-//! fields and no quote stands where none belongs. A block where that never happens is left out; whatever a sample misses,
-//! the reader finds (it widens the column for the slice concerned).
+//! read up front: blocks spread evenly over the file. A block starts anywhere, so its first record is
+//! searched: the scan starts after one line end after another until every record in the block has the right
+//! number of fields and no quote stands where none belongs. A block where that never happens is left out;
+//! whatever a sample misses, the reader finds (it widens the column for the slice concerned).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -1,8 +1,8 @@
 //! Finds the fields of every record in a slice, a block of records at a time.
 //!
-//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a column walks
-//! down the block with the column's type at hand, so nothing is decided per field but what its bytes say. A block is small
-//! enough to stay in the second-level cache while all columns walk it.
+//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a
+//! column walks down the block with the column's type at hand, so nothing is decided per field but what its
+//! bytes say. A block is small enough to stay in the second-level cache while all columns walk it.
 
 use crate::Dialect;
 use crate::scan::{CHUNK, Marks, Scanner};
@@ -102,7 +102,8 @@ pub(crate) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records of `bytes`, which starts at the start of a record; each must have `columns` fields, at least one.
+    /// The records of `bytes`, which starts at the start of a record; each must have `columns` fields, at
+    /// least one.
     pub(crate) fn new(bytes: &'a [u8], dialect: Dialect, columns: usize) -> Self {
         Self {
             bytes,

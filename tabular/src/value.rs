@@ -1,7 +1,7 @@
 //! What a single field means: missing, a whole number, a number, a truth value, or just text.
 //!
-//! The rules are those of `pandas.read_csv` with its defaults. Numbers are rounded correctly, as pandas 3.1 does; older
-//! ones do with `float_precision="round_trip"`, and may be off in the last digit by default.
+//! The rules are those of `pandas.read_csv` with its defaults. Numbers are rounded correctly, as pandas 3.1
+//! does; older ones do with `float_precision="round_trip"`, and may be off in the last digit by default.
 
 /// What a field could be, alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,8 +163,8 @@ pub(crate) fn uint64(text: &[u8]) -> Option<u64> {
 const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// `-123.45` and the like: at most 15 digits and perhaps a point among them. The digits and the power of ten are
-/// exact, so one division rounds correctly.
+/// `-123.45` and the like: at most 15 digits and perhaps a point among them. The digits and the power of
+/// ten are exact, so one division rounds correctly.
 #[inline]
 pub(crate) fn short_decimal(text: &[u8]) -> Option<f64> {
     let (negative, digits) = match text {

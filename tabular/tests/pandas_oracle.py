@@ -1,7 +1,8 @@
 """Says what pandas makes of the cases of tests/pandas.rs.
 
-Run as `python pandas_oracle.py CASES RESULTS`: CASES is a JSON file of frames to write and texts to read, RESULTS
-receives what came out, in the same order. It judges nothing; the Rust side compares.
+Run as `python pandas_oracle.py CASES RESULTS`: CASES is a JSON file of frames to write
+and texts to read, RESULTS receives what came out, in the same order. It judges nothing;
+the Rust side compares.
 """
 
 import csv
@@ -19,7 +20,10 @@ def column(kind: str, values: list[Any]) -> Any:
     """Builds a column of a frame from its description."""
     if kind in ("float64", "float32"):
         bits, number = ("<Q", "<d") if kind == "float64" else ("<I", "<f")
-        floats = [np.nan if v is None else struct.unpack(number, struct.pack(bits, int(v)))[0] for v in values]
+        floats = [
+            np.nan if v is None else struct.unpack(number, struct.pack(bits, int(v)))[0]
+            for v in values
+        ]
         return np.array(floats, dtype=kind)
     if kind.startswith("time"):
         unit = kind.removeprefix("time")
@@ -34,19 +38,31 @@ def column(kind: str, values: list[Any]) -> Any:
         return pd.array(values, dtype="str")
     integers = [None if v is None else int(v) for v in values]
     if None in integers:
-        name = kind.replace("u", "U").replace("int", "Int") if kind[0] == "u" else kind.capitalize()
+        name = (
+            kind.replace("u", "U").replace("int", "Int")
+            if kind[0] == "u"
+            else kind.capitalize()
+        )
         return pd.array(integers, dtype=name)
     return np.array(integers, dtype=kind)
 
 
 def write(case: dict[str, Any]) -> str:
     """Writes a frame as text."""
-    frame = pd.DataFrame({i: column(c["kind"], c["values"]) for i, c in enumerate(case["columns"])})
+    frame = pd.DataFrame(
+        {i: column(c["kind"], c["values"]) for i, c in enumerate(case["columns"])}
+    )
     if case["names"] is not None:
         frame.columns = pd.Index(case["names"])
     out = io.StringIO(newline="")
-    frame.to_csv(out, sep=case["separator"], na_rep=case["na_rep"], header=case["names"] is not None, index=False,
-                 lineterminator="\n")
+    frame.to_csv(
+        out,
+        sep=case["separator"],
+        na_rep=case["na_rep"],
+        header=case["names"] is not None,
+        index=False,
+        lineterminator="\n",
+    )
     return out.getvalue()
 
 
@@ -55,7 +71,11 @@ def shown(value: Any) -> str | None:
     if value is None or value is pd.NA:
         return None
     if isinstance(value, float):
-        return None if value != value else str(struct.unpack("<Q", struct.pack("<d", value))[0])
+        return (
+            None
+            if value != value
+            else str(struct.unpack("<Q", struct.pack("<d", value))[0])
+        )
     return str(value)
 
 
@@ -65,12 +85,16 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         io.BytesIO(case["text"].encode()),
         sep=case["separator"],
         header=0 if case["header"] else None,
-        dtype={int(k) if not case["header"] else k: v for k, v in case["dtype"].items()},
+        dtype={
+            int(k) if not case["header"] else k: v for k, v in case["dtype"].items()
+        },
     )
     return {
         "names": [str(name) for name in frame.columns],
         "types": [str(frame.dtypes.iloc[i]) for i in range(frame.shape[1])],
-        "columns": [[shown(v) for v in frame.iloc[:, i].tolist()] for i in range(frame.shape[1])],
+        "columns": [
+            [shown(v) for v in frame.iloc[:, i].tolist()] for i in range(frame.shape[1])
+        ],
     }
 
 
