@@ -30,15 +30,15 @@ const FLOAT_NA_LENGTH: usize = 32;
 /// How to write; the defaults are those of spec E8 with a current Python and numpy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteOptions {
-    /// `sep`, an ASCII character. [space]
+    /// `sep`, an ASCII character; a space by default.
     pub separator: u8,
-    /// `na_rep`, what stands for a missing value. [empty]
+    /// `na_rep`, what stands for a missing value; nothing by default.
     pub na_rep: String,
     /// Whether a text with a lone `\r` is quoted. Python's csv module came to do so; older ones do not.
-    /// [no]
+    /// Off by default.
     pub quote_carriage_return: bool,
     /// From which magnitude on a float of 32 bits is written with an exponent: 1e6 since numpy 2.3, 1e16
-    /// before. [1e6]
+    /// before.
     pub float32_exponent_from: f32,
 }
 
