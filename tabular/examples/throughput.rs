@@ -1,9 +1,10 @@
 //! How fast delimited text is split, read and written, on one core.
 //!
-//! `cargo run --release -p prs-tabular --example throughput [ROWS] [FILE]` makes a text of 3,200,000 rows (about 300 MB) with
-//! nine columns: whole numbers, a date, numbers with a point, and words, some in quotes with commas and quotes; or takes
-//! FILE. It splits it, finds its types, reads its slices of 1 MiB, and writes them with a comma and with a
-//! space between the fields. Every step runs three times and the best counts; MB are of the text.
+//! `cargo run --release -p prs-tabular --example throughput [ROWS] [FILE]` makes a text of 3,200,000 rows
+//! (about 300 MB) with nine columns: whole numbers, a date, numbers with a point, and words, some in quotes
+//! with commas and quotes; or takes FILE. It splits it, finds its types, reads its slices of 1 MiB, and
+//! writes them with a comma and with a space between the fields. Every step runs three times and the best
+//! counts; MB are of the text.
 
 use std::fmt::Write as _;
 use std::path::Path;

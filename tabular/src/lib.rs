@@ -12,6 +12,7 @@
 //! `pandas.read_csv` leaves them), files on other hosts.
 
 mod dialect;
+mod field;
 mod infer;
 #[cfg(feature = "arrow")]
 mod read;

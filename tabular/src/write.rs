@@ -1,8 +1,10 @@
-//! Writes Arrow arrays as text, byte for byte what `DataFrame.to_csv(header=False, index=False)` writes (spec E8).
+//! Writes Arrow arrays as text, byte for byte what `DataFrame.to_csv(header=False, index=False)` writes
+//! (spec E8).
 //!
-//! Rows are written one after the other, straight into the caller's buffer. What depends on more than one value
-//! is decided beforehand: how pandas shows a column of times depends on all the times it formats together,
-//! which are those of 100,000 cells of the frame; where a text needs quotes is looked up in a bit set.
+//! Rows are written one after the other, straight into the caller's buffer. What depends on more than one
+//! value is decided beforehand: how pandas shows a column of times depends on all the times it formats
+//! together, which are those of 100,000 cells of the frame; where a text needs quotes is looked up in a bit
+//! set.
 //!
 //! Types that [`supports`] does not name are for pandas to write.
 
@@ -21,20 +23,22 @@ use self::quote::Quoting;
 const CELLS_TOGETHER: usize = 100_000;
 /// For how many rows texts are looked through ahead of writing them.
 const ROWS_AHEAD: usize = 1024;
-/// How many characters of `na_rep` survive in a column of floats: `numpy` makes them strings of this length first.
+/// How many characters of `na_rep` survive in a column of floats: `numpy` makes them strings of this length
+/// first.
 const FLOAT_NA_LENGTH: usize = 32;
 
 /// How to write; the defaults are those of spec E8 with a current Python and numpy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteOptions {
-    /// `sep`, an ASCII character. [space]
+    /// `sep`, an ASCII character; a space by default.
     pub separator: u8,
-    /// `na_rep`, what stands for a missing value. [empty]
+    /// `na_rep`, what stands for a missing value; nothing by default.
     pub na_rep: String,
-    /// Whether a text with a lone `\r` is quoted. Python's csv module came to do so; older ones do not. [no]
+    /// Whether a text with a lone `\r` is quoted. Python's csv module came to do so; older ones do not.
+    /// Off by default.
     pub quote_carriage_return: bool,
     /// From which magnitude on a float of 32 bits is written with an exponent: 1e6 since numpy 2.3, 1e16
-    /// before. [1e6]
+    /// before.
     pub float32_exponent_from: f32,
 }
 
@@ -98,7 +102,7 @@ pub fn supports(data_type: &DataType) -> bool {
             | DataType::LargeUtf8
             | DataType::Utf8View
             | DataType::Timestamp(_, None)
-    )
+    ) || matches!(data_type, DataType::Dictionary(_, words) if **words == DataType::Utf8 || **words == DataType::LargeUtf8)
 }
 
 /// Appends rows to a buffer.
@@ -149,8 +153,8 @@ impl Writer {
         out.push(b'\n');
     }
 
-    /// Appends the rows of a frame. A frame must be given whole, for times are written alike within (parts of) a
-    /// frame.
+    /// Appends the rows of a frame. A frame must be given whole, for times are written alike within (parts
+    /// of) a frame.
     pub fn write(&self, columns: &[ArrayRef], out: &mut Vec<u8>) -> Result<(), WriteError> {
         let rows = columns.first().ok_or(WriteError::NoColumns)?.len();
         for (column, array) in columns.iter().enumerate() {
@@ -169,10 +173,14 @@ impl Writer {
         let together = (CELLS_TOGETHER / columns.len()).max(1);
         for start in (0..rows).step_by(together) {
             let end = rows.min(start + together);
-            cells.iter_mut().for_each(|cells| cells.format_together(start..end, &self.quoting));
+            for cells in &mut cells {
+                cells.format_together(start..end, &self.quoting);
+            }
             for start in (start..end).step_by(ROWS_AHEAD) {
                 let end = end.min(start + ROWS_AHEAD);
-                cells.iter_mut().for_each(|cells| cells.look_ahead(start..end, &self.quoting));
+                for cells in &mut cells {
+                    cells.look_ahead(start..end, &self.quoting);
+                }
                 self.write_rows(&mut cells, start..end, out);
             }
         }

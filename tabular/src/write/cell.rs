@@ -39,13 +39,24 @@ enum Values<'a> {
     UInt16(&'a [u16]),
     UInt32(&'a [u32]),
     UInt64(&'a [u64]),
-    Float32 { values: &'a [f32], exponent_from: f32 },
+    Float32 {
+        values: &'a [f32],
+        exponent_from: f32,
+    },
     Float64(&'a [f64]),
     Bool(&'a BooleanArray),
     Text(Text<'a, i32>),
     LargeText(Text<'a, i64>),
     TextView(&'a StringViewArray),
-    Time { values: &'a [i64], format: TimeFormat },
+    /// Texts of which each was quoted already; missing among them are none.
+    Words {
+        keys: Vec<usize>,
+        words: Vec<Option<Vec<u8>>>,
+    },
+    Time {
+        values: &'a [i64],
+        format: TimeFormat,
+    },
 }
 
 impl<'a> Cells<'a> {
@@ -70,11 +81,15 @@ impl<'a> Cells<'a> {
             DataType::Utf8 => Values::Text(Text::new(array.as_string())),
             DataType::LargeUtf8 => Values::LargeText(Text::new(array.as_string())),
             DataType::Utf8View => Values::TextView(array.as_string_view()),
+            DataType::Dictionary(_, _) => words(array, &writer.quoting)?,
             DataType::Timestamp(unit, None) => time(times(array, *unit), *unit),
             _ => return None,
         };
         let is_float = matches!(values, Values::Float32 { .. } | Values::Float64(_));
-        let is_text = matches!(values, Values::Text(_) | Values::LargeText(_) | Values::TextView(_));
+        let is_text = matches!(
+            values,
+            Values::Text(_) | Values::LargeText(_) | Values::TextView(_) | Values::Words { .. }
+        );
         Some(Self {
             values,
             nulls: array.nulls().filter(|nulls| nulls.null_count() > 0),
@@ -134,12 +149,36 @@ impl<'a> Cells<'a> {
             Values::Text(text) => text.write(row, out),
             Values::LargeText(text) => text.write(row, out),
             Values::TextView(values) => quoting.write(values.value(row).as_bytes(), out),
+            Values::Words { keys, words } => {
+                out.extend_from_slice(words[keys[row]].as_deref().unwrap_or(self.na_rep));
+            }
             Values::Time { values, format } => format.write(values[row], out),
         }
         if self.check {
             quoting.mend(start, out);
         }
     }
+}
+
+/// The texts of a dictionary, quoted if they must be.
+fn words<'a>(array: &'a ArrayRef, quoting: &Quoting) -> Option<Values<'a>> {
+    let array = array.as_any_dictionary_opt()?;
+    let quoted = |text: Option<&str>| {
+        text.map(|text| {
+            let mut word = vec![];
+            quoting.write(text.as_bytes(), &mut word);
+            word
+        })
+    };
+    let values = array.values();
+    let words: Vec<_> = match values.data_type() {
+        DataType::Utf8 => values.as_string::<i32>().iter().map(quoted).collect(),
+        DataType::LargeUtf8 => values.as_string::<i64>().iter().map(quoted).collect(),
+        _ => return None,
+    };
+    // Without words every cell is missing, and no key is looked at.
+    let keys = if words.is_empty() { vec![] } else { array.normalized_keys() };
+    Some(Values::Words { keys, words })
 }
 
 fn times(array: &ArrayRef, unit: TimeUnit) -> &[i64] {

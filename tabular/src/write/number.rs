@@ -1,7 +1,7 @@
 //! Numbers as numpy writes them when it makes strings of a column.
 //!
-//! The shortest digits that give the number back, at least one after the point; with an exponent of at least two digits
-//! when the magnitude is below 1e-4 or reaches a limit.
+//! The shortest digits that give the number back, at least one after the point; with an exponent of at
+//! least two digits when the magnitude is below 1e-4 or reaches a limit.
 
 /// From which magnitude on a float of 64 bits is written with an exponent.
 const EXPONENT_FROM: f64 = 1e16;
@@ -21,10 +21,12 @@ pub(super) fn write_int(value: impl itoa::Integer, out: &mut Vec<u8>) {
 pub(super) fn write_f64(value: f64, out: &mut Vec<u8>) {
     let magnitude = value.abs();
     if magnitude < MILLIONTHS_BELOW {
-        // A decimal of at most 15 digits that rounds to the value is the shortest one: no two of them round to
-        // the same float.
+        // A decimal of at most 15 digits that rounds to the value is the shortest one: no two of them round
+        // to the same float.
         let millionths = (magnitude * 1e6 + 0.5) as u64;
-        if millionths as f64 / 1e6 == magnitude && (magnitude >= EXPONENT_BELOW || millionths == 0) {
+        if (millionths as f64 / 1e6).to_bits() == magnitude.to_bits()
+            && (magnitude >= EXPONENT_BELOW || millionths == 0)
+        {
             write_millionths(value.is_sign_negative(), millionths, out);
             return;
         }

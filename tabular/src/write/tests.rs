@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    BooleanArray, DictionaryArray, Float32Array, Float64Array, Int64Array, LargeStringArray, StringArray,
-    StringViewArray, TimestampMillisecondArray, UInt8Array,
+    BooleanArray, DictionaryArray, Float32Array, Float64Array, Int64Array, LargeStringArray, NullArray,
+    StringArray, StringViewArray, TimestampMillisecondArray, UInt8Array,
 };
 
 use super::*;
@@ -67,8 +67,8 @@ fn numbers_that_hold_the_separator_are_quoted() {
 #[test]
 fn a_single_empty_field_is_quoted() {
     let column: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("x")]));
-    assert_eq!(written(&WriteOptions::default(), &[column.clone()]), "\"\"\n\"\"\nx\n");
-    assert_eq!(written(&options(b' ', "N A"), &[column.clone()]), "\"\"\n\"N A\"\nx\n");
+    assert_eq!(written(&WriteOptions::default(), std::slice::from_ref(&column)), "\"\"\n\"\"\nx\n");
+    assert_eq!(written(&options(b' ', "N A"), std::slice::from_ref(&column)), "\"\"\n\"N A\"\nx\n");
     assert_eq!(written(&WriteOptions::default(), &[column.clone(), column]), " \n \nx x\n");
 }
 
@@ -109,12 +109,9 @@ fn what_cannot_be_written_is_told() {
         Writer::new(&WriteOptions::default()).unwrap().write(columns, &mut vec![]).unwrap_err().to_string()
     };
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    let words: ArrayRef = Arc::new(["a"].into_iter().collect::<DictionaryArray<Int8Type>>());
-    assert!(!supports(words.data_type()));
-    assert_eq!(
-        error(&[numbers.clone(), words]),
-        "column 1 has type Dictionary(Int8, Utf8), which is not written here"
-    );
+    let nothing: ArrayRef = Arc::new(NullArray::new(1));
+    assert!(!supports(nothing.data_type()));
+    assert_eq!(error(&[numbers.clone(), nothing]), "column 1 has type Null, which is not written here");
     assert_eq!(
         error(&[numbers, Arc::new(Int64Array::from(vec![1, 2]))]),
         "column 1 has 2 rows where 1 are expected"
@@ -127,4 +124,15 @@ fn what_cannot_be_written_is_told() {
 fn slices_of_arrays_are_written_from_their_own_start() {
     let column: ArrayRef = Arc::new(StringArray::from(vec![Some("a b"), Some("c"), None, Some("d e")]));
     assert_eq!(written(&options(b' ', "-"), &[column.slice(1, 3)]), "c\n-\n\"d e\"\n");
+}
+
+#[test]
+fn words_of_a_dictionary_are_written_as_texts() {
+    let words = [Some("a b"), None, Some("c"), Some("a b"), Some("")];
+    let column: ArrayRef = Arc::new(words.into_iter().collect::<DictionaryArray<Int8Type>>());
+    assert!(supports(column.data_type()));
+    assert_eq!(written(&options(b' ', "-"), std::slice::from_ref(&column)), "\"a b\"\n-\nc\n\"a b\"\n\"\"\n");
+    assert_eq!(written(&options(b' ', "-"), &[column.slice(2, 2)]), "c\n\"a b\"\n");
+    let nothing: ArrayRef = Arc::new([None::<&str>].into_iter().collect::<DictionaryArray<Int8Type>>());
+    assert_eq!(written(&options(b' ', "-"), &[nothing]), "-\n");
 }

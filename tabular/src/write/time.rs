@@ -1,7 +1,7 @@
 //! Times without a time zone as pandas writes them.
 //!
-//! Times that are formatted together look alike: dates only when all are midnights, else with seconds and as many
-//! digits after them (none, 3, 6 or 9) as any of them needs.
+//! Times that are formatted together look alike: dates only when all are midnights, else with seconds and
+//! as many digits after them (none, 3, 6 or 9) as any of them needs.
 
 use arrow_schema::TimeUnit;
 
