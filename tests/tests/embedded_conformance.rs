@@ -75,6 +75,25 @@ mod storage {
     }
 
     #[tokio::test]
+    async fn only_the_temporary_folder_itself_is_reserved() {
+        let (storage, _folder) = fresh();
+        storage.put(".tmp-like/object", "x".into(), PutOptions::default()).await.unwrap();
+        assert_eq!(storage.list("").await.unwrap()[0].key, ".tmp-like/object");
+        for key in [".tmp", ".tmp/object"] {
+            let refused = storage.put(key, "x".into(), PutOptions::default()).await.unwrap_err();
+            assert_eq!(refused.kind, StorageErrorKind::InvalidKey);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_too_long_for_a_folder_is_refused_for_good() {
+        let (storage, _folder) = fresh();
+        let long = "a".repeat(300);
+        let refused = storage.put(&long, "x".into(), PutOptions::default()).await.unwrap_err();
+        assert_eq!(refused.kind, StorageErrorKind::InvalidKey);
+    }
+
+    #[tokio::test]
     async fn the_folder_is_made_with_the_first_object() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("not/yet/there");
