@@ -3,6 +3,7 @@
 //! A descriptor is encoded once, by the planner, and forwarded unread from the queue to the process that
 //! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content.
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
@@ -70,6 +71,11 @@ impl<'a> MiniBatch<'a> {
     /// Reads a descriptor, borrowing from `body`.
     pub fn decode(body: &'a [u8]) -> Result<Self, rmp_serde::decode::Error> {
         rmp_serde::from_slice(body)
+    }
+
+    /// The index alone, from an encoded descriptor.
+    pub fn peek_index(body: &[u8]) -> Result<MiniBatchIndex, rmp_serde::decode::Error> {
+        rmp_serde::from_slice::<(MiniBatchIndex, IgnoredAny, IgnoredAny)>(body).map(|(index, _, _)| index)
     }
 
     /// Writes the descriptor.
@@ -142,6 +148,7 @@ mod tests {
         for mini_batch in [files, slice] {
             let body = mini_batch.encode();
             assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
+            assert_eq!(MiniBatch::peek_index(&body).unwrap(), mini_batch.index);
         }
         assert_eq!(id_of(7), "mb-0000000007");
     }

@@ -186,6 +186,26 @@ pub fn encode_frame<T: Serialize>(message: &T, out: &mut Vec<u8>) {
     out[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
+/// Appends a whole frame with [`ToProcess::Run`] to `out`; each assignment is `seq`, `retry_count` and the
+/// body, which is not copied on the way.
+pub fn encode_run<'a>(assignments: impl Iterator<Item = (u32, u32, &'a [u8])>, out: &mut Vec<u8>) {
+    /// Mirrors of [`ToProcess`] and [`Assignment`] that borrow.
+    #[derive(Serialize)]
+    enum Borrowed<'a> {
+        Run(Vec<BorrowedAssignment<'a>>),
+    }
+    #[derive(Serialize)]
+    struct BorrowedAssignment<'a> {
+        seq: u32,
+        retry_count: u32,
+        #[serde(with = "serde_bytes")]
+        body: &'a [u8],
+    }
+    let assignments =
+        assignments.map(|(seq, retry_count, body)| BorrowedAssignment { seq, retry_count, body });
+    encode_frame(&Borrowed::Run(assignments.collect()), out);
+}
+
 /// Reads one frame's body; `None` at the end of the stream.
 pub fn read_frame(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
@@ -246,6 +266,18 @@ mod tests {
         let body = read_frame(&mut reader).unwrap().unwrap();
         assert_eq!(decode::<FromProcess>(&body).unwrap(), message);
         assert!(read_frame(&mut reader).unwrap().is_none());
+    }
+
+    #[test]
+    fn borrowed_assignments_look_like_owned_ones() {
+        let body = vec![1, 2, 3];
+        let (mut owned, mut borrowed) = (Vec::new(), Vec::new());
+        encode_frame(
+            &ToProcess::Run(vec![Assignment { seq: 7, retry_count: 1, body: body.clone() }]),
+            &mut owned,
+        );
+        encode_run([(7, 1, body.as_slice())].into_iter(), &mut borrowed);
+        assert_eq!(owned, borrowed);
     }
 
     #[test]

@@ -247,6 +247,19 @@ impl Listing {
     }
 }
 
+/// Fails as a listing of `source` would before its first file, without making one: it stops at
+/// whatever file the system shows first.
+pub fn probe(source: &InputSource) -> Result<(), ListingError> {
+    let mut listing = Listing::open(source, ListingOptions::default())?;
+    for part in &mut listing.parts {
+        if let Files::Walk(walk) = &mut part.files {
+            walk.probe();
+        }
+    }
+    listing.visit(1, |_| {})?;
+    Ok(())
+}
+
 impl Iterator for Listing {
     type Item = Result<Entry, ListingError>;
 
@@ -276,7 +289,7 @@ impl Part {
         } else if metadata.is_file() {
             let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
             let base = if base.is_empty() { "/" } else { base };
-            let size = options.sizes.then(|| metadata.len());
+            let size = options.sizes.then_some(metadata.len());
             Files::One { base: base.into(), name: name.to_owned(), size, over: false }
         } else {
             return Err(ListingError::special(path, metadata.file_type()));

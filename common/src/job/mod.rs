@@ -5,25 +5,89 @@
 //! (defaults, types, ranges, what the disk must have). All problems of a file are reported at
 //! once. The script's own syntax is not looked at here.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
+mod arguments;
+mod environment;
 mod error;
+mod form;
+mod inputs;
+mod keys;
+mod reader;
+mod settings;
 mod spec;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod yaml;
 
 pub use error::{JobFileError, Problem};
+pub use settings::OVERRIDABLE;
 pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
     TabularOptions,
 };
 
+/// Bytes beyond which a file is taken for something else than a job file.
+const MAX_FILE_SIZE: u64 = 4 << 20;
+
 /// Reads and checks a job file, with `overrides` (`--set key=value`, P2) on top.
 ///
+/// Relative paths in the file start from its folder. Connects to nothing and writes nothing.
+///
 /// # Errors
-/// Every problem of the file at once; nothing is connected to or written before.
+/// Every problem of the file at once.
 pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, JobFileError> {
-    let _ = overrides;
-    Err(JobFileError {
-        path: path.to_owned(),
-        problems: vec![Problem { key: String::new(), line: None, message: "not supported yet".to_owned() }],
-    })
+    let mut problems = Vec::new();
+    let spec = read(path, overrides, &mut problems);
+    match spec {
+        Some(spec) if problems.is_empty() => Ok(spec),
+        _ => {
+            problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+            Err(JobFileError { path: path.to_owned(), problems })
+        }
+    }
+}
+
+/// The spec, whole only where no problem was found; `None` where the file could not be read as YAML.
+fn read(path: &Path, overrides: &[(String, String)], problems: &mut Vec<Problem>) -> Option<JobSpec> {
+    let mut refuse = |line, message| problems.push(Problem { key: String::new(), line, message });
+    let text = match read_text(path) {
+        Ok(text) => text,
+        Err(message) => {
+            refuse(None, message);
+            return None;
+        }
+    };
+    let document = match yaml::parse(&text) {
+        Ok(document) => document,
+        Err(error) => {
+            refuse(error.line, error.message);
+            return None;
+        }
+    };
+    let absolute = match std::path::absolute(path) {
+        Ok(absolute) => absolute,
+        Err(error) => {
+            refuse(None, format!("the current folder is not known: {error}"));
+            return None;
+        }
+    };
+    let mut raw = form::lift(document, problems)?;
+    settings::apply_overrides(&mut raw, overrides, problems);
+    Some(validate::validate(raw, absolute.parent().unwrap_or(Path::new("/")), problems))
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|error| format!("cannot read the job file: {error}"))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_SIZE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read the job file: {error}"))?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
+        return Err(format!("the file is larger than {MAX_FILE_SIZE} bytes: give a job file"));
+    }
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text: give a job file in UTF-8".to_owned())
 }

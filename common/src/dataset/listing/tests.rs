@@ -258,7 +258,7 @@ fn refused_names_and_files_are_named() {
 fn a_folder_that_cannot_be_read_is_named_with_the_reason() {
     let folder = folder_with(&["in/a", "in/shut/x"]);
     let shut = folder.path().join("in/shut");
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).unwrap();
     let listed = list(&paths(&folder, &["in"]));
     // The superuser reads every folder.
     let superuser = rustix::process::geteuid().is_root();

@@ -3,7 +3,7 @@
 //! Depth first, each folder's names sorted with a `/` after the name of a folder: that is exactly
 //! the order of the whole relative paths, so nothing but the folders on the way is held.
 
-use std::fs::{self, FileType};
+use std::fs::{self, DirEntry, FileType};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ pub(super) struct Walk {
     base: Arc<str>,
     pattern: Option<PathPattern>,
     sizes: bool,
+    /// Stop reading a folder at its first file: for [`super::probe`], to which the order does not
+    /// matter.
+    probe: bool,
     /// The absolute path of what is being looked at; up to `Folder::path_len`, that folder's own
     /// path with a `/` at its end.
     path: String,
@@ -70,11 +73,17 @@ impl Walk {
             base: base.into(),
             pattern,
             sizes,
+            probe: false,
             relative_start: path.len(),
             path,
             folders: Vec::new(),
             started: false,
         }
+    }
+
+    /// Makes it find the first file that the system shows, not the first in order.
+    pub(super) fn probe(&mut self) {
+        self.probe = true;
     }
 
     pub(super) fn visit(
@@ -127,13 +136,16 @@ impl Walk {
                 continue;
             }
             let file_type = item.file_type().map_err(ListingError::io(&self.path))?;
-            let Some(is_folder) = self.resolve(&item.path(), file_type, path_len, wanted)? else {
+            let Some(is_folder) = self.resolve(&item, file_type, path_len, wanted)? else {
                 continue;
             };
             if file_name.to_str().is_none() {
                 return Err(ListingError::NotUtf8Name { path: self.path.clone() });
             }
             names.push(&name, is_folder);
+            if self.probe && !is_folder {
+                break;
+            }
         }
         names.sort();
         self.path.truncate(path_len);
@@ -152,18 +164,19 @@ impl Walk {
         }
     }
 
-    /// Whether `path` is a folder (`true`) or a file (`false`), links followed; `None` if it is not
+    /// Whether `item` is a folder (`true`) or a file (`false`), links followed; `None` if it is not
     /// wanted as what it turns out to be.
     fn resolve(
         &self,
-        path: &Path,
+        item: &DirEntry,
         file_type: FileType,
         parent_len: usize,
         wanted: Wanted,
     ) -> Result<Option<bool>, ListingError> {
         let mut file_type = file_type;
         if file_type.is_symlink() {
-            let metadata = match fs::metadata(path) {
+            let path = item.path();
+            let metadata = match fs::metadata(&path) {
                 Ok(metadata) => metadata,
                 // A dangling link whose name the pattern does not pick.
                 Err(error) if error.kind() == ErrorKind::NotFound && !wanted.as_file => return Ok(None),
@@ -171,7 +184,7 @@ impl Walk {
             };
             file_type = metadata.file_type();
             if file_type.is_dir() && wanted.as_folder {
-                self.refuse_cycle(path, (metadata.dev(), metadata.ino()), parent_len)?;
+                self.refuse_cycle(&path, (metadata.dev(), metadata.ino()), parent_len)?;
             }
         }
         if file_type.is_dir() {
@@ -180,7 +193,7 @@ impl Walk {
         if !wanted.as_file {
             return Ok(None);
         }
-        if file_type.is_file() { Ok(Some(false)) } else { Err(ListingError::special(path, file_type)) }
+        if file_type.is_file() { Ok(Some(false)) } else { Err(ListingError::special(item.path(), file_type)) }
     }
 
     /// Fails if the folder `target`, which `link` leads to, is one of those that hold the link: the

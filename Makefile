@@ -1,0 +1,122 @@
+# How prs is built, tested and shown. `make` alone lists the targets.
+# Every target installs what it needs: Python packages into .venv, cargo-deny where cargo keeps its programs.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+# Flags for every cargo command; CI sets --locked.
+CARGO_FLAGS ?=
+# What `make bench` runs and how often.
+BENCH ?= W1 W3
+REPEAT ?= 3
+BENCH_FLAGS ?=
+
+VENV := $(CURDIR)/.venv
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+DEBUG := $(TARGET)/debug
+RELEASE := $(TARGET)/release
+NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
+PYTHON_SOURCES := $(wildcard python examples bench tests) ops/check-dependencies
+# As `source .venv/bin/activate` would. Not for cargo: it would build the extension again for each environment.
+IN_VENV := env VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do \
+		printf '  make %-14s %s\n' "$$target" "$$text"; done
+
+.PHONY: build
+build: ## build the release programs into target/release
+	cargo build --release --workspace $(CARGO_FLAGS)
+
+.PHONY: demo
+demo: build $(VENV)/.examples ## build, run the digits example, show its result
+	$(IN_VENV) examples/run digits $(RELEASE) prs-runs/demo-$(NOW)
+
+.PHONY: test
+test: test-rust test-python test-examples test-bench ## every test
+
+.PHONY: test-build
+test-build: $(VENV)/.dev
+	cargo build --workspace $(CARGO_FLAGS)
+
+# The programs are built before the tests that start them.
+.PHONY: test-rust
+test-rust: test-build
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" cargo test --workspace $(CARGO_FLAGS)
+
+.PHONY: test-python
+test-python: test-build
+	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) python -m pytest -q python/tests
+
+.PHONY: test-examples
+test-examples: test-build
+	$(IN_VENV) examples/run digits $(DEBUG) prs-runs/test-$(NOW)-digits
+	$(IN_VENV) examples/run iris $(DEBUG) prs-runs/test-$(NOW)-iris
+
+# Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
+.PHONY: test-bench
+test-bench: test-build
+	$(IN_VENV) python bench/run.py W1 W3 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+
+.PHONY: lint
+lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, docs, licences, dependency rules
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
+	ops/check-dependencies
+	cargo deny $(CARGO_FLAGS) check licenses bans sources
+	$(VENV)/bin/ruff check $(PYTHON_SOURCES)
+	$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	@echo "lint passed; known vulnerabilities are looked up by 'make audit', which needs the network"
+
+.PHONY: audit
+audit: cargo-deny ## look up known vulnerabilities (fetches the RustSec database)
+	cargo deny $(CARGO_FLAGS) check advisories
+
+.PHONY: bench
+bench: build $(VENV)/.examples ## measure against peers: make bench BENCH="W1" REPEAT=5
+	$(IN_VENV) python bench/run.py $(BENCH) --repeat $(REPEAT) --bin-dir $(RELEASE) --work-dir $(TARGET)/bench \
+		$(BENCH_FLAGS)
+
+.PHONY: bench-peers
+bench-peers: $(VENV)/.peers ## install Ray, Dask and Daft, so that make bench measures them too
+
+.PHONY: install-deps
+install-deps: $(VENV)/.dev cargo-deny ## install what the other targets need
+
+.PHONY: clean
+clean: ## remove everything that was built or installed here, but no run
+	cargo clean
+	rm -rf $(VENV) examples/digits/data examples/iris/data
+	rm -f examples/digits/code/digits_model.npz examples/iris/code/iris_model.json
+
+# The virtual environment. A stamp per set of packages, so that a repeated run has nothing to do.
+$(VENV)/bin/python:
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+		[ "$$(id -u)" = 0 ] || { echo "$(PYTHON) cannot make virtual environments: install python3-venv" >&2; exit 1; }; \
+		apt-get update -q && apt-get install -y -q python3-venv; \
+	fi
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.examples: examples/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q -r examples/requirements.txt
+	@touch $@
+
+$(VENV)/.dev: ops/requirements-dev.txt examples/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q -r ops/requirements-dev.txt
+	@touch $@ $(VENV)/.examples
+
+$(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
+	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt
+	@touch $@
+
+# Built from source once (some minutes) where it is missing.
+.PHONY: cargo-deny
+cargo-deny:
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny@0.20.2

@@ -1,0 +1,95 @@
+"""Runs prs or a peer once, in a folder of its own, and tells how long it took and where its rows are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from work import Peer, Work
+
+LONGEST = 1800  # seconds
+
+
+class Failed(Exception):
+    """A contestant did not get to its end."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run. `seconds` is what the contestant says, `wall` the whole command from outside."""
+
+    seconds: float
+    wall: float
+    # None where the contestant writes its rows in a form of its own.
+    rows: Path | None
+    # Of prs's rows; checked against what prs reported.
+    sha256: str = ""
+
+
+def run_prs(work: Work, bin_dir: Path, folder: Path) -> Outcome:
+    """Submits the work's job and waits for its end."""
+    job = folder / "job.yml"
+    job.write_text(work.job(), encoding="utf-8")
+    command = [
+        str(bin_dir / "prs-producer"),
+        "submit",
+        str(job),
+        "-o",
+        "json",
+        "--run-dir",
+        str(folder / "run"),
+    ]
+    stdout, wall = run(command, folder, {"VIRTUAL_ENV": sys.prefix})
+    result = json.loads(stdout)
+    if result["state"] != "completed":
+        raise Failed(f"job {result['state']}: {result['reason']}; see {result['logs']}")
+    rows = Path(unquote(urlparse(result["output"]["uri"]).path))
+    if rows.is_dir():
+        rows /= "rows.txt"
+    sha256 = hashlib.sha256(rows.read_bytes()).hexdigest()
+    if sha256 != result["output"]["sha256"]:
+        raise Failed(f"{rows} has the sha256 {sha256}, prs reported {result['output']['sha256']}")
+    return Outcome(result["seconds"], wall, rows, sha256)
+
+
+def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path) -> Outcome:
+    """Runs a peer's script, which prints one JSON line and writes below $TMPDIR."""
+    command = [str(python), str(scripts / peer.script), *peer.arguments]
+    stdout, wall = run(command, folder, {"TMPDIR": str(folder)})
+    lines = [line for line in stdout.splitlines() if line.startswith('{"peer"')]
+    if len(lines) != 1:
+        raise Failed(f"{peer.script} printed no line with its time")
+    rows = next((path for path in folder.glob("*/rows.txt") if path.is_file()), None)
+    return Outcome(json.loads(lines[0])["seconds"], wall, rows)
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[str, float]:
+    """Returns stdout and the wall time. What earlier runs wrote is on the disk before the clock starts."""
+    path = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", "")])
+    os.sync()
+    start = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+    )
+    wall = time.perf_counter() - start
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout, wall
+
+
+def can_import(python: Path, module: str) -> bool:
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([str(python), "-c", code], stdin=subprocess.DEVNULL).returncode == 0

@@ -1,0 +1,212 @@
+"""Measures prs against its peers, side by side in one run, and prints the ratios.
+
+    bench/run.py W1 W3 [--size tiny|full] [--repeat N]
+
+Every round runs each contestant once, one after the other, so that whatever else the machine does falls on
+all of them; the figures are medians over the rounds. Rows are checked in the first round, and prs's are
+compared with those of every peer that writes the same form; wrong rows fail the run. Nothing fails for being
+slow. The table goes to stderr, the same figures as one JSON object to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contestant import Failed, Outcome, can_import, run_peer, run_prs
+from w1 import ManyTinyMiniBatches
+from w3 import AddAColumn
+from work import Peer, Work, WrongRows
+
+HERE = Path(__file__).resolve().parent
+WORKS = {work.name: work for work in (ManyTinyMiniBatches, AddAColumn)}
+
+
+@dataclass
+class Measured:
+    """All rounds of one contestant."""
+
+    name: str
+    peer: Peer | None = None
+    seconds: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    note: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        self.seconds.append(outcome.seconds)
+        self.wall.append(outcome.wall)
+
+
+def measure(work: Work, settings: argparse.Namespace) -> tuple[Measured, list[Measured]]:
+    """Runs the rounds of one work."""
+    progress(f"{work.name}: preparing the inputs")
+    work.prepare()
+    prs = Measured("prs")
+    peers = []
+    for peer in work.peers:
+        if not (settings.peers / peer.script).exists():
+            progress(f"{work.name}: {peer.name} left out, {settings.peers} has no {peer.script}")
+        elif peer.needs and not can_import(settings.peer_python, peer.needs):
+            progress(f"{work.name}: {peer.name} left out, {settings.peer_python} has no module {peer.needs}")
+        else:
+            peers.append(Measured(peer.name, peer))
+
+    first_sha256 = ""
+    for number in range(settings.repeat):
+        # Left behind when something fails, so that one can look.
+        scratch = Path(tempfile.mkdtemp(prefix="round-", dir=settings.work_dir))
+        outcome = run_prs(work, settings.bin_dir, fresh(scratch / "prs"))
+        prs.add(outcome)
+        progress(f"{work.name} round {number + 1}: prs {outcome.wall:.2f} s")
+        if number == 0:
+            work.check(outcome.rows)
+            first_sha256 = outcome.sha256
+        elif outcome.sha256 != first_sha256:
+            raise WrongRows(f"{outcome.rows}: other bytes than in round 1")
+
+        for measured in peers:
+            if number > 0 and measured.peer.once:
+                continue
+            folder = fresh(scratch / "peer")
+            theirs = run_peer(measured.peer, settings.peers, settings.peer_python, folder)
+            measured.add(theirs)
+            progress(f"{work.name} round {number + 1}: {measured.name} {theirs.seconds:.2f} s")
+            if number == 0:
+                measured.note = (
+                    work.compare(outcome.rows, theirs.rows) if theirs.rows else "rows not compared"
+                )
+            shutil.rmtree(folder)
+        shutil.rmtree(scratch)
+    return prs, peers
+
+
+def figures(work: Work, prs: Measured, peers: list[Measured]) -> dict:
+    """The medians and ratios of one work; a ratio above 1 means that prs is faster."""
+    wall, seconds = statistics.median(prs.wall), statistics.median(prs.seconds)
+    rows = []
+    for measured in peers:
+        theirs = statistics.median(measured.seconds)
+        rows.append(
+            {
+                "peer": measured.name,
+                "seconds": round(theirs, 3),
+                "per_second": round(work.n / theirs, 1),
+                "ratio": round(theirs / wall, 2),
+                "ratio_own_clock": round(theirs / seconds, 2),
+                "target": measured.peer.target,
+                "rounds": [round(value, 3) for value in measured.seconds],
+                "note": measured.note,
+            }
+        )
+    return {
+        "work": work.name,
+        "title": work.title,
+        "n": round(work.n, 1),
+        "unit": work.unit,
+        "prs": {
+            "wall_seconds": round(wall, 3),
+            "seconds": round(seconds, 3),
+            "per_second": round(work.n / wall, 1),
+            "rounds": [round(value, 3) for value in prs.wall],
+        },
+        "peers": rows,
+    }
+
+
+def table(result: dict) -> str:
+    """The figures of one work, for a person."""
+    prs = result["prs"]
+    lines = [
+        f"{result['work']}  {result['title']}",
+        f"  {'':24}{'seconds':>9}{result['unit'] + '/s':>16}{'prs is':>9}{'target':>9}",
+        f"  {'prs, whole command':24}{prs['wall_seconds']:>9.2f}{prs['per_second']:>16,.1f}",
+        f"  {'prs, its own clock':24}{prs['seconds']:>9.2f}{result['n'] / prs['seconds']:>16,.1f}",
+    ]
+    for row in result["peers"]:
+        target = "" if row["target"] is None else f"{row['target']}x"
+        lines.append(
+            f"  {row['peer']:24}{row['seconds']:>9.2f}{row['per_second']:>16,.1f}"
+            f"{str(row['ratio']) + 'x':>9}{target:>9}  {row['note']}"
+        )
+    return "\n".join(lines)
+
+
+def machine() -> dict:
+    """What the figures were taken on."""
+    return {
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load_1_min": round(os.getloadavg()[0], 2),
+    }
+
+
+def fresh(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    root = HERE.parent
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("works", nargs="+", choices=sorted(WORKS), help="what to measure")
+    parser.add_argument(
+        "--size", choices=["tiny", "full"], default="full", help="tiny checks rows only [full]"
+    )
+    parser.add_argument("--repeat", type=int, default=3, help="rounds [3]")
+    parser.add_argument(
+        "--bin-dir", type=Path, default=root / "target/release", help="folder of prs-producer"
+    )
+    parser.add_argument(
+        "--work-dir", type=Path, default=root / "target/bench", help="inputs and scratch files"
+    )
+    parser.add_argument("--peers", type=Path, default=HERE / "peers", help="folder of the peers' scripts")
+    parser.add_argument(
+        "--peer-python", type=Path, default=Path(sys.executable), help="interpreter of the peers"
+    )
+    settings = parser.parse_args()
+    if settings.repeat < 1:
+        parser.error("--repeat must be at least 1")
+    # Not resolved: the interpreter of a virtual environment is a link, and knows itself by the link's place.
+    for name in ("bin_dir", "work_dir", "peers", "peer_python"):
+        setattr(settings, name, getattr(settings, name).absolute())
+    if not (settings.bin_dir / "prs-producer").exists():
+        parser.error(
+            f"no prs-producer in {settings.bin_dir}: build it (make build) or name its folder with --bin-dir"
+        )
+    return settings
+
+
+def main() -> int:
+    settings = arguments()
+    settings.work_dir.mkdir(parents=True, exist_ok=True)
+    results = []
+    for name in settings.works:
+        work = WORKS[name](settings.size, settings.work_dir)
+        try:
+            results.append(figures(work, *measure(work, settings)))
+        except (Failed, WrongRows) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 1
+    for result in results:
+        print("\n" + table(result), file=sys.stderr)
+    print(json.dumps({"size": settings.size, "machine": machine(), "results": results}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+//! The keys of a job file (spec section 2) and the nearest one to a misspelt one.
+
+/// Every key of a native job file.
+pub(super) const JOB: [&str; 29] = [
+    "name",
+    "description",
+    "entry_script",
+    "source_directory",
+    "mini_batch_size",
+    "partition_keys",
+    "error_threshold",
+    "allowed_failed_count",
+    "allowed_failed_percent",
+    "output_action",
+    "append_row_file_name",
+    "node_count",
+    "process_count_per_node",
+    "run_invocation_timeout",
+    "run_max_try",
+    "logging_level",
+    "environment",
+    "environment_variables",
+    "compute_target",
+    "inputs",
+    "side_inputs",
+    "output",
+    "arguments",
+    "allow_reuse",
+    "task_overhead_timeout",
+    "progress_update_timeout",
+    "first_task_creation_timeout",
+    "resource_monitor_interval",
+    "copy_logs_to_parent",
+];
+
+/// Every key of an input.
+pub(super) const INPUT: [&str; 12] = [
+    "name",
+    "type",
+    "path",
+    "paths",
+    "list",
+    "format",
+    "delimiter",
+    "header",
+    "dtype",
+    "infer",
+    "partition_format",
+    "mode",
+];
+
+pub(super) fn is_known(key: &str) -> bool {
+    JOB.contains(&key)
+}
+
+/// What to say of a key that is not one of `known`.
+pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
+    match nearest(key, known) {
+        Some(nearest) => format!("there is no such key: did you mean `{nearest}`?"),
+        None => format!("there is no such key: remove it; the keys are {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that `key` may be a misspelling of.
+pub(super) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let spelt = key.to_ascii_lowercase().replace('-', "_");
+    let allowed = (spelt.chars().count() / 3).max(1);
+    known
+        .iter()
+        .map(|&candidate| (edits(&spelt, candidate), candidate))
+        .filter(|&(distance, candidate)| distance <= allowed && distance < candidate.len())
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                let swapped: usize = before[j - 2];
+                best = best.min(swapped + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_key() {
+        for (given, expected) in [
+            ("node_cout", Some("node_count")),
+            ("node-count", Some("node_count")),
+            ("Node_Count", Some("node_count")),
+            ("nodecount", Some("node_count")),
+            ("entry_scirpt", Some("entry_script")),
+            ("input", Some("inputs")),
+            ("outputs", Some("output")),
+            ("minibatch_size", Some("mini_batch_size")),
+            ("max_retries", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(given, &JOB), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn edits_count_swaps_once() {
+        assert_eq!(edits("abcd", "abdc"), 1);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("abc", "abc"), 0);
+    }
+}

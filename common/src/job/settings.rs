@@ -1,0 +1,45 @@
+//! `--set key=value`: settings that a submission may change (spec P2).
+//!
+//! An override takes the place of the file's value before anything is judged, so that both are held
+//! to the same rules.
+
+use super::error::Problem;
+use super::form::RawSettings;
+use super::keys;
+use super::yaml::Node;
+
+/// The pipeline parameters of azureml and the thresholds.
+pub const OVERRIDABLE: [&str; 9] = [
+    "mini_batch_size",
+    "node_count",
+    "process_count_per_node",
+    "logging_level",
+    "run_invocation_timeout",
+    "run_max_try",
+    "error_threshold",
+    "allowed_failed_count",
+    "allowed_failed_percent",
+];
+
+/// Puts each override in the place of the file's value; of two for one key, the last counts.
+pub(super) fn apply_overrides(
+    raw: &mut RawSettings,
+    overrides: &[(String, String)],
+    problems: &mut Vec<Problem>,
+) {
+    for (key, value) in overrides {
+        let shown = format!("--set {key}");
+        if OVERRIDABLE.contains(&key.as_str()) {
+            raw.replace(key, shown, Node::text(value.trim(), None));
+            continue;
+        }
+        let message = if keys::is_known(key) {
+            format!("the key can only be changed in the job file; --set takes {}", OVERRIDABLE.join(", "))
+        } else if let Some(nearest) = keys::nearest(key, &OVERRIDABLE) {
+            format!("there is no such key: did you mean `{nearest}`?")
+        } else {
+            format!("there is no such key; --set takes {}", OVERRIDABLE.join(", "))
+        };
+        problems.push(Problem { key: shown, line: None, message });
+    }
+}

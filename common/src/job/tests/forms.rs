@@ -1,0 +1,211 @@
+//! The forms of a job file, and `--set` on top of them.
+
+use super::*;
+
+/// As azureml writes it, with the user's own interpreter.
+const PARALLEL_RUN_CONFIG: &str = "\
+parallel_run_config:
+  mini_batch_size: '5'
+  partition_keys:
+  error_threshold: 10
+  output_action: append_row
+  logging_level: DEBUG
+  compute_target_name: cpu-cluster
+  node_count: 2
+  process_count_per_node:
+  entry_script: score.py
+  source_directory: .
+  description:
+  run_invocation_timeout: 120
+  run_max_try: 2
+  append_row_file_name: out.txt
+  environment:
+    name: env
+    version:
+    environmentVariables:
+      EXAMPLE_ENV_VAR: EXAMPLE_VALUE
+    python:
+      userManagedDependencies: true
+      interpreterPath: sh
+      condaDependenciesFile:
+      baseCondaEnvironment:
+    docker:
+      baseImage: image
+    spark:
+      repositories: []
+  environment_variables:
+    A: b
+";
+
+const BESIDE: &str = "name: job-1\ninputs: [{type: file, path: data}]\narguments: [--x, 1]\n";
+
+#[test]
+fn a_saved_parallel_run_config_with_the_rest_beside_it() {
+    let project = Project::new();
+    for yaml in [format!("{PARALLEL_RUN_CONFIG}{BESIDE}"), format!("{BESIDE}{PARALLEL_RUN_CONFIG}")] {
+        let spec = project.load(&yaml).unwrap();
+        let native = project
+            .load(
+                "name: job-1\ninputs: [{type: file, path: data}]\narguments: [--x, 1]\nmini_batch_size: 5\n\
+                 error_threshold: 10\nlogging_level: DEBUG\ncompute_target: cpu-cluster\nnode_count: 2\n\
+                 entry_script: score.py\nrun_invocation_timeout: 120\nrun_max_try: 2\n\
+                 append_row_file_name: out.txt\nenvironment: sh\n\
+                 environment_variables: {A: b, EXAMPLE_ENV_VAR: EXAMPLE_VALUE}\n",
+            )
+            .unwrap();
+        assert_eq!(spec.notes.len(), 1);
+        assert_eq!(JobSpec { notes: Vec::new(), ..spec }, native);
+    }
+}
+
+#[test]
+fn a_pipeline_parameter_stands_for_its_default() {
+    let project = Project::new();
+    let yaml = PARALLEL_RUN_CONFIG
+        .replace("'5'", "{name: size, default_value: '7'}")
+        .replace("node_count: 2", "node_count: {default_value: 3}")
+        .replace("logging_level: DEBUG", "logging_level: {default_value: }");
+    let spec = project.load(&format!("{yaml}{BESIDE}")).unwrap();
+    assert_eq!(spec.mini_batch_size, MiniBatchSize::Files(7));
+    assert_eq!(spec.node_count, 3);
+    assert_eq!(spec.logging_level, LoggingLevel::Info);
+    let native = project.problem(&format!("{REQUIRED}node_count: {{default_value: 3}}\n"));
+    assert_eq!(
+        native,
+        "node_count: a mapping is not a whole number: give a whole number from 1 to 2147483647"
+    );
+}
+
+#[test]
+fn problems_of_the_block_name_the_block() {
+    let project = Project::new();
+    let yaml = PARALLEL_RUN_CONFIG
+        .replace("node_count: 2", "node_cout: 2")
+        .replace("run_max_try: 2", "run_max_try: 0");
+    assert_eq!(
+        project.problems(&format!("{yaml}{BESIDE}error_threshold: 3\n")),
+        [
+            "parallel_run_config.node_cout: there is no such key: did you mean `node_count`?",
+            "parallel_run_config.run_max_try: 0 is out of range: give a whole number from 1 to 2147483647",
+            "error_threshold: it is also given as `parallel_run_config.error_threshold`: keep one",
+        ]
+    );
+    let yaml = PARALLEL_RUN_CONFIG
+        .replace("partition_keys:", "partition_keys: [k]")
+        .replace("userManagedDependencies: true", "userManagedDependencies: false");
+    assert_eq!(
+        project.problems(&format!("{yaml}{BESIDE}")),
+        [
+            "parallel_run_config.partition_keys: not supported yet: remove it and set mini_batch_size",
+            "parallel_run_config.environment: conda and pip dependencies are not supported yet: in place of the \
+             mapping, give a Python interpreter, as a path or as a command on PATH that has them",
+        ]
+    );
+    let problems = project.problems("parallel_run_config: other.yml\n");
+    assert_eq!(
+        problems[0],
+        "parallel_run_config: \"other.yml\" where the settings of a ParallelRunConfig belong: put the content of that \
+         file here"
+    );
+}
+
+#[test]
+fn forms_that_are_not_read_yet_are_refused_by_name() {
+    let project = Project::new();
+    for (yaml, line, form) in [
+        (
+            "name: x\ntype: parallel\ntask: {type: run_function}\n",
+            2,
+            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
+        ),
+        (
+            "task: {type: run_function}\nmini_batch_size: '1'\n",
+            1,
+            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
+        ),
+        (
+            "$schema: https://azuremlschemas.azureedge.net/latest/parallelComponent.schema.json\n",
+            1,
+            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
+        ),
+        ("type: pipeline\njobs: {}\n", 1, "an Azure Machine Learning v2 pipeline (`type: pipeline`)"),
+        (
+            "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\n",
+            1,
+            "an Azure Machine Learning v2 pipeline (`type: pipeline`)",
+        ),
+        ("name: x\njobs: {a: {}}\n", 2, "an Azure Machine Learning v2 pipeline (`type: pipeline`)"),
+        (
+            "$schema: https://azuremlschemas.azureedge.net/latest/modelBatchDeployment.schema.json\nname: x\n",
+            1,
+            "a batch deployment",
+        ),
+        ("name: x\nendpoint_name: y\nmodel: z\n", 2, "a batch deployment"),
+        ("name: x\ncode_configuration: {code: src}\n", 2, "a batch deployment"),
+        (
+            "$schema: https://azuremlschemas.azureedge.net/latest/batchEndpoint.schema.json\n",
+            1,
+            "a batch endpoint",
+        ),
+        ("pipeline: {steps: {}}\n", 1, "an Azure Machine Learning v1 pipeline (`pipeline:`)"),
+    ] {
+        let error = project.load_with(yaml, &[("node_count", "0")]).unwrap_err();
+        assert_eq!(error.problems.len(), 1, "{error}");
+        assert_eq!(error.problems[0].line, Some(line), "{yaml}");
+        assert_eq!(
+            error.problems[0].message,
+            format!(
+                "this is {form}, which is not supported yet: write a native job file, or one with a \
+                 `parallel_run_config` block"
+            )
+        );
+    }
+}
+
+#[test]
+fn overrides_take_the_place_of_the_files_values() {
+    let project = Project::new();
+    let overrides = [
+        ("mini_batch_size", "20"),
+        ("node_count", "9"),
+        ("process_count_per_node", " 4 "),
+        ("logging_level", "warning"),
+        ("run_invocation_timeout", "7"),
+        ("run_max_try", "8"),
+        ("error_threshold", "-1"),
+        ("allowed_failed_count", "5"),
+        ("allowed_failed_percent", "2.5"),
+        ("run_max_try", "6"),
+    ];
+    for yaml in [
+        format!("{PARALLEL_RUN_CONFIG}{BESIDE}"),
+        format!("{REQUIRED}node_count: wrong\nrun_max_try: 0\nerror_threshold: 3\n"),
+    ] {
+        let spec = project.load_with(&yaml, &overrides).unwrap();
+        assert_eq!(spec.mini_batch_size, MiniBatchSize::Files(20));
+        assert_eq!(spec.node_count, 9);
+        assert_eq!(spec.process_count_per_node, Some(4));
+        assert_eq!(spec.logging_level, LoggingLevel::Warning);
+        assert_eq!(spec.run_invocation_timeout, 7);
+        assert_eq!(spec.run_max_try, 6);
+        assert_eq!(spec.error_threshold, -1);
+        assert_eq!(spec.allowed_failed_count, 5);
+        assert!((spec.allowed_failed_percent - 2.5).abs() < f64::EPSILON);
+    }
+}
+
+#[test]
+fn refused_overrides() {
+    let project = Project::new();
+    let allowed = OVERRIDABLE.join(", ");
+    for (key, value, expected) in [
+        ("node_count", "0", "\"0\" is out of range: give a whole number from 1 to 2147483647".to_owned()),
+        ("node_count", "", "\"\" is not a whole number: give a whole number from 1 to 2147483647".to_owned()),
+        ("node_cuont", "1", "there is no such key: did you mean `node_count`?".to_owned()),
+        ("x", "1", format!("there is no such key; --set takes {allowed}")),
+        ("name", "x", format!("the key can only be changed in the job file; --set takes {allowed}")),
+    ] {
+        let problems = project.problems_with(REQUIRED, &[(key, value)]);
+        assert_eq!(problems, [format!("--set {key}: {expected}")]);
+    }
+}

@@ -1,0 +1,413 @@
+//! Every key but inputs and environment: its default, what it takes, what it refuses.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn defaults() {
+    let project = Project::new();
+    let spec = project.load(REQUIRED).unwrap();
+    assert_eq!(
+        spec,
+        JobSpec::new(
+            "job-1",
+            project.folder.path(),
+            "score.py",
+            vec![Input {
+                name: "input_1".to_owned(),
+                kind: InputKind::File,
+                source: InputSource::Paths(vec![project.path("data").to_str().unwrap().to_owned()]),
+                mode: InputMode::Upload,
+                tabular: None,
+            }]
+        )
+    );
+    let json = serde_json::to_value(&spec).unwrap();
+    for (key, expected) in [
+        ("description", json!(null)),
+        ("mini_batch_size", json!({"files": 10})),
+        ("error_threshold", json!(-1)),
+        ("allowed_failed_count", json!(-1)),
+        ("allowed_failed_percent", json!(100.0)),
+        ("output_action", json!("append_row")),
+        ("append_row_file_name", json!("parallel_run_step.txt")),
+        ("node_count", json!(1)),
+        ("process_count_per_node", json!(null)),
+        ("run_invocation_timeout", json!(60)),
+        ("run_max_try", json!(3)),
+        ("logging_level", json!("INFO")),
+        ("environment", json!(null)),
+        ("environment_variables", json!({})),
+        ("compute_target", json!("default")),
+        ("output", json!(null)),
+        ("arguments", json!([])),
+        ("allow_reuse", json!(true)),
+        ("task_overhead_timeout", json!(600)),
+        ("progress_update_timeout", json!(null)),
+        ("first_task_creation_timeout", json!(600)),
+        ("resource_monitor_interval", json!(600)),
+    ] {
+        assert_eq!(json[key], expected, "{key}");
+        assert_eq!(project.setting(&format!("{REQUIRED}{key}: null\n"), key), expected, "{key}: null");
+    }
+}
+
+#[test]
+fn accepted_values() {
+    let project = Project::new();
+    for (setting, expected) in [
+        ("description: two words", json!("two words")),
+        ("description: 3.10", json!("3.10")),
+        ("mini_batch_size: 1", json!({"files": 1})),
+        ("mini_batch_size: '10'", json!({"files": 10})),
+        ("error_threshold: -1", json!(-1)),
+        ("error_threshold: 10", json!(10)),
+        ("error_threshold: \"10\"", json!(10)),
+        ("error_threshold: 9000000000", json!(9_000_000_000_u64)),
+        ("allowed_failed_count: 0", json!(0)),
+        ("allowed_failed_percent: 0", json!(0.0)),
+        ("allowed_failed_percent: 12.5", json!(12.5)),
+        ("allowed_failed_percent: '100'", json!(100.0)),
+        ("output_action: summary_only", json!("summary_only")),
+        ("output_action: Append_Row", json!("append_row")),
+        ("append_row_file_name: rows.csv", json!("rows.csv")),
+        ("append_row_file_name: with space, é", json!("with space, é")),
+        ("node_count: 4", json!(4)),
+        ("node_count: 2147483647", json!(2_147_483_647)),
+        ("process_count_per_node: '2'", json!(2)),
+        ("run_invocation_timeout: 600", json!(600)),
+        ("run_max_try: 1", json!(1)),
+        ("logging_level: DEBUG", json!("DEBUG")),
+        ("logging_level: warning", json!("WARNING")),
+        (
+            "environment_variables: {A: 1, B: True, C: 'x y', D: '', E: 1.50}",
+            json!({"A": "1", "B": "True", "C": "x y", "D": "", "E": "1.50"}),
+        ),
+        ("compute_target: gpu_fleet-1.a", json!("gpu_fleet-1.a")),
+        ("output: out/", json!("FOLDER/out")),
+        ("output: /tmp/./out", json!("/tmp/out")),
+        (
+            "arguments: [--n, 3, true, 1e-3, 'a b', 007, '', -x]",
+            json!(["--n", "3", "true", "1e-3", "a b", "007", "", "-x"]),
+        ),
+        (
+            "arguments: [--unknown=1, --amlbi_async_mode, false, plain]",
+            json!(["--unknown=1", "--amlbi_async_mode", "false", "plain"]),
+        ),
+        ("arguments: []", json!([])),
+        ("allow_reuse: false", json!(false)),
+        ("allow_reuse: 'True'", json!(true)),
+        ("task_overhead_timeout: 5", json!(5)),
+        ("progress_update_timeout: 5", json!(5)),
+        ("first_task_creation_timeout: 5", json!(5)),
+        ("resource_monitor_interval: 0", json!(0)),
+        ("source_directory: src/../pkg/..", json!("FOLDER/src/../pkg/..")),
+    ] {
+        let key = setting.split(':').next().unwrap();
+        assert_eq!(project.setting(&format!("{REQUIRED}{setting}\n"), key), expected, "{setting}");
+    }
+    for name in ["abc", "a-1", "abcdefghijklmnopqrstuvwxyz-12345"] {
+        let yaml = REQUIRED.replace("job-1", name);
+        assert_eq!(project.setting(&yaml, "name"), json!(name));
+    }
+    // What is not built and not asked for.
+    for nothing in ["partition_keys: []", "side_inputs: []", "side_inputs: {}", "copy_logs_to_parent: false"]
+    {
+        project.load(&format!("{REQUIRED}{nothing}\n")).unwrap();
+    }
+}
+
+#[test]
+fn refused_values() {
+    let project = Project::new();
+    for (setting, expected) in [
+        (
+            "mini_batch_size: 0",
+            "0 is out of range: give a whole number from 1 to 2147483647, the number of files in a mini-batch",
+        ),
+        (
+            "mini_batch_size: 10KB",
+            "\"10KB\" is not a whole number: give a whole number from 1 to 2147483647, the number of files in a mini-batch",
+        ),
+        (
+            "error_threshold: -2",
+            "-2 is out of range: give a whole number of at least -1, where -1 ignores all failures",
+        ),
+        (
+            "error_threshold: 99999999999999999999",
+            "99999999999999999999 is out of range: give a whole number of at least -1, where -1 ignores all failures",
+        ),
+        (
+            "allowed_failed_count: 1.5",
+            "1.5 is not a whole number: give a whole number of at least -1, where -1 ignores all failures",
+        ),
+        ("allowed_failed_percent: 100.5", "100.5 is out of range: give a number from 0 to 100"),
+        ("allowed_failed_percent: -0.1", "-0.1 is out of range: give a number from 0 to 100"),
+        ("allowed_failed_percent: .nan", ".nan is not a number: give a number from 0 to 100"),
+        ("allowed_failed_percent: 5%", "\"5%\" is not a number: give a number from 0 to 100"),
+        ("output_action: append", "\"append\" is not one of append_row, summary_only"),
+        (
+            "append_row_file_name: a/b",
+            "\"a/b\" is not a file name: give 1 to 255 bytes without any of ~\"#%&*:<>?/\\{|}",
+        ),
+        (
+            "append_row_file_name: ''",
+            "\"\" is not a file name: give 1 to 255 bytes without any of ~\"#%&*:<>?/\\{|}",
+        ),
+        (
+            "append_row_file_name: ..",
+            "\"..\" is not a file name: give 1 to 255 bytes without any of ~\"#%&*:<>?/\\{|}",
+        ),
+        ("node_count: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
+        ("node_count: 2147483648", "2147483648 is out of range: give a whole number from 1 to 2147483647"),
+        ("node_count: [1]", "a list is not a whole number: give a whole number from 1 to 2147483647"),
+        (
+            "process_count_per_node: true",
+            "true is not a whole number: give a whole number from 1 to 2147483647",
+        ),
+        ("run_invocation_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
+        ("run_max_try: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
+        ("logging_level: ERROR", "\"ERROR\" is not one of WARNING, INFO, DEBUG"),
+        ("environment_variables: [A]", "a list where a mapping is expected"),
+        (
+            "compute_target: a b",
+            "\"a b\" is not the name of a fleet: give 1 to 64 letters, digits, `-`, `_` and `.` that begin with a letter or digit",
+        ),
+        ("description: [a]", "a list where text is expected"),
+        ("output: s3://bucket/x", "s3:// is not supported yet: give a local path"),
+        ("output: ' '", "it is empty: give the folder for the output"),
+        ("output: score.py", "FOLDER/score.py is not a folder: give a folder for the output"),
+        ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
+        ("arguments: --x 1", "\"--x 1\" where a list is expected"),
+        ("allow_reuse: yes", "\"yes\" is not one of true, false"),
+        ("task_overhead_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
+        (
+            "progress_update_timeout: -1",
+            "-1 is out of range: give a whole number from 1 to 2147483647 seconds",
+        ),
+        (
+            "first_task_creation_timeout: 0",
+            "0 is out of range: give a whole number from 1 to 2147483647 seconds",
+        ),
+        (
+            "resource_monitor_interval: -1",
+            "-1 is out of range: give a whole number from 0 to 2147483647 seconds, where 0 is off",
+        ),
+        (
+            "resource_monitor_interval: 600",
+            "600: resource monitoring is not supported yet: give 0, or remove the key",
+        ),
+        (
+            "side_inputs: [{name: a, path: data}]",
+            "not supported yet: remove it and give the script the path in arguments",
+        ),
+        ("copy_logs_to_parent: True", "not supported yet: remove it"),
+        ("source_directory: absent", "cannot read FOLDER/absent: No such file or directory (os error 2)"),
+        (
+            "source_directory: azureml:code:1",
+            "a name from a data registry (azureml:) is not supported yet: give a local path",
+        ),
+        ("source_directory: score.py", "FOLDER/score.py is not a folder"),
+        ("sizes: 1", "there is no such key: remove it; the keys are name, description, entry_script"),
+        ("arguements: []", "there is no such key: did you mean `arguments`?"),
+    ] {
+        let key = setting.split(':').next().unwrap();
+        let problem = &project.problems(&format!("{REQUIRED}{setting}\n"))[0];
+        assert!(problem.starts_with(&format!("{key}: {expected}")), "{setting}\n{problem}");
+        let error = project.load(&format!("{REQUIRED}{setting}\n")).unwrap_err();
+        assert_eq!(error.problems[0].line, Some(4), "{setting}");
+    }
+}
+
+#[test]
+fn refused_items_are_named_by_their_place() {
+    let project = Project::new();
+    for (setting, expected) in [
+        (
+            "environment_variables: {A: }",
+            "environment_variables.A: nothing where text is expected: write \"\" for none",
+        ),
+        (
+            "environment_variables: {A: [1]}",
+            "environment_variables.A: a list where text is expected: write \"\" for none",
+        ),
+        (
+            "environment_variables: {A=B: 1}",
+            "environment_variables.A=B: a variable has a name without `=`, and no zero bytes",
+        ),
+        ("arguments: [--x, [1]]", "arguments[1]: a list where text is expected: quote it to give it as text"),
+        (
+            "arguments: [--x, ]\nnode_count: 0",
+            "node_count: 0 is out of range: give a whole number from 1 to 2147483647",
+        ),
+        (
+            "arguments: ['${{side_inputs.x}}']",
+            "arguments[0]: \"${{side_inputs.x}}\": references (`${{ }}`) are not supported yet: give the value itself",
+        ),
+        (
+            "arguments: [--output, x]",
+            "arguments[0]: --output is reserved: prs gives it to the script from the key `output`; use another name",
+        ),
+        (
+            "arguments: [--mini_batch_size=3]",
+            "arguments[0]: --mini_batch_size is reserved: prs gives it to the script from the key `mini_batch_size`; use another name",
+        ),
+        (
+            "arguments: [--amlbi_async_mode, true]",
+            "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
+        ),
+        (
+            "arguments: [--a, --amlbi_async_mode=True]",
+            "arguments[1]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
+        ),
+        (
+            "arguments: [--amlbi_async_mode]",
+            "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
+        ),
+        (
+            "arguments: [--copy_logs_to_parent, True]",
+            "arguments[0] (--copy_logs_to_parent): not supported yet: remove it",
+        ),
+        (
+            "arguments: [--resource_monitor_interval, 20]",
+            "arguments[0] (--resource_monitor_interval): 20: resource monitoring is not supported yet: give 0, or remove the key",
+        ),
+        (
+            "arguments: [--progress_update_timeout, 0]",
+            "arguments[0] (--progress_update_timeout): \"0\" is out of range: give a whole number from 1 to 2147483647 seconds",
+        ),
+        (
+            "arguments: [--progress_update_timeout]",
+            "arguments[0] (--progress_update_timeout): the value is missing",
+        ),
+        (
+            "progress_update_timeout: 5\narguments: [--progress_update_timeout, 6]",
+            "arguments[0] (--progress_update_timeout): it is also given as `progress_update_timeout`: keep one",
+        ),
+    ] {
+        assert_eq!(project.problem(&format!("{REQUIRED}{setting}\n")), expected, "{setting}");
+    }
+}
+
+#[test]
+fn settings_among_the_arguments_count_and_stay_there() {
+    let project = Project::new();
+    let yaml = format!(
+        "{REQUIRED}arguments: [--progress_update_timeout, 30, --task_overhead_timeout=40, \
+         --first_task_creation_timeout, 50, --resource_monitor_interval, 0, --copy_logs_to_parent, False]\n"
+    );
+    let spec = project.load(&yaml).unwrap();
+    assert_eq!(spec.progress_update_timeout, Some(30));
+    assert_eq!(spec.task_overhead_timeout, 40);
+    assert_eq!(spec.first_task_creation_timeout, 50);
+    assert_eq!(spec.resource_monitor_interval, 0);
+    assert_eq!(spec.arguments.len(), 9);
+}
+
+#[test]
+fn keys_without_a_default() {
+    let project = Project::new();
+    assert_eq!(
+        project.problems("description: x\n"),
+        [
+            "inputs: the key is missing: give a list of mappings with type and path, such as `- {type: file, path: data}`",
+            "name: the key is missing: give 3 to 32 lower-case letters, digits and dashes that begin with a letter and \
+             end with a letter or digit",
+            "entry_script: the key is missing: give a .py file below source_directory, or a module name such as pkg.main",
+        ]
+    );
+    for name in ["ab", "abcdefghijklmnopqrstuvwxyz-123456", "-ab", "1ab", "ab-", "aBc", "a_b", "café"] {
+        let problem = project.problem(&REQUIRED.replace("job-1", name));
+        assert!(
+            problem.starts_with(&format!("name: {name:?} is not a job name: give 3 to 32 ")),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn entry_scripts() {
+    let project = Project::new();
+    let absolute = project.path("pkg/main.py").display().to_string();
+    for (given, expected) in [
+        ("score.py", "score.py"),
+        ("./score.py", "score.py"),
+        ("pkg/main.py", "pkg/main.py"),
+        (absolute.as_str(), "pkg/main.py"),
+        ("pkg.main", "pkg.main"),
+        ("pkg", "pkg"),
+        ("score", "score"),
+    ] {
+        let yaml = REQUIRED.replace("score.py", given);
+        assert_eq!(project.setting(&yaml, "entry_script"), json!(expected), "{given}");
+    }
+    let yaml = format!("{}source_directory: src\n", REQUIRED.replace("score.py", "other.py"));
+    assert_eq!(project.setting(&yaml, "source_directory"), json!("FOLDER/src"));
+    for (given, expected) in [
+        ("''", "it is empty: give a .py file below source_directory, or a module name such as pkg.main"),
+        ("absent.py", "there is no file absent.py in source_directory FOLDER"),
+        (
+            "../x.py",
+            "../x.py leads out of source_directory with `..`: give a .py file below source_directory, or a module name such as pkg.main",
+        ),
+        (
+            "/x.py",
+            "/x.py is not below source_directory FOLDER: give a .py file below source_directory, or a module name such as pkg.main",
+        ),
+        (
+            "score.txt.",
+            "\"score.txt.\" is not an entry script: give a .py file below source_directory, or a module name such as pkg.main",
+        ),
+        (
+            "pkg/main",
+            "\"pkg/main\" is not an entry script: give a .py file below source_directory, or a module name such as pkg.main",
+        ),
+        (
+            "pkg.absent",
+            "module pkg.absent is neither pkg/absent.py nor pkg/absent/__init__.py in source_directory FOLDER",
+        ),
+        ("src", "module src is neither src.py nor src/__init__.py in source_directory FOLDER"),
+    ] {
+        let problem = project.problem(&REQUIRED.replace("score.py", given));
+        assert_eq!(problem, format!("entry_script: {expected}"), "{given}");
+    }
+}
+
+#[test]
+fn mini_batch_size_of_tabular_inputs() {
+    let project = Project::new();
+    let required = REQUIRED.replace("file,", "tabular,");
+    assert_eq!(project.setting(&required, "mini_batch_size"), json!({"bytes": 1_048_576}));
+    for (given, bytes) in [
+        ("1024", 1024_u64),
+        ("'1024'", 1024),
+        ("10KB", 10_240),
+        ("10kb", 10_240),
+        ("2mB", 2_097_152),
+        ("1GB", 1_073_741_824),
+        ("1", 1),
+    ] {
+        let yaml = format!("{required}mini_batch_size: {given}\n");
+        assert_eq!(project.setting(&yaml, "mini_batch_size"), json!({"bytes": bytes}), "{given}");
+    }
+    let expected =
+        "give bytes, at least 1, as a whole number with KB, MB, GB or nothing after it, such as 10MB";
+    for (given, what) in [
+        ("0", "0 is out of range"),
+        ("0KB", "\"0KB\" is out of range"),
+        ("99999999999GB", "\"99999999999GB\" is out of range"),
+        ("99999999999999999999", "99999999999999999999 is out of range"),
+        ("9223372036854775808", "9223372036854775808 is out of range"),
+        ("-1", "-1 is not a size"),
+        ("1.5MB", "\"1.5MB\" is not a size"),
+        ("10TB", "\"10TB\" is not a size"),
+        ("KB", "\"KB\" is not a size"),
+        ("10 KB", "\"10 KB\" is not a size"),
+        ("10é", "\"10é\" is not a size"),
+        ("1_000", "\"1_000\" is not a size"),
+    ] {
+        let problem = project.problem(&format!("{required}mini_batch_size: {given}\n"));
+        assert_eq!(problem, format!("mini_batch_size: {what}: {expected}"), "{given}");
+    }
+}

@@ -1,0 +1,304 @@
+//! Raw settings to a [`JobSpec`]: defaults, types, ranges, and what the disk must have (spec
+//! section 2).
+//!
+//! One pass over every key, whatever is wrong with the others. A known key whose feature is not built
+//! yet is refused, never ignored.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::arguments;
+use super::environment;
+use super::error::Problem;
+use super::form::RawSettings;
+use super::inputs;
+use super::keys;
+use super::reader::{INT_MAX, Reader};
+use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction};
+
+/// Characters that `append_row_file_name` must not have.
+const NOT_IN_FILE_NAME: &str = "~\"#%&*:<>?/\\{|}";
+
+/// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
+/// absolute.
+pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Problem>) -> JobSpec {
+    let mut reader = Reader::new(raw, problems);
+    // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
+    if folder.to_str().is_none() {
+        reader.refuse_at("", None, format!("{} is not UTF-8: rename the folder", folder.display()));
+    }
+    for setting in reader.settings().to_vec() {
+        if !keys::is_known(&setting.key) {
+            reader.refuse(&setting, keys::unknown(&setting.key, &keys::JOB));
+        }
+    }
+    reader.not_supported_yet("partition_keys", "remove it and set mini_batch_size");
+    reader.not_supported_yet("side_inputs", "remove it and give the script the path in arguments");
+
+    let arguments = arguments::read(&mut reader);
+    reader.not_supported_yet("copy_logs_to_parent", "remove it");
+
+    let inputs = inputs::read(&mut reader, folder);
+    let source_directory = source_directory(&mut reader, folder);
+    let name = name(&mut reader).unwrap_or_default();
+    let entry_script = entry_script(&mut reader, &source_directory).unwrap_or_default();
+    let mut spec = JobSpec::new(name, source_directory, entry_script, inputs);
+    spec.arguments = arguments;
+
+    let kind = spec.inputs.first().map(|input| input.kind);
+    if let Some(size) = mini_batch_size(&mut reader, kind) {
+        spec.mini_batch_size = size;
+    }
+    thresholds(&mut reader, &mut spec);
+    processes(&mut reader, &mut spec);
+    times(&mut reader, &mut spec);
+    output(&mut reader, folder, &mut spec);
+    environment::read(&mut reader, folder, &mut spec);
+
+    spec.description = reader.text("description");
+    if let Some(level) = reader.choice(
+        "logging_level",
+        &[("WARNING", LoggingLevel::Warning), ("INFO", LoggingLevel::Info), ("DEBUG", LoggingLevel::Debug)],
+    ) {
+        spec.logging_level = level;
+    }
+    if let Some(name) = compute_target(&mut reader) {
+        spec.compute_target = name;
+    }
+    spec.allow_reuse = reader.boolean("allow_reuse").unwrap_or(spec.allow_reuse);
+    spec
+}
+
+fn name(reader: &mut Reader<'_>) -> Option<String> {
+    let expected = "3 to 32 lower-case letters, digits and dashes that begin with a letter and end with a \
+                    letter or digit";
+    let Some(setting) = reader.get("name") else {
+        reader.refuse_absent("name", expected);
+        return None;
+    };
+    let name = reader.text("name")?;
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if !plain || !begins || name.ends_with('-') || !(3..=32).contains(&name.len()) {
+        reader.refuse(&setting, format!("{name:?} is not a job name: give {expected}"));
+        return None;
+    }
+    Some(name)
+}
+
+fn source_directory(reader: &mut Reader<'_>, folder: &Path) -> PathBuf {
+    let given = reader.filled_text("source_directory", "the folder that holds the entry script");
+    let Some((given, setting)) = given.zip(reader.get("source_directory")) else { return folder.to_owned() };
+    let path = absolute(folder, &given);
+    if let Some(message) = elsewhere(&given) {
+        reader.refuse(&setting, message);
+        return path;
+    }
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => reader.refuse(&setting, format!("{} is not a folder", path.display())),
+        Err(error) => reader.refuse(&setting, format!("cannot read {}: {error}", path.display())),
+    }
+    path
+}
+
+/// The script as a path below the source directory, or as a dotted name (E1).
+fn entry_script(reader: &mut Reader<'_>, source_directory: &Path) -> Option<String> {
+    let expected = "a .py file below source_directory, or a module name such as pkg.main";
+    let Some(setting) = reader.get("entry_script") else {
+        reader.refuse_absent("entry_script", expected);
+        return None;
+    };
+    let given = reader.filled_text("entry_script", expected)?;
+    let shown = source_directory.display();
+    if !source_directory.is_dir() {
+        // Refused already.
+        return Some(given);
+    }
+    let is_file = Path::new(&given).extension().is_some_and(|extension| extension == "py");
+    if is_file {
+        let path = Path::new(&given);
+        let Ok(below) = source_directory.join(path).strip_prefix(source_directory).map(Path::to_owned) else {
+            let message = format!("{given} is not below source_directory {shown}: give {expected}");
+            reader.refuse(&setting, message);
+            return None;
+        };
+        if below.components().any(|part| part == Component::ParentDir) {
+            let message = format!("{given} leads out of source_directory with `..`: give {expected}");
+            reader.refuse(&setting, message);
+            return None;
+        }
+        if !source_directory.join(&below).is_file() {
+            let message = format!("there is no file {given} in source_directory {shown}");
+            reader.refuse(&setting, message);
+            return None;
+        }
+        let below: PathBuf = below.components().filter(|part| *part != Component::CurDir).collect();
+        return Some(below.display().to_string());
+    }
+    if !given.split('.').all(is_identifier) {
+        reader.refuse(&setting, format!("{given:?} is not an entry script: give {expected}"));
+        return None;
+    }
+    let module = given.replace('.', "/");
+    let file = format!("{module}.py");
+    let package = format!("{module}/__init__.py");
+    if !source_directory.join(&file).is_file() && !source_directory.join(&package).is_file() {
+        let message = format!("module {given} is neither {file} nor {package} in source_directory {shown}");
+        reader.refuse(&setting, message);
+        return None;
+    }
+    Some(given)
+}
+
+/// A count of files, or bytes with `KB`, `MB` and `GB` of 1024; without `kind`, where no
+/// input says it, there is nothing to judge by.
+fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<MiniBatchSize> {
+    if kind == Some(InputKind::File) {
+        let meaning = ", the number of files in a mini-batch";
+        return reader
+            .integer("mini_batch_size", 1..=INT_MAX, meaning)
+            .map(|count| MiniBatchSize::Files(count.unsigned_abs()));
+    }
+    kind?;
+    let setting = reader.get("mini_batch_size")?;
+    let text = reader.text("mini_batch_size")?;
+    let text = text.trim();
+    let expected = "give bytes, at least 1, as a whole number with KB, MB, GB or nothing after it, such as \
+                    10MB";
+    let (digits, unit) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
+        Some((digits, unit)) if unit.eq_ignore_ascii_case("kb") => (digits, 1 << 10),
+        Some((digits, unit)) if unit.eq_ignore_ascii_case("mb") => (digits, 1 << 20),
+        Some((digits, unit)) if unit.eq_ignore_ascii_case("gb") => (digits, 1 << 30),
+        _ => (text, 1_u64),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        reader.refuse(&setting, format!("{} is not a size: {expected}", setting.value.describe()));
+        return None;
+    }
+    // JSON numbers and file offsets are signed.
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.filter(|&bytes| bytes >= 1 && i64::try_from(bytes).is_ok());
+    if bytes.is_none() {
+        reader.refuse(&setting, format!("{} is out of range: {expected}", setting.value.describe()));
+    }
+    bytes.map(MiniBatchSize::Bytes)
+}
+
+fn thresholds(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let all = ", where -1 ignores all failures";
+    spec.error_threshold =
+        reader.integer("error_threshold", -1..=i64::MAX, all).unwrap_or(spec.error_threshold);
+    spec.allowed_failed_count =
+        reader.integer("allowed_failed_count", -1..=i64::MAX, all).unwrap_or(spec.allowed_failed_count);
+    spec.allowed_failed_percent =
+        reader.number("allowed_failed_percent", 0.0..=100.0).unwrap_or(spec.allowed_failed_percent);
+}
+
+fn processes(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let mut count = |key, meaning| {
+        let number = reader.integer(key, 1..=INT_MAX, meaning)?;
+        u32::try_from(number).ok()
+    };
+    spec.node_count = count("node_count", "").unwrap_or(spec.node_count);
+    spec.process_count_per_node = count("process_count_per_node", "");
+    spec.run_max_try = count("run_max_try", "").unwrap_or(spec.run_max_try);
+}
+
+fn times(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let mut seconds = |key| {
+        let number = reader.integer(key, 1..=INT_MAX, " seconds")?;
+        u64::try_from(number).ok()
+    };
+    spec.run_invocation_timeout = seconds("run_invocation_timeout").unwrap_or(spec.run_invocation_timeout);
+    spec.task_overhead_timeout = seconds("task_overhead_timeout").unwrap_or(spec.task_overhead_timeout);
+    spec.progress_update_timeout = seconds("progress_update_timeout");
+    spec.first_task_creation_timeout =
+        seconds("first_task_creation_timeout").unwrap_or(spec.first_task_creation_timeout);
+
+    let Some(interval) = reader.integer("resource_monitor_interval", 0..=INT_MAX, " seconds, where 0 is off")
+    else {
+        return;
+    };
+    spec.resource_monitor_interval = interval.unsigned_abs();
+    if let Some(setting) = reader.get("resource_monitor_interval").filter(|_| interval != 0) {
+        let message =
+            format!("{interval}: resource monitoring is not supported yet: give 0, or remove the key");
+        reader.refuse(&setting, message);
+    }
+}
+
+fn output(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {
+    if let Some(action) = reader.choice(
+        "output_action",
+        &[("append_row", OutputAction::AppendRow), ("summary_only", OutputAction::SummaryOnly)],
+    ) {
+        spec.output_action = action;
+    }
+    if let Some((name, setting)) = reader.text("append_row_file_name").zip(reader.get("append_row_file_name"))
+    {
+        let refused = |c: char| NOT_IN_FILE_NAME.contains(c) || c.is_control();
+        if name.is_empty() || name == "." || name == ".." || name.len() > 255 || name.contains(refused) {
+            let message =
+                format!("{name:?} is not a file name: give 1 to 255 bytes without any of {NOT_IN_FILE_NAME}");
+            reader.refuse(&setting, message);
+        } else {
+            spec.append_row_file_name = name;
+        }
+    }
+    let given = reader.filled_text("output", "the folder for the output");
+    let Some((given, setting)) = given.zip(reader.get("output")) else { return };
+    if let Some(message) = elsewhere(&given) {
+        reader.refuse(&setting, message);
+        return;
+    }
+    let path = absolute(folder, &given);
+    if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
+        reader.refuse(&setting, format!("{} is not a folder: give a folder for the output", path.display()));
+    }
+    spec.output = Some(path);
+}
+
+fn compute_target(reader: &mut Reader<'_>) -> Option<String> {
+    let expected = "1 to 64 letters, digits, `-`, `_` and `.` that begin with a letter or digit";
+    let name = reader.filled_text("compute_target", expected)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !begins || name.len() > 64 || !name.bytes().all(plain) {
+        let setting = reader.get("compute_target")?;
+        reader.refuse(&setting, format!("{name:?} is not the name of a fleet: give {expected}"));
+        return None;
+    }
+    Some(name)
+}
+
+/// Whether Python takes `name` for an identifier, as far as ASCII goes.
+pub(super) fn is_identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Why `given`, which is to be a local path, names something elsewhere; `None` if it does not.
+pub(super) fn elsewhere(given: &str) -> Option<String> {
+    let what = if given.contains("${{") {
+        "a reference (`${{ }}`)".to_owned()
+    } else if given.starts_with("azureml:") {
+        "a name from a data registry (azureml:)".to_owned()
+    } else if let Some((scheme, _)) = given.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+        format!("{scheme}://")
+    } else {
+        return None;
+    };
+    // What follows a scheme may hold a password.
+    Some(format!("{what} is not supported yet: give a local path"))
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// `given`, seen from `folder`, without `.` parts and without a `/` at its end.
+pub(super) fn absolute(folder: &Path, given: &str) -> PathBuf {
+    folder.join(given).components().collect()
+}

@@ -1,0 +1,170 @@
+//! The catalog: where the rows of every mini-batch are, and what the tries say, read from committed segments.
+//!
+//! It follows the ledger's list of segments, reads the index of each once, writes the report of tries on the
+//! way, and keeps per mini-batch no more than a place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prs_common::ledger::CommittedSegment;
+use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::segment::{OutputFile, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
+use prs_common::storage::{ObjectMeta, Storage};
+
+use crate::report::errors::ErrorSummary;
+use crate::report::processed_mini_batches::ProcessedMiniBatches;
+use crate::report::summaries::Summaries;
+
+/// Longest message of a failed try that is remembered, bytes.
+const LONGEST_MESSAGE: usize = 2_000;
+
+/// Where the rows of a mini-batch are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Position in [`Catalog::segments`].
+    pub(crate) segment: u32,
+    /// Offset in the segment.
+    pub(crate) offset: u64,
+    /// Length, bytes; 0 for a mini-batch that failed.
+    pub(crate) length: u64,
+}
+
+/// A failed try, for the list of failed mini-batches.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(crate) struct TryFailure {
+    #[serde(rename = "try")]
+    number: u32,
+    status: TryStatus,
+    category: String,
+    message: String,
+    node_id: u32,
+    process: String,
+}
+
+/// What is remembered of a mini-batch that had failed tries.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// Its descriptor, once it has failed for good.
+    pub(crate) body: Option<Vec<u8>>,
+    /// The tries.
+    pub(crate) tries: Vec<TryFailure>,
+}
+
+/// Everything the finalizer needs to know of the committed segments.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    incarnation: u32,
+    /// Keys, by position.
+    pub(crate) segments: Vec<String>,
+    /// Places, by mini-batch.
+    pub(crate) places: Vec<Option<Place>>,
+    /// Elements returned by successful tries.
+    pub(crate) returned: u64,
+    /// Header of the first mini-batch in plan order that has one.
+    pub(crate) header: Option<(MiniBatchIndex, String)>,
+    /// Files to publish.
+    pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
+    /// Mini-batches with failed tries.
+    pub(crate) failures: BTreeMap<MiniBatchIndex, Failures>,
+    /// Distinct errors.
+    pub(crate) errors: ErrorSummary,
+    /// Sums by process and by node.
+    pub(crate) summaries: Summaries,
+    report: ProcessedMiniBatches,
+}
+
+impl Catalog {
+    /// An empty catalog; the report is begun anew.
+    pub(crate) fn new(incarnation: u32, report: ProcessedMiniBatches) -> Self {
+        Self {
+            incarnation,
+            segments: Vec::new(),
+            places: Vec::new(),
+            returned: 0,
+            header: None,
+            files: Vec::new(),
+            failures: BTreeMap::new(),
+            errors: ErrorSummary::default(),
+            summaries: Summaries::default(),
+            report,
+        }
+    }
+
+    /// Reads the indices of `segments`, the next ones in the ledger's order.
+    pub(crate) async fn follow(
+        mut self: Box<Self>,
+        storage: &Arc<dyn Storage>,
+        segments: Vec<CommittedSegment>,
+    ) -> Result<Box<Self>, (Box<Self>, SegmentError)> {
+        for segment in segments {
+            let object = ObjectMeta { key: segment.key.clone(), size: segment.size };
+            let index = match read_index(&**storage, &object).await {
+                Ok(index) => index,
+                Err(error) => return Err((self, error)),
+            };
+            // Thousands of tries: not on a thread that others wait for.
+            let added = tokio::task::spawn_blocking(move || {
+                self.add(&segment, index);
+                self
+            });
+            self = added.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        }
+        Ok(self)
+    }
+
+    fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
+        let position = self.segments.len() as u32;
+        self.segments.push(segment.key.clone());
+        let current = index.incarnation == self.incarnation;
+        self.report.add(&index);
+        for record in &index.tries {
+            let process = &index.processes[record.process as usize].name;
+            self.summaries.add(index.node_id, process, record);
+            if record.status != TryStatus::RunDone {
+                self.errors.add(index.node_id, process, record);
+                self.add_failure(index.node_id, process, record);
+            }
+        }
+        for record in index.tries {
+            let succeeded = record.status == TryStatus::RunDone;
+            // What failed for good before a `resume` was tried anew.
+            if record.last && (succeeded || current) && !segment.lost.contains(&record.index) {
+                self.add_outcome(position, record);
+            }
+        }
+        self.report.flush();
+    }
+
+    fn add_outcome(&mut self, segment: u32, record: TryRecord) {
+        let at = record.index as usize;
+        if at >= self.places.len() {
+            self.places.resize(at + 1, None);
+        }
+        self.places[at] = Some(Place { segment, offset: record.offset, length: record.length });
+        if record.status != TryStatus::RunDone {
+            self.failures.entry(record.index).or_default().body = record.failed;
+            return;
+        }
+        self.failures.remove(&record.index);
+        self.returned += record.returned;
+        self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
+        if let Some(header) = record.header
+            && self.header.as_ref().is_none_or(|(first, _)| record.index < *first)
+        {
+            self.header = Some((record.index, header));
+        }
+    }
+
+    fn add_failure(&mut self, node_id: u32, process: &str, record: &TryRecord) {
+        let mut message = record.message.clone();
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        self.failures.entry(record.index).or_default().tries.push(TryFailure {
+            number: record.number,
+            status: record.status,
+            category: record.category.clone(),
+            message,
+            node_id,
+            process: process.to_owned(),
+        });
+    }
+}

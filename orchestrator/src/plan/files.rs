@@ -1,0 +1,67 @@
+//! Mini-batches of a file dataset: so many files each, in listing order (spec D1).
+
+use std::sync::Arc;
+
+use prs_common::dataset::listing::{Listing, ListingOptions};
+use prs_common::job::Input;
+use prs_common::mini_batch::Work;
+
+use super::{PlanError, Sink};
+
+/// Plans one input with `size` files a mini-batch; files of different base folders never share one.
+pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>) -> Result<(), PlanError> {
+    let failed = |source| PlanError::Listing { input: input.name.clone(), source };
+    let mut listing = Listing::open(&input.source, ListingOptions::default()).map_err(failed)?;
+    let mut group = Group::default();
+    loop {
+        let visited = listing
+            .visit(1024, |entry| {
+                if group.starts_anew(entry.base, size as usize) {
+                    group.hand_over(position, sink);
+                    group.base = Some(Arc::clone(entry.base));
+                }
+                group.push(entry.relative);
+            })
+            .map_err(failed)?;
+        if visited == 0 {
+            break;
+        }
+        if sink.stopped {
+            return Ok(());
+        }
+    }
+    group.hand_over(position, sink);
+    Ok(())
+}
+
+/// Paths collected for the next mini-batch, in one buffer that is used again.
+#[derive(Default)]
+struct Group {
+    base: Option<Arc<str>>,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Group {
+    fn starts_anew(&self, base: &Arc<str>, size: usize) -> bool {
+        self.ends.len() >= size
+            || !self.base.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, base) || mine == base)
+    }
+
+    fn push(&mut self, path: &str) {
+        self.text.push_str(path);
+        self.ends.push(self.text.len());
+    }
+
+    fn hand_over(&mut self, position: u32, sink: &mut Sink<'_>) {
+        if !self.ends.is_empty() && !sink.stopped {
+            let mut start = 0;
+            let paths = self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut start, end)..end]);
+            let base = self.base.as_deref().unwrap_or_default();
+            // The sink remembers that it was stopped.
+            let _ = sink.push(position, Work::Files { base, paths: paths.collect() });
+        }
+        self.text.clear();
+        self.ends.clear();
+    }
+}

@@ -1,0 +1,117 @@
+//! The plan: the deterministic stream of a job's mini-batches (spec section 3).
+//!
+//! The same listing of the inputs gives the same mini-batches with the same ids, in the same order (D6); the
+//! stream is produced piece by piece, so that work starts before it ends and its length costs no memory (S2).
+//! It runs on a thread of its own and blocks there.
+
+mod delimited;
+mod files;
+mod plain_text;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use prs_common::dataset::listing::ListingError;
+use prs_common::job::{InputKind, JobSpec, MiniBatchSize};
+use prs_common::mini_batch::{MiniBatch, Work};
+
+/// Mini-batches in one [`Batch`] at most.
+const LARGEST_BATCH: usize = 512;
+
+/// A piece of the plan: consecutive mini-batches.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Index of the first one.
+    pub first: u64,
+    /// Encoded descriptors.
+    pub bodies: Vec<Bytes>,
+    /// Input items in all of them.
+    pub items: u64,
+}
+
+/// Why a plan ends before the inputs do.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// An input cannot be listed.
+    #[error("input {input}: {source}")]
+    Listing {
+        /// Name of the input.
+        input: String,
+        /// The reason.
+        source: ListingError,
+    },
+    /// The inputs hold nothing to work on.
+    #[error("the inputs hold no records: there is nothing to run the entry script on")]
+    NoRecords,
+    /// The job's own scratch folder fails.
+    #[error("cannot write {}: {source}", path.display())]
+    Scratch {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+}
+
+/// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
+///
+/// `work` is a local folder for plain copies of compressed inputs.
+pub fn plan(
+    spec: &JobSpec,
+    work: &std::path::Path,
+    take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
+) -> Result<(), PlanError> {
+    let mut sink = Sink { take, batch: Batch::default(), next: 0, size: 1, stopped: false };
+    for (position, input) in spec.inputs.iter().enumerate() {
+        let done = match (input.kind, spec.mini_batch_size) {
+            (InputKind::File, size) => files::plan(input, position as u32, size.amount(), &mut sink),
+            (InputKind::Tabular, MiniBatchSize::Bytes(size) | MiniBatchSize::Files(size)) => {
+                delimited::plan(input, position as u32, size, work, &mut sink)
+            }
+        };
+        done?;
+        if sink.stopped {
+            return Ok(());
+        }
+    }
+    if sink.next == 0 {
+        return Err(PlanError::NoRecords);
+    }
+    sink.flush();
+    Ok(())
+}
+
+/// Numbers mini-batches and passes them on in batches: small ones first, so that the first mini-batch runs at
+/// once, then larger ones.
+struct Sink<'a> {
+    take: &'a mut dyn FnMut(Batch) -> ControlFlow<()>,
+    batch: Batch,
+    next: u64,
+    size: usize,
+    stopped: bool,
+}
+
+impl Sink<'_> {
+    /// Adds a mini-batch; `Break` when nobody wants more.
+    fn push(&mut self, input: u32, work: Work<'_>) -> ControlFlow<()> {
+        let mini_batch = MiniBatch { index: self.next, input, work };
+        if self.batch.bodies.is_empty() {
+            self.batch.first = self.next;
+        }
+        self.batch.items += mini_batch.items();
+        self.batch.bodies.push(mini_batch.encode().into());
+        self.next += 1;
+        if self.batch.bodies.len() >= self.size {
+            self.flush();
+        }
+        if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn flush(&mut self) {
+        if !self.batch.bodies.is_empty() && (self.take)(std::mem::take(&mut self.batch)).is_break() {
+            self.stopped = true;
+        }
+        self.size = (self.size * 2).min(LARGEST_BATCH);
+    }
+}

@@ -1,0 +1,110 @@
+//! Plain text of a tabular file: itself, or its decompressed copy in the scratch folder.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use super::PlanError;
+
+/// A file that can be read at any offset.
+#[derive(Debug)]
+pub(super) struct PlainText {
+    /// Where the plain text is.
+    pub(super) path: PathBuf,
+    /// Size and time of change of the original file.
+    pub(super) version: String,
+    /// Where and why decompression ended too early.
+    pub(super) broken: Option<(u64, String)>,
+}
+
+/// Why a file has no plain text.
+#[derive(Debug)]
+pub(super) enum PlainTextError {
+    /// The input cannot be read.
+    Input(io::Error),
+    /// The scratch folder cannot be written.
+    Scratch(PlanError),
+}
+
+/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`.
+pub(super) fn open(origin: &Path, scratch: &Path) -> Result<PlainText, PlainTextError> {
+    let mut file = File::open(origin).map_err(PlainTextError::Input)?;
+    let meta = file.metadata().map_err(PlainTextError::Input)?;
+    if meta.is_dir() {
+        return Err(PlainTextError::Input(io::ErrorKind::IsADirectory.into()));
+    }
+    let version = format!("{}-{}.{:09}", meta.size(), meta.mtime(), meta.mtime_nsec());
+    let mut magic = Vec::with_capacity(2);
+    Read::by_ref(&mut file).take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
+    if magic != [0x1f, 0x8b] {
+        return Ok(PlainText { path: origin.to_owned(), version, broken: None });
+    }
+    let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(file));
+    decompress(&mut decoder, scratch)
+        .map(|broken| PlainText { path: scratch.to_owned(), version, broken })
+        .map_err(|source| PlainTextError::Scratch(PlanError::Scratch { path: scratch.to_owned(), source }))
+}
+
+/// Copies until the end or the first damage; an error is one of the scratch folder.
+fn decompress(decoder: &mut impl Read, scratch: &Path) -> io::Result<Option<(u64, String)>> {
+    if let Some(folder) = scratch.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut target = BufWriter::with_capacity(1 << 20, File::create(scratch)?);
+    let mut block = vec![0; 256 << 10];
+    let mut written = 0;
+    let broken = loop {
+        match decoder.read(&mut block) {
+            Ok(0) => break None,
+            Ok(count) => {
+                target.write_all(&block[..count])?;
+                written += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Some((written, format!("the compressed data is damaged: {error}"))),
+        }
+    };
+    target.flush()?;
+    Ok(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn members_are_joined_and_damage_is_located() {
+        let folder = tempfile::tempdir().unwrap();
+        let (origin, scratch) = (folder.path().join("a.csv.gz"), folder.path().join("scratch/a"));
+        let mut bytes = gzip(b"a,b\n1,2\n");
+        bytes.extend(gzip(b"3,4\n"));
+        std::fs::write(&origin, &bytes).unwrap();
+        let plain = open(&origin, &scratch).unwrap();
+        assert!(plain.broken.is_none());
+        assert_eq!(std::fs::read(&plain.path).unwrap(), b"a,b\n1,2\n3,4\n");
+
+        std::fs::write(&origin, &bytes[..bytes.len() - 9]).unwrap();
+        let plain = open(&origin, &scratch).unwrap();
+        let (offset, reason) = plain.broken.unwrap();
+        assert!(offset >= 8, "the first member is whole");
+        assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
+    }
+
+    #[test]
+    fn a_plain_file_is_its_own_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = folder.path().join("a.csv");
+        std::fs::write(&origin, b"x").unwrap();
+        assert_eq!(open(&origin, &folder.path().join("s")).unwrap().path, origin);
+        assert!(matches!(open(folder.path(), &folder.path().join("s")), Err(PlainTextError::Input(_))));
+    }
+}

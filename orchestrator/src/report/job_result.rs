@@ -1,0 +1,95 @@
+//! `job_result.txt`: how a job ended, for people. The reason of a failure stands in its first line.
+
+use std::fmt::Write;
+
+use prs_common::job::{JobSpec, OutputAction};
+use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::ledger::JobState;
+use prs_common::timestamp::{format_us, now_us};
+
+use super::progress_overview::duration;
+use crate::job_record::JobResult;
+
+/// The text. `place` is the run folder or the job's prefix, for the commands it suggests.
+pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
+    let mut out = result.state.as_str().to_owned();
+    if let Some(reason) = &result.reason {
+        // One line: the first thing a person, or a script, reads.
+        let _ = write!(out, ": {}", reason.trim().replace('\n', " | "));
+    }
+    let (counts, items) = (&result.mini_batches, &result.items);
+    let _ = write!(
+        out,
+        "\n\njob           {} ({})\nended         {} after {}\n\
+         mini-batches  {} scheduled, {} succeeded, {} failed\n\
+         items         {} total, {} succeeded, {} failed\n\
+         thresholds    error_threshold {} (failed items: {}), allowed_failed_count {} and allowed_failed_percent {} (failed mini-batches: {})\n",
+        result.job_id,
+        result.name,
+        format_us(now_us()),
+        duration(result.seconds),
+        counts.scheduled,
+        counts.succeeded,
+        counts.failed,
+        items.total,
+        items.succeeded,
+        items.failed,
+        spec.error_threshold,
+        items.failed,
+        spec.allowed_failed_count,
+        spec.allowed_failed_percent,
+        counts.failed,
+    );
+    let output = &result.output;
+    let _ = match (&output.sha256, spec.output_action) {
+        (Some(sha256), _) => {
+            writeln!(
+                out,
+                "output        {}\n              {} rows, {} bytes, sha256 {sha256}",
+                output.uri, output.rows, output.bytes
+            )
+        }
+        (None, OutputAction::SummaryOnly) if result.state == JobState::Completed => {
+            writeln!(out, "output        {} (written by the entry script)", output.uri)
+        }
+        (None, _) => {
+            writeln!(out, "output        none; the {} mini-batches that succeeded are kept", counts.succeeded)
+        }
+    };
+    let _ = writeln!(out, "logs          {}\n", result.logs);
+    out.push_str(&next(result, place));
+    out
+}
+
+/// Which file to open next, and what to do.
+fn next(result: &JobResult, place: &str) -> String {
+    let mut out = String::new();
+    if result.mini_batches.failed > 0 {
+        let _ = writeln!(
+            out,
+            "open next     {FAILED_MINI_BATCHES} of the output: the failed mini-batches with their items"
+        );
+        let _ =
+            writeln!(out, "              job_error.txt: the distinct errors; user/error/: full tracebacks");
+        let _ =
+            writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
+    } else if result.state == JobState::Failed {
+        let _ = writeln!(
+            out,
+            "open next     job_error.txt: the distinct errors; user/error/ and user/stderr/: what the script said"
+        );
+        let _ = writeln!(
+            out,
+            "              sys/node/<node_id>/_main.txt: how its processes ended; sys/master_role.txt: what was decided"
+        );
+        let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
+    } else if result.state == JobState::Canceled {
+        let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
+    } else {
+        let _ = writeln!(
+            out,
+            "open next     sys/job_report/processed_mini-batches.csv: every try, with its times"
+        );
+    }
+    out
+}

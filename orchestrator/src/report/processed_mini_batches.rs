@@ -1,0 +1,82 @@
+//! `sys/job_report/processed_mini-batches.csv`: a row for every try.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+
+use prs_common::mini_batch::id_of;
+use prs_common::segment::SegmentIndex;
+use prs_common::timestamp::{push_seconds, push_us};
+
+use super::push_csv;
+
+/// The column names, in the words of ParallelRunStep.
+const COLUMNS: &str = "Mini-batch Id,Picked Count,Node Id,Process,Process Id,Ip,Start Time,Total,Succeeded,Failed,\
+Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail\n";
+
+/// The report, being written.
+#[derive(Debug)]
+pub struct ProcessedMiniBatches {
+    file: BufWriter<File>,
+    line: String,
+}
+
+impl ProcessedMiniBatches {
+    /// Begins the report at `path` anew.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut file = BufWriter::with_capacity(256 << 10, File::create(path)?);
+        file.write_all(COLUMNS.as_bytes())?;
+        Ok(Self { file, line: String::new() })
+    }
+
+    /// Adds the tries of a segment.
+    pub fn add(&mut self, index: &SegmentIndex) {
+        for record in &index.tries {
+            let process = &index.processes[record.process as usize];
+            let line = &mut self.line;
+            line.clear();
+            let failed = record.items - record.succeeded;
+            let _ = write!(
+                line,
+                "{},{},{},{},{},{},",
+                id_of(record.index),
+                record.number,
+                index.node_id,
+                process.name,
+                process.pid,
+                index.ip
+            );
+            push_us(line, record.started_us);
+            let _ = write!(line, ",{},{},{failed},", record.items, record.succeeded);
+            push_seconds(line, record.elapsed_us);
+            line.push(',');
+            push_seconds(line, record.cpu_us);
+            line.push(',');
+            push_seconds(line, record.run_us);
+            line.push(',');
+            line.push_str(record.status.as_str());
+            line.push(',');
+            push_csv(line, &record.category);
+            line.push(',');
+            push_csv(line, &record.message);
+            line.push(',');
+            push_csv(line, &record.detail);
+            line.push('\n');
+            if let Err(error) = self.file.write_all(line.as_bytes()) {
+                tracing::warn!(%error, "a row of processed_mini-batches.csv is lost");
+                return;
+            }
+        }
+    }
+
+    /// Makes what was added visible.
+    pub fn flush(&mut self) {
+        if let Err(error) = self.file.flush() {
+            tracing::warn!(%error, "rows of processed_mini-batches.csv are lost");
+        }
+    }
+}

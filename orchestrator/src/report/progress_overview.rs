@@ -1,0 +1,80 @@
+//! `job_progress_overview.<yyyyMMdd>.txt`: the counts over time, rotated daily.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use prs_common::ledger::{JobState, Progress};
+use prs_common::log_file::LogFile;
+use prs_common::timestamp::{format_day, now_us};
+
+use crate::job_record::Status;
+
+/// The overview of one job.
+#[derive(Debug)]
+pub struct ProgressOverview {
+    logs: PathBuf,
+    day: String,
+    file: LogFile,
+}
+
+impl ProgressOverview {
+    /// The overview below `logs`.
+    pub fn new(logs: PathBuf) -> Self {
+        let day = format_day(now_us());
+        let file = Self::file(&logs, &day);
+        Self { logs, day, file }
+    }
+
+    fn file(logs: &std::path::Path, day: &str) -> LogFile {
+        LogFile::new(logs.join(format!("job_progress_overview.{day}.txt")))
+    }
+
+    /// Appends a line.
+    pub fn line(&mut self, text: &str) {
+        let today = format_day(now_us());
+        if today != self.day {
+            self.file = Self::file(&self.logs, &today);
+            self.day = today;
+        }
+        self.file.line(text);
+    }
+}
+
+/// One line about where a job stands; also what a terminal without a progress bar shows.
+pub fn describe(state: JobState, status: &Status) -> String {
+    let Progress { checkpoint, succeeded, failed, items, .. } = status.progress;
+    let more = if checkpoint.complete { "" } else { " so far" };
+    let mut text = format!(
+        "{}: {} of {}{more} mini-batches processed, {failed} failed, {items} items, {:.1} mini-batches/s",
+        state.as_str(),
+        succeeded + failed,
+        checkpoint.scheduled,
+        status.per_second,
+    );
+    if let Some(seconds) = status.eta_seconds {
+        let _ = write!(text, ", about {} left", duration(seconds));
+    }
+    text
+}
+
+/// `1 h 02 min`, `3 min 05 s` or `4.2 s`.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        3600.. => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+        60.. => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{:.1} s", seconds.max(0.0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_readable() {
+        assert_eq!(duration(4.23), "4.2 s");
+        assert_eq!(duration(185.0), "3 min 05 s");
+        assert_eq!(duration(3725.0), "1 h 02 min");
+    }
+}

@@ -1,0 +1,506 @@
+//! The orchestrator: watches over a job from its first mini-batch to its result.
+//!
+//! It holds the job's lease, follows what is committed, keeps the reports, decides when failures end the job,
+//! and finalizes it. It starts no work itself; the nodes learn from the ledger what the job wants.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prs_common::job::OutputAction;
+use prs_common::layout;
+use prs_common::ledger::{Abort, JobState, LedgerError, NodeView, Progress};
+use prs_common::log_file::LogFile;
+use prs_common::segment::SegmentError;
+use prs_common::storage::StorageError;
+use prs_common::timestamp::now_us;
+use tokio::sync::watch::Sender;
+
+use crate::catalog::Catalog;
+use crate::finalize::finalize;
+use crate::job_record::{ItemCounts, JobRecord, JobResult, MiniBatchCounts, Output, Status};
+use crate::report::processed_mini_batches::ProcessedMiniBatches;
+use crate::report::progress_overview::{ProgressOverview, describe};
+use crate::report::{job_result, readme};
+use crate::{JobContext, init_failures, thresholds};
+
+/// Between two writes of `job.json` while the job runs.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// The rate of mini-batches is taken over this time.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// Committed segments read at a time.
+const SEGMENTS_AT_ONCE: usize = 16;
+/// Least time without progress that ends a job.
+const LEAST_PATIENCE: u64 = 780;
+/// Room that is kept free for the last words of a job on a full disk, bytes.
+const RESERVE: usize = 256 << 10;
+
+/// Where a job stands, for whoever looks at it in this process.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The state.
+    pub state: Option<JobState>,
+    /// The counts.
+    pub status: Status,
+}
+
+/// Why an orchestrator cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A committed segment cannot be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The logs cannot be written.
+    #[error("cannot write the logs in {}: {source}", path.display())]
+    Logs {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// Another node watches over the job.
+    #[error("the lease of the job is held by another node")]
+    NotTheOrchestrator,
+}
+
+impl WatchError {
+    fn is_retryable(&self) -> bool {
+        match self {
+            Self::Ledger(error) => error.is_retryable(),
+            Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
+            Self::Segment(_) | Self::Logs { .. } | Self::NotTheOrchestrator => false,
+        }
+    }
+}
+
+/// Watches over `job` until it has ended and returns how. `record` is the job's record as it was submitted;
+/// `place` is what commands call the job.
+pub async fn watch(
+    job: &JobContext,
+    owner: &str,
+    record: JobRecord,
+    place: &str,
+    view: &Sender<View>,
+) -> Result<JobResult, WatchError> {
+    if job.ledger.lease(&job.id, owner, job.timing.lease).await?.is_none() {
+        return Err(WatchError::NotTheOrchestrator);
+    }
+    let mut watch = Watch::start(job, owner, record, place, view)?;
+    let outcome = match watch.until_decided().await {
+        Ok(decision) => watch.end(decision).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(result) => Ok(result),
+        // Whatever broke, the job gets an end that says so.
+        Err(WatchError::NotTheOrchestrator) => Err(WatchError::NotTheOrchestrator),
+        Err(error) => {
+            let reason = format!("the result cannot be written: {error}");
+            let abort = job.ledger.abort(&job.id, &Abort { state: JobState::Failed, reason }).await?;
+            watch.wait_for_nodes().await;
+            watch.close(&abort, Output { uri: job.output.uri(""), ..Output::default() }).await
+        }
+    }
+}
+
+/// What the watching led to.
+enum Decision {
+    Finalize,
+    Abort(Abort),
+}
+
+struct Watch<'a> {
+    job: &'a JobContext,
+    owner: &'a str,
+    place: &'a str,
+    record: JobRecord,
+    view: &'a Sender<View>,
+    /// Absent only while it reads a segment.
+    catalog: Option<Box<Catalog>>,
+    followed: u64,
+    started: Instant,
+    state: JobState,
+    status: Status,
+    rates: VecDeque<(Instant, u64)>,
+    moved: (Instant, (u64, u64, u64)),
+    known_nodes: Vec<bool>,
+    master: LogFile,
+    errors: LogFile,
+    overview: ProgressOverview,
+    overview_at: Instant,
+    record_at: Instant,
+    reserve: std::path::PathBuf,
+}
+
+impl<'a> Watch<'a> {
+    fn start(
+        job: &'a JobContext,
+        owner: &'a str,
+        record: JobRecord,
+        place: &'a str,
+        view: &'a Sender<View>,
+    ) -> Result<Self, WatchError> {
+        let logs = &job.logs;
+        let failed = |source| WatchError::Logs { path: logs.clone(), source };
+        let report = ProcessedMiniBatches::create(&logs.join("sys/job_report/processed_mini-batches.csv"))
+            .map_err(failed)?;
+        std::fs::create_dir_all(logs.join("sys/error")).map_err(failed)?;
+        std::fs::write(logs.join("readme.txt"), readme::TEXT).map_err(failed)?;
+        let reserve = job.work.join("reserve");
+        std::fs::write(&reserve, vec![1; RESERVE]).map_err(failed)?;
+        let now = Instant::now();
+        let master = LogFile::new(logs.join("sys/master_role.txt"));
+        master.line(format_args!(
+            "{owner} watches over job {} (start {}), {} inputs, run_max_try {}, run_invocation_timeout {} s",
+            job.id,
+            job.incarnation,
+            job.spec.inputs.len(),
+            job.spec.run_max_try,
+            job.spec.run_invocation_timeout
+        ));
+        Ok(Self {
+            job,
+            owner,
+            place,
+            record,
+            view,
+            catalog: Some(Box::new(Catalog::new(job.incarnation, report))),
+            followed: 0,
+            started: now,
+            state: JobState::Queued,
+            status: Status::default(),
+            rates: VecDeque::new(),
+            moved: (now, (0, 0, 0)),
+            known_nodes: Vec::new(),
+            master,
+            errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
+            overview: ProgressOverview::new(logs.clone()),
+            overview_at: now,
+            record_at: now,
+            reserve,
+        })
+    }
+
+    /// Looks at the job again and again until it is done, or must end.
+    async fn until_decided(&mut self) -> Result<Decision, WatchError> {
+        let mut ticks = tokio::time::interval(self.job.timing.watch);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        self.set_state(JobState::Scheduling).await?;
+        loop {
+            ticks.tick().await;
+            match self.look().await {
+                Ok(Some(decision)) => return Ok(decision),
+                Ok(None) => {}
+                Err(error) if error.is_retryable() => {
+                    self.errors.line(format_args!("{error}; trying again"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One look at the job.
+    async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
+        let (job, id) = (self.job, &self.job.id);
+        if job.ledger.lease(id, self.owner, job.timing.lease).await?.is_none() {
+            self.master.line("another node has taken over");
+            return Err(WatchError::NotTheOrchestrator);
+        }
+        let nodes = job.ledger.nodes(id).await?;
+        let progress = job.ledger.progress(id).await?;
+        self.note_nodes(&nodes);
+        if progress.checkpoint.complete && self.state == JobState::Scheduling {
+            let scheduled = progress.checkpoint.scheduled;
+            self.master.line(format_args!("scheduling is complete: {scheduled} mini-batches"));
+            self.set_state(JobState::Running).await?;
+        }
+        self.follow(progress.segments).await?;
+        self.update(&nodes, progress);
+        self.write_progress().await;
+        let progress = &self.status.progress;
+        if let Some(abort) = &progress.abort {
+            return Ok(Some(Decision::Abort(abort.clone())));
+        }
+        if let Some(reason) = self.reason_to_fail(&nodes) {
+            let abort = Abort { state: JobState::Failed, reason };
+            return Ok(Some(Decision::Abort(job.ledger.abort(id, &abort).await?)));
+        }
+        Ok(progress.is_complete().then_some(Decision::Finalize))
+    }
+
+    fn reason_to_fail(&self, nodes: &[NodeView]) -> Option<String> {
+        let (spec, progress) = (&self.job.spec, &self.status.progress);
+        let age = self.started.elapsed();
+        if let Some(reason) = thresholds::exceeded(spec, progress) {
+            return Some(reason);
+        }
+        if progress.is_complete() {
+            return None;
+        }
+        if !nodes.is_empty() && nodes.iter().all(|node| node.report.fatal.is_some()) {
+            return nodes.iter().find_map(|node| node.report.fatal.clone());
+        }
+        if let Some(reason) = init_failures::job_fails(spec, nodes, age) {
+            return Some(reason);
+        }
+        if progress.checkpoint.scheduled == 0 && age.as_secs() > spec.first_task_creation_timeout {
+            return Some(format!(
+                "no mini-batch was scheduled within first_task_creation_timeout ({} s)",
+                spec.first_task_creation_timeout
+            ));
+        }
+        let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout);
+        let patience = spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE));
+        let still = self.moved.0.elapsed();
+        (still.as_secs() > patience && nodes.iter().any(|node| !node.left)).then(|| {
+            format!(
+                "no mini-batch ended for {} s, more than progress_update_timeout ({patience} s) allows",
+                still.as_secs()
+            )
+        })
+    }
+
+    /// Writes down which nodes came and went.
+    fn note_nodes(&mut self, nodes: &[NodeView]) {
+        for node in nodes.iter().skip(self.known_nodes.len()) {
+            let info = &node.info;
+            self.known_nodes.push(false);
+            self.master.line(format_args!(
+                "node {} joined: {} at {}, {} processes",
+                node.node_id, info.worker, info.ip, info.slots
+            ));
+        }
+        for node in nodes {
+            let left = &mut self.known_nodes[node.node_id as usize];
+            if node.left && !*left {
+                *left = true;
+                let why = match &node.report {
+                    report if report.gave_up => ": init() failed too often",
+                    report if report.fatal.is_some() => ": it cannot go on",
+                    _ => "",
+                };
+                self.master.line(format_args!("node {} left{why}", node.node_id));
+            }
+        }
+    }
+
+    /// Reads the segments that were committed since the last look.
+    async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
+        while self.followed < committed {
+            let mut segments = self.job.ledger.segments(&self.job.id, self.followed).await?;
+            segments.truncate(SEGMENTS_AT_ONCE);
+            if segments.is_empty() {
+                break;
+            }
+            let Some(catalog) = self.catalog.take() else { break };
+            let before = catalog.segments.len();
+            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments).await {
+                Ok(catalog) => (catalog, Ok(())),
+                Err((catalog, error)) => (catalog, Err(error)),
+            };
+            self.followed += (catalog.segments.len() - before) as u64;
+            self.catalog = Some(catalog);
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, nodes: &[NodeView], progress: Progress) {
+        let now = Instant::now();
+        let ended = progress.ended();
+        let mark = (ended, progress.segments, progress.checkpoint.scheduled);
+        if mark != self.moved.1 {
+            self.moved = (now, mark);
+        }
+        self.rates.push_back((now, ended));
+        while self.rates.len() > 2 && now - self.rates[0].0 > RATE_WINDOW {
+            self.rates.pop_front();
+        }
+        let (since, before) = self.rates[0];
+        let seconds = (now - since).as_secs_f64();
+        let present = nodes.iter().filter(|node| !node.left);
+        self.status.per_second = if seconds > 0.0 { (ended - before) as f64 / seconds } else { 0.0 };
+        let left = progress.checkpoint.scheduled.saturating_sub(ended) as f64;
+        self.status.eta_seconds = (progress.checkpoint.complete && self.status.per_second > 0.0)
+            .then(|| left / self.status.per_second);
+        self.status.seconds = self.started.elapsed().as_secs_f64();
+        self.status.updated_us = now_us();
+        self.status.processes = present.clone().map(|node| node.report.processes).sum();
+        self.status.nodes = present.count() as u32;
+        self.status.progress = progress;
+        self.publish_view();
+    }
+
+    fn publish_view(&self) {
+        self.view.send_replace(View { state: Some(self.state), status: self.status.clone() });
+    }
+
+    async fn write_progress(&mut self) {
+        let now = Instant::now();
+        if now >= self.overview_at {
+            self.overview_at = now + self.job.timing.overview;
+            self.overview.line(&describe(self.state, &self.status));
+            self.write_summaries();
+        }
+        if now >= self.record_at {
+            self.record_at = now + RECORD_INTERVAL;
+            self.write_record().await;
+        }
+    }
+
+    async fn write_record(&mut self) {
+        self.record.state = self.state;
+        self.record.status = self.status.clone();
+        if let Err(error) = self.record.write(&*self.job.storage).await {
+            self.errors.line(format_args!("the job's record is not up to date: {error}"));
+        }
+    }
+
+    fn write_summaries(&self) {
+        let Some(catalog) = &self.catalog else { return };
+        let logs = &self.job.logs;
+        let errors = catalog.errors.text();
+        let files = [
+            ("job_error.txt", errors.clone()),
+            ("user/error.txt", errors),
+            ("sys/job_report/process_summary.csv", catalog.summaries.by_process()),
+            ("sys/job_report/node_summary.csv", catalog.summaries.by_node()),
+        ];
+        for (name, text) in files {
+            let path = logs.join(name);
+            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
+                tracing::warn!(path = %path.display(), %error, "a report is not up to date");
+            }
+        }
+    }
+
+    async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
+        self.job.ledger.set_state(&self.job.id, state).await?;
+        self.state = state;
+        self.master.line(format_args!("the job is {}", state.as_str()));
+        self.publish_view();
+        Ok(())
+    }
+
+    /// Ends the job as decided.
+    async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+        let nothing = Output { uri: self.job.output.uri(""), ..Output::default() };
+        let abort = match decision {
+            Decision::Abort(abort) => abort,
+            Decision::Finalize => {
+                self.set_state(JobState::Finalizing).await?;
+                return self.finalize(nothing).await;
+            }
+        };
+        self.master.line(format_args!("the job ends early: {}", abort.reason));
+        self.wait_for_nodes().await;
+        let progress = self.job.ledger.progress(&self.job.id).await?;
+        self.follow(progress.segments).await?;
+        self.status.progress = progress;
+        if let Some(catalog) = &self.catalog {
+            crate::finalize::list_failures(self.job, catalog).await?;
+        }
+        self.close(&abort, nothing).await
+    }
+
+    async fn finalize(&mut self, nothing: Output) -> Result<JobResult, WatchError> {
+        let progress = self.job.ledger.progress(&self.job.id).await?;
+        self.follow(progress.segments).await?;
+        self.status.progress = progress;
+        let catalog = self.catalog.take().expect("nothing reads a segment now");
+        let no_rows = self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0;
+        let end = if no_rows {
+            let reason = "append_row: the entry script returned no row in the whole job; return one element for each item, or use output_action summary_only";
+            crate::finalize::list_failures(self.job, &catalog).await?;
+            (Abort { state: JobState::Failed, reason: reason.to_owned() }, nothing)
+        } else {
+            let output = finalize(self.job, &catalog).await?;
+            self.master.line(format_args!("the output is written: {}", output.uri));
+            (Abort { state: JobState::Completed, reason: String::new() }, output)
+        };
+        self.catalog = Some(catalog);
+        self.wait_for_nodes().await;
+        self.close(&end.0, end.1).await
+    }
+
+    /// Waits until every node has left, for as long as that may take.
+    async fn wait_for_nodes(&self) {
+        let deadline = Instant::now() + self.job.timing.leave;
+        while Instant::now() < deadline {
+            match self.job.ledger.nodes(&self.job.id).await {
+                Ok(nodes) if nodes.iter().all(|node| node.left) => return,
+                _ => tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await,
+            }
+        }
+        self.master.line("some nodes have not left in time; the job ends without them");
+    }
+
+    /// Writes the last words of the job: reports, record, final state.
+    async fn close(&mut self, end: &Abort, output: Output) -> Result<JobResult, WatchError> {
+        let _ = std::fs::remove_file(&self.reserve);
+        if let Ok(progress) = self.job.ledger.progress(&self.job.id).await {
+            self.status.progress = progress;
+        }
+        let progress = &self.status.progress;
+        let result = JobResult {
+            job_id: self.job.id.clone(),
+            name: self.job.spec.name.clone(),
+            state: end.state,
+            reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
+            output,
+            logs: self.job.logs.display().to_string(),
+            mini_batches: MiniBatchCounts {
+                scheduled: progress.checkpoint.scheduled,
+                succeeded: progress.succeeded,
+                failed: progress.failed,
+            },
+            items: ItemCounts {
+                total: progress.items,
+                succeeded: progress.items_succeeded,
+                failed: progress.items_failed(),
+            },
+            seconds: self.started.elapsed().as_secs_f64(),
+        };
+        self.state = end.state;
+        self.status.seconds = result.seconds;
+        self.status.eta_seconds = None;
+        self.write_summaries();
+        let text = job_result::text(&result, &self.job.spec, self.place);
+        self.overview.line(&describe(self.state, &self.status));
+        self.overview.line(text.lines().next().unwrap_or_default());
+        self.master.line(text.lines().next().unwrap_or_default());
+        let path = self.job.logs.join("job_result.txt");
+        if let Err(source) = std::fs::write(&path, &text) {
+            tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
+        }
+        self.record.result = Some(result.clone());
+        self.write_record().await;
+        if end.state == JobState::Completed && result.mini_batches.failed == 0 {
+            self.remove_segments().await;
+        }
+        self.job.ledger.set_state(&self.job.id, end.state).await?;
+        self.publish_view();
+        Ok(result)
+    }
+
+    /// The rows are in the result and nothing is left to resume: the segments only take room.
+    async fn remove_segments(&self) {
+        let storage = Arc::clone(&self.job.storage);
+        let removed = async {
+            for object in storage.list(layout::SEGMENTS).await? {
+                storage.delete(&object.key).await?;
+            }
+            Ok::<_, StorageError>(())
+        };
+        if let Err(error) = removed.await {
+            self.errors.line(format_args!("segments are left behind: {error}"));
+        }
+    }
+}

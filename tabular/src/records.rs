@@ -1,0 +1,476 @@
+//! Finds the fields of every record in a slice, a block of records at a time.
+//!
+//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a column walks
+//! down the block with the column's type at hand, so nothing is decided per field but what its bytes say. A block is small
+//! enough to stay in the second-level cache while all columns walk it.
+
+use std::borrow::Cow;
+
+use crate::Dialect;
+use crate::scan::{CHUNK, Marks, Scanner};
+
+/// How many bytes make a block; it then goes on to the end of the last whole record in them.
+const BLOCK: usize = 64 << 10;
+
+/// Why the records of a slice cannot be told apart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// A record has more or fewer fields than the others.
+    #[error("ragged row: record {record} at byte {offset} has {found} fields where {expected} are expected")]
+    Ragged {
+        /// Offset of the record's first byte in the slice.
+        offset: u64,
+        /// Number of the record in the slice, from 0, blank lines not counted.
+        record: u64,
+        /// How many fields the schema has.
+        expected: usize,
+        /// How many fields the record has.
+        found: usize,
+    },
+    /// The slice ends inside a quoted field.
+    #[error("the quote opened at byte {offset} is never closed")]
+    UnterminatedQuote {
+        /// Offset of the opening quote in the slice.
+        offset: u64,
+    },
+    /// A single record is longer than 4 GiB.
+    #[error("the record at byte {offset} is longer than 4 GiB")]
+    RecordTooLong {
+        /// Offset of the record's first byte in the slice.
+        offset: u64,
+    },
+}
+
+/// Consecutive whole records of a slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block<'a> {
+    /// The slice from the block's first record on.
+    pub(crate) bytes: &'a [u8],
+    /// Number of the block's first record in the slice.
+    pub(crate) first_record: usize,
+    starts: &'a [u32],
+    ends: &'a [u32],
+    columns: usize,
+}
+
+impl<'a> Block<'a> {
+    pub(crate) fn records(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// How many records the rest of the slice holds, these included, if it goes on like this.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn expected_records(&self) -> usize {
+        let read = self.ends.last().map_or(0, |&end| end as usize + 1).max(1);
+        self.records() * (self.bytes.len() / read + 1)
+    }
+
+    /// The fields of one column from top to bottom, as they stand in the text: quotes and all.
+    #[inline]
+    pub(crate) fn column(&self, column: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let Self { bytes, starts, ends, columns, .. } = *self;
+        starts.iter().zip(ends.chunks_exact(columns)).map(move |(&start, ends)| {
+            let start = if column == 0 { start } else { ends[column - 1] + 1 };
+            &bytes[start as usize..ends[column] as usize]
+        })
+    }
+}
+
+/// Goes through a slice block by block.
+pub(crate) struct Records<'a> {
+    bytes: &'a [u8],
+    dialect: Dialect,
+    columns: usize,
+    scanner: Scanner,
+    /// The next chunk to scan.
+    at: usize,
+    finished: bool,
+    after_carriage_return: bool,
+    /// What `starts` and `ends` count from.
+    base: usize,
+    /// A start for every whole record and, last, for the one in progress.
+    starts: Vec<u32>,
+    /// The ends of the fields, record after record. Grown in steps; only the first `fields` count.
+    ends: Vec<u32>,
+    fields: usize,
+    /// How many of `fields` are of whole records.
+    whole_fields: usize,
+    /// Whole records in the blocks before.
+    records_before: usize,
+    block_bytes: usize,
+}
+
+impl<'a> Records<'a> {
+    /// The records of `bytes`, which starts at the start of a record; each must have `columns` fields, at least one.
+    pub(crate) fn new(bytes: &'a [u8], dialect: Dialect, columns: usize) -> Self {
+        Self {
+            bytes,
+            dialect,
+            columns,
+            scanner: Scanner::new(dialect.delimiter()),
+            at: 0,
+            finished: false,
+            after_carriage_return: false,
+            base: 0,
+            starts: vec![0],
+            ends: Vec::new(),
+            fields: 0,
+            whole_fields: 0,
+            records_before: 0,
+            block_bytes: BLOCK,
+        }
+    }
+
+    #[cfg(test)]
+    fn with_block_bytes(mut self, block_bytes: usize) -> Self {
+        self.block_bytes = block_bytes;
+        self
+    }
+
+    pub(crate) fn saw_stray_quotes(&self) -> bool {
+        self.scanner.saw_stray_quotes()
+    }
+
+    /// The next block; it has at least one record.
+    pub(crate) fn next_block(&mut self) -> Result<Option<Block<'_>>, Malformed> {
+        self.drop_whole_records()?;
+        while self.starts.len() == 1 && !self.finished {
+            self.fill()?;
+        }
+        let (_, starts) = self.starts.split_last().expect("the record in progress always has a start");
+        Ok((!starts.is_empty()).then_some(Block {
+            bytes: &self.bytes[self.base..],
+            first_record: self.records_before,
+            starts,
+            ends: &self.ends[..self.whole_fields],
+            columns: self.columns,
+        }))
+    }
+
+    /// Forgets the last block, keeping the fields of the record in progress.
+    fn drop_whole_records(&mut self) -> Result<(), Malformed> {
+        let start = *self.starts.last().expect("the record in progress always has a start");
+        self.records_before += self.starts.len() - 1;
+        self.starts.clear();
+        self.starts.push(0);
+        self.base += start as usize;
+        self.ends.copy_within(self.whole_fields..self.fields, 0);
+        self.fields -= self.whole_fields;
+        self.whole_fields = 0;
+        self.ends[..self.fields].iter_mut().for_each(|end| *end -= start);
+        // Positions up to the end of the next fill must fit their 32 bits.
+        if self.at - self.base > u32::MAX as usize - 2 * self.block_bytes - 2 * CHUNK {
+            return Err(Malformed::RecordTooLong { offset: self.base as u64 });
+        }
+        Ok(())
+    }
+
+    /// Scans about a block more, to the end of the slice if that is near.
+    fn fill(&mut self) -> Result<(), Malformed> {
+        if self.at - self.base > u32::MAX as usize - 2 * self.block_bytes - 2 * CHUNK {
+            return Err(Malformed::RecordTooLong { offset: self.base as u64 });
+        }
+        let bytes = self.bytes;
+        let limit = self.at.saturating_add(self.block_bytes).min(bytes.len());
+        let (chunks, _) = bytes[self.at..limit].as_chunks::<CHUNK>();
+        for chunk in chunks {
+            self.chunk(chunk, CHUNK)?;
+        }
+        if limit == bytes.len() {
+            let rest = &bytes[self.at..];
+            let mut last = [0; CHUNK];
+            last[..rest.len()].copy_from_slice(rest);
+            self.chunk(&last, rest.len())?;
+            self.finish()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn chunk(&mut self, chunk: &[u8; CHUNK], valid: usize) -> Result<(), Malformed> {
+        let marks = self.scanner.scan(chunk, valid, self.at as u64);
+        let position = (self.at - self.base) as u32;
+        self.at += valid;
+        if self.ends.len() < self.fields + CHUNK {
+            self.ends.resize((self.fields + CHUNK).max(2 * self.ends.len()), 0);
+        }
+        let plain = marks.carriage_returns == 0 && !self.after_carriage_return && self.columns > 1;
+        if plain && self.take_whole_lines(marks, position) {
+            Ok(())
+        } else {
+            self.take_one_by_one(marks, position)
+        }
+    }
+
+    /// Takes a chunk in which every line feed ends a record of the right length; says whether it was one.
+    #[inline]
+    fn take_whole_lines(&mut self, marks: Marks, position: u32) -> bool {
+        let all = marks.delimiters | marks.line_feeds;
+        let fields_before = self.fields;
+        let records_before = self.starts.len();
+        let mut whole = self.whole_fields;
+        let mut line_feeds = marks.line_feeds;
+        while line_feeds != 0 {
+            let bit = line_feeds & line_feeds.wrapping_neg();
+            whole += self.columns;
+            if fields_before + (all & (bit | (bit - 1))).count_ones() as usize != whole {
+                self.starts.truncate(records_before);
+                return false;
+            }
+            self.starts.push(position + line_feeds.trailing_zeros() + 1);
+            line_feeds ^= bit;
+        }
+        self.whole_fields = whole;
+        self.fields += all.count_ones() as usize;
+        let mut rest = all;
+        for end in &mut self.ends[fields_before..self.fields] {
+            *end = position + rest.trailing_zeros();
+            rest &= rest - 1;
+        }
+        true
+    }
+
+    /// Takes any chunk: blank lines, every kind of line end, records of the wrong length.
+    fn take_one_by_one(&mut self, marks: Marks, position: u32) -> Result<(), Malformed> {
+        let after = (marks.carriage_returns << 1) | u64::from(self.after_carriage_return);
+        self.after_carriage_return = marks.carriage_returns >> 63 != 0;
+        let pair_ends = marks.line_feeds & after;
+        let mut rest = marks.any();
+        while rest != 0 {
+            let bit = rest & rest.wrapping_neg();
+            let end = position + rest.trailing_zeros();
+            rest ^= bit;
+            if bit & marks.delimiters != 0 {
+                self.ends[self.fields] = end;
+                self.fields += 1;
+            } else if bit & pair_ends != 0 {
+                self.restart_record(end + 1);
+            } else {
+                self.end_record(end)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restart_record(&mut self, start: u32) {
+        *self.starts.last_mut().expect("the record in progress always has a start") = start;
+    }
+
+    /// Ends the record in progress, and its last field, at `end`; the next one starts after it.
+    fn end_record(&mut self, end: u32) -> Result<(), Malformed> {
+        let start = *self.starts.last().expect("the record in progress always has a start");
+        let found = self.fields - self.whole_fields + 1;
+        if found == 1
+            && self.dialect.is_blank(&self.bytes[self.base + start as usize..self.base + end as usize])
+        {
+            self.restart_record(end + 1);
+            return Ok(());
+        }
+        if found != self.columns {
+            return Err(Malformed::Ragged {
+                offset: (self.base + start as usize) as u64,
+                record: (self.records_before + self.starts.len() - 1) as u64,
+                expected: self.columns,
+                found,
+            });
+        }
+        self.ends[self.fields] = end;
+        self.fields += 1;
+        self.whole_fields = self.fields;
+        self.starts.push(end + 1);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Malformed> {
+        self.finished = true;
+        if let Some(offset) = self.scanner.open_quote() {
+            return Err(Malformed::UnterminatedQuote { offset });
+        }
+        let end = (self.bytes.len() - self.base) as u32;
+        self.ends.push(0);
+        // After a last line end the record in progress is empty, which is as good as a blank line.
+        if self.starts.last().is_some_and(|&start| start < end) {
+            self.end_record(end)?;
+            self.restart_record(end);
+        }
+        Ok(())
+    }
+}
+
+/// The text of a field: without its quotes, doubled ones made single.
+#[inline]
+pub(crate) fn unquote(field: &[u8]) -> Cow<'_, [u8]> {
+    match quoted(field) {
+        None => Cow::Borrowed(field),
+        Some(Quoted::Simple(text)) => Cow::Borrowed(text),
+        Some(Quoted::Other) => {
+            let mut text = Vec::with_capacity(field.len());
+            unquote_into(field, &mut text);
+            Cow::Owned(text)
+        }
+    }
+}
+
+/// How a field that starts with a quote goes on.
+pub(crate) enum Quoted<'a> {
+    /// With text, and the only other quote at its very end.
+    Simple(&'a [u8]),
+    /// With doubled quotes or text after the closing one.
+    Other,
+}
+
+/// Looks whether a field is quoted.
+#[inline]
+pub(crate) fn quoted(field: &[u8]) -> Option<Quoted<'_>> {
+    let (b'"', rest) = field.split_first()? else { return None };
+    match memchr::memchr(b'"', rest) {
+        Some(closing) if closing + 1 == rest.len() => Some(Quoted::Simple(&rest[..closing])),
+        _ => Some(Quoted::Other),
+    }
+}
+
+/// Appends the text of a quoted field. After the closing quote the rest is taken as it stands.
+pub(crate) fn unquote_into(field: &[u8], text: &mut Vec<u8>) {
+    let mut rest = &field[1..];
+    while let Some(quote) = memchr::memchr(b'"', rest) {
+        text.extend_from_slice(&rest[..quote]);
+        rest = &rest[quote + 1..];
+        if rest.first() != Some(&b'"') {
+            break;
+        }
+        text.push(b'"');
+        rest = &rest[1..];
+    }
+    text.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Table = Vec<Vec<String>>;
+
+    fn rows(text: &str, columns: usize, block_bytes: usize) -> Result<Table, Malformed> {
+        let mut records =
+            Records::new(text.as_bytes(), Dialect::default(), columns).with_block_bytes(block_bytes);
+        let mut table: Table = vec![];
+        while let Some(block) = records.next_block()? {
+            assert_eq!(block.first_record, table.len());
+            let mut part: Table = vec![vec![]; block.records()];
+            for column in 0..columns {
+                for (row, field) in part.iter_mut().zip(block.column(column)) {
+                    row.push(String::from_utf8(unquote(field).into_owned()).unwrap());
+                }
+            }
+            table.append(&mut part);
+        }
+        Ok(table)
+    }
+
+    /// What pandas' state machine says, written down plainly.
+    fn plain(text: &str, columns: usize) -> Result<Table, Malformed> {
+        let mut table: Table = vec![];
+        let (mut row, mut field, mut start) = (vec![], String::new(), 0);
+        let (mut in_quotes, mut opened, mut begun, mut at_start) = (false, 0, false, true);
+        let characters: Vec<(usize, char)> = text.char_indices().chain([(text.len(), '\n')]).collect();
+        let mut index = 0;
+        while index < characters.len() {
+            let (offset, character) = characters[index];
+            index += 1;
+            if offset == text.len() && in_quotes {
+                return Err(Malformed::UnterminatedQuote { offset: opened });
+            }
+            match character {
+                '"' if in_quotes && characters[index].1 == '"' && index + 1 < characters.len() => {
+                    field.push('"');
+                    index += 1;
+                }
+                '"' if in_quotes => in_quotes = false,
+                _ if in_quotes => field.push(character),
+                '"' if at_start => {
+                    (in_quotes, at_start, begun, opened) = (true, false, true, offset as u64);
+                }
+                ',' => {
+                    row.push(std::mem::take(&mut field));
+                    (at_start, begun) = (true, true);
+                }
+                '\n' | '\r' => {
+                    if begun || !field.trim().is_empty() {
+                        row.push(std::mem::take(&mut field));
+                        if row.len() != columns {
+                            let record = table.len() as u64;
+                            return Err(Malformed::Ragged {
+                                offset: start,
+                                record,
+                                expected: columns,
+                                found: row.len(),
+                            });
+                        }
+                        table.push(std::mem::take(&mut row));
+                    }
+                    field.clear();
+                    if character == '\r'
+                        && characters.get(index).is_some_and(|next| next.1 == '\n' && next.0 < text.len())
+                    {
+                        index += 1;
+                    }
+                    start = characters.get(index).map_or(0, |next| next.0 as u64);
+                    (at_start, begun) = (true, false);
+                }
+                _ => {
+                    field.push(character);
+                    at_start = false;
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn fields_are_those_of_the_state_machine(
+            text in "([ab \"\r\n]{0,3},[ab \"\r\n]{0,3}\n|x{0,70},\"(y|\"\"|,|\n){0,9}\"\r\n|1,2\r|\n| |[ab,\"\n]{0,4}){0,20}",
+            columns in 1usize..4,
+            block in 1usize..3,
+        ) {
+            let expected = plain(&text, columns);
+            prop_assert_eq!(&rows(&text, columns, BLOCK), &expected);
+            // Small blocks find the same, but for what a cut inside an error may hand out before it.
+            prop_assert_eq!(&rows(&text, columns, block * CHUNK), &expected);
+        }
+
+        #[test]
+        fn good_records_are_read_in_blocks_of_any_size(
+            table in prop::collection::vec(prop::collection::vec("[ab\n\r,\"]{0,12}", 3), 1..60),
+            line_end in prop::sample::select(vec!["\n", "\r\n", "\r"]),
+            block in 1usize..4,
+        ) {
+            let text: String = table
+                .iter()
+                .map(|row| row.iter().map(|field| format!("\"{}\"", field.replace('"', "\"\""))).collect::<Vec<_>>().join(",") + line_end)
+                .collect();
+            prop_assert_eq!(rows(&text, 3, block * CHUNK), Ok(table));
+        }
+    }
+
+    #[test]
+    fn ragged_records_are_told_with_their_place() {
+        let ragged = |text, columns| match rows(text, columns, BLOCK) {
+            Err(Malformed::Ragged { offset, record, expected, found }) => (offset, record, expected, found),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ragged("1,2\n\n3\n", 2), (5, 1, 2, 1));
+        assert_eq!(ragged("1,2\r\n3,4,5\r\n", 2), (5, 1, 2, 3));
+        assert_eq!(ragged("1,2\n3,4\n5", 2), (8, 2, 2, 1));
+        assert_eq!(ragged("1,2\n,,", 2), (4, 1, 2, 3));
+        assert_eq!(ragged("1\n2,3\n", 1), (2, 1, 1, 2));
+        assert_eq!(
+            rows("1,2\n3\n", 2, BLOCK).unwrap_err().to_string(),
+            "ragged row: record 1 at byte 4 has 1 fields where 2 are expected"
+        );
+    }
+}

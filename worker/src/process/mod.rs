@@ -1,0 +1,205 @@
+//! A Python process: started, spoken to, watched to its end.
+//!
+//! The death of a process is data: its supervisor reports every frame it had written and then how it ended,
+//! always in this order, and by then nothing that it started is left.
+
+mod frames;
+mod spawn;
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prs_common::process_page::ProcessPage;
+use prs_common::wire::ErrorInfo;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::Child;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use frames::{Message, OwnedOutcome};
+pub(crate) use spawn::{ProcessSettings, SpawnError};
+
+use crate::descendants;
+use frames::FrameReader;
+
+/// How long the last frames of a dead process may take to arrive.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
+
+/// Something a process said or did.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// The slot it belongs to.
+    pub(crate) slot: usize,
+    /// Which process of the node it was, from 0.
+    pub(crate) number: u32,
+    /// What happened.
+    pub(crate) kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum EventKind {
+    /// It said something.
+    Said(Message),
+    /// It has ended, and nothing of it is left.
+    Exited {
+        /// As Python's `subprocess` says it: the exit code, or minus the signal.
+        returncode: i32,
+        /// Processes it had left behind, killed by now.
+        left_behind: usize,
+    },
+}
+
+/// A running process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// Its id.
+    pub(crate) pid: u32,
+    /// The shared words.
+    pub(crate) page: Arc<ProcessPage>,
+    frames: mpsc::UnboundedSender<Vec<u8>>,
+    kill: CancellationToken,
+}
+
+impl Process {
+    /// Starts a process; its events go to `events`, its tasks to `tasks`.
+    pub(crate) fn start(
+        settings: &ProcessSettings,
+        slot: usize,
+        number: u32,
+        events: mpsc::Sender<Event>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, SpawnError> {
+        let spawned = spawn::spawn(settings)?;
+        let page = Arc::new(spawned.page);
+        let pid = spawned.child.id().unwrap_or_default();
+        let (read, write) = spawned.socket.into_split();
+        let (frames, outbox) = mpsc::unbounded_channel();
+        let kill = CancellationToken::new();
+        tasks.spawn(write_frames(write, outbox));
+        let supervisor = Supervisor {
+            slot,
+            number,
+            pid,
+            token: settings.token.clone(),
+            child: spawned.child,
+            events,
+            kill: kill.clone(),
+        };
+        tasks.spawn(supervisor.run(read));
+        Ok(Self { pid, page, frames, kill })
+    }
+
+    /// Sends a frame. A process that is gone does not read it; its end is reported as an event.
+    pub(crate) fn send(&self, frame: Vec<u8>) {
+        let _ = self.frames.send(frame);
+    }
+
+    /// Kills the process and everything it started.
+    pub(crate) fn kill(&self) {
+        self.kill.cancel();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill.cancel();
+    }
+}
+
+async fn write_frames(mut socket: OwnedWriteHalf, mut outbox: mpsc::UnboundedReceiver<Vec<u8>>) {
+    use tokio::io::AsyncWriteExt;
+    while let Some(frame) = outbox.recv().await {
+        if let Err(error) = socket.write_all(&frame).await {
+            tracing::debug!(%error, "a process no longer reads; its end will be reported");
+            return;
+        }
+    }
+}
+
+struct Supervisor {
+    slot: usize,
+    number: u32,
+    pid: u32,
+    token: String,
+    child: Child,
+    events: mpsc::Sender<Event>,
+    kill: CancellationToken,
+}
+
+impl Supervisor {
+    async fn run(mut self, socket: OwnedReadHalf) {
+        let mut reader = FrameReader::new(socket);
+        let status = self.until_exit(&mut reader).await;
+        // First end what may still hold the socket open, then read what the process had written.
+        spawn::kill_group(self.pid);
+        let token = self.token.clone();
+        let left_behind = tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0);
+        let rest = async {
+            while let Some(message) = reader.next().await {
+                self.report(EventKind::Said(message)).await;
+            }
+        };
+        if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
+            tracing::warn!(pid = self.pid, "the socket of a dead process stays open; its last words are lost");
+        }
+        let returncode = returncode(status);
+        self.report(EventKind::Exited { returncode, left_behind }).await;
+    }
+
+    async fn until_exit(&mut self, reader: &mut FrameReader) -> Option<ExitStatus> {
+        let mut reading = true;
+        let mut killed = false;
+        loop {
+            tokio::select! {
+                status = self.child.wait() => return status.ok(),
+                message = reader.next(), if reading => match message {
+                    Some(message) => {
+                        let event = Event { slot: self.slot, number: self.number, kind: EventKind::Said(message) };
+                        if self.events.send(event).await.is_err() {
+                            self.kill.cancel();
+                        }
+                    }
+                    // It closed its socket, or speaks rubbish: it is of no use any more.
+                    None => {
+                        reading = false;
+                        self.kill.cancel();
+                    }
+                },
+                () = self.kill.cancelled(), if !killed => {
+                    killed = true;
+                    spawn::kill_group(self.pid);
+                }
+            }
+        }
+    }
+
+    async fn report(&self, kind: EventKind) {
+        let event = Event { slot: self.slot, number: self.number, kind };
+        if self.events.send(event).await.is_err() {
+            tracing::debug!(pid = self.pid, "the node has left before its process ended");
+        }
+    }
+}
+
+fn returncode(status: Option<ExitStatus>) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal))).unwrap_or(-1)
+}
+
+/// The error of a process that ended without a word.
+pub(crate) fn silent_death(stage: prs_common::wire::Stage, returncode: i32, during: &str) -> ErrorInfo {
+    let how = match returncode {
+        -9 => "was killed (returncode -9; the kernel does this when memory runs out)".to_owned(),
+        code if code < 0 => format!("was killed by signal {} (returncode {code})", -code),
+        code => format!("ended by itself (returncode {code})"),
+    };
+    ErrorInfo {
+        stage,
+        category: "ProcessDied".to_owned(),
+        message: format!("the process {how} {during}"),
+        traceback: String::new(),
+    }
+}

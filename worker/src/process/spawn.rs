@@ -1,0 +1,138 @@
+//! Starting a Python process: its interpreter, environment, folders and inherited descriptors.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use prs_common::log_file::open_append;
+use prs_common::process_page::ProcessPage;
+use prs_common::wire::{PAGE_VARIABLE, SOCKET_VARIABLE};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use crate::descendants::TOKEN_VARIABLE;
+
+/// Everything that makes one process.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessSettings {
+    /// The interpreter.
+    pub(crate) python: PathBuf,
+    /// Folder with prs's own Python.
+    pub(crate) python_home: PathBuf,
+    /// The current directory of the process.
+    pub(crate) working_dir: PathBuf,
+    /// Other folders that must exist.
+    pub(crate) folders: Vec<PathBuf>,
+    /// File for standard output.
+    pub(crate) stdout: PathBuf,
+    /// File for standard error.
+    pub(crate) stderr: PathBuf,
+    /// Variables to set.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Index of its GPU.
+    pub(crate) gpu: Option<u32>,
+    /// What the process and its children are known by.
+    pub(crate) token: String,
+}
+
+/// A process that could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {}: {source}", what.display())]
+pub(crate) struct SpawnError {
+    what: PathBuf,
+    source: io::Error,
+}
+
+/// A process that was started.
+pub(super) struct Spawned {
+    pub(super) child: Child,
+    pub(super) socket: UnixStream,
+    pub(super) page: ProcessPage,
+}
+
+/// Starts the process in its own process group.
+pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
+    let failed = |what: &PathBuf| {
+        let what = what.clone();
+        move |source| SpawnError { what, source }
+    };
+    for folder in settings.folders.iter().chain([&settings.working_dir]) {
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+    }
+    let open = |path: &PathBuf| -> Result<File, SpawnError> { open_append(path).map_err(failed(path)) };
+    let (stdout, stderr) = (open(&settings.stdout)?, open(&settings.stderr)?);
+    let python = failed(&settings.python);
+    let page = ProcessPage::create().map_err(failed(&settings.python))?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed(&settings.python))?;
+    let socket = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
+    let socket = socket.map_err(failed(&settings.python))?;
+
+    let mut command = Command::new(&settings.python);
+    command
+        .args(["-m", "azureml_user.parallel_run.process"])
+        .current_dir(&settings.working_dir)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0)
+        .kill_on_drop(true)
+        .env_remove("CUDA_VISIBLE_DEVICES")
+        .envs(settings.variables.iter().map(|(name, value)| (name, value)))
+        .env("PYTHONPATH", python_path(settings))
+        .env(TOKEN_VARIABLE, &settings.token);
+    if let Some(gpu) = settings.gpu {
+        command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
+    }
+    let inherited = [
+        (SOCKET_VARIABLE, theirs.as_fd().try_clone_to_owned()),
+        (PAGE_VARIABLE, page.descriptor().try_clone_to_owned()),
+    ];
+    let mut kept: Vec<OwnedFd> = Vec::new();
+    for (variable, descriptor) in inherited {
+        let descriptor = descriptor.map_err(failed(&settings.python))?;
+        command.env(variable, descriptor.as_raw_fd().to_string());
+        kept.push(descriptor);
+    }
+    let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    pass_on(&mut command, numbers);
+    let child = command.spawn().map_err(python)?;
+    Ok(Spawned { child, socket, page })
+}
+
+/// Lets the child inherit `descriptors`: they are closed on exec in this process, so that no other child that
+/// is being started at the same time gets them.
+#[expect(unsafe_code, reason = "descriptors are passed on between fork and exec")]
+fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
+    let inherit = move || {
+        for &descriptor in &descriptors {
+            // SAFETY: the caller keeps the descriptors open until the child has been started.
+            let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: only `fcntl` is called between fork and exec; it is async-signal-safe and nothing is allocated.
+    unsafe { command.pre_exec(inherit) };
+}
+
+/// prs's own folder, then what the user has.
+fn python_path(settings: &ProcessSettings) -> std::ffi::OsString {
+    let mut path = settings.python_home.clone().into_os_string();
+    let job = settings.variables.iter().find(|(name, _)| name == "PYTHONPATH").map(|(_, value)| value.into());
+    if let Some(users) = job.or_else(|| std::env::var_os("PYTHONPATH")) {
+        path.push(":");
+        path.push(users);
+    }
+    path
+}
+
+/// Kills the process group that a process leads.
+pub(super) fn kill_group(pid: u32) {
+    if let Some(group) = Pid::from_raw(pid as i32) {
+        // Nobody may be left in it.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}

@@ -1,0 +1,82 @@
+//! The folder that a process imports prs's own Python from: nothing is installed in the user's environment.
+//!
+//! The Python sources travel inside this binary; the extension is a file beside it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Overrides where the extension is.
+const EXTENSION_VARIABLE: &str = "PRS_PROCESS_EXTENSION";
+/// Name of the extension as cargo builds it.
+const EXTENSION: &str = "libprs_process.so";
+/// Name of the extension as Python imports it.
+const MODULE: &str = "prs_process.abi3.so";
+
+macro_rules! sources {
+    ($($path:literal),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../python/azureml_user/", $path)))),*]
+    };
+}
+
+/// The package `azureml_user`.
+const SOURCES: &[(&str, &str)] = sources![
+    "__init__.py",
+    "parallel_run/__init__.py",
+    "parallel_run/context.py",
+    "parallel_run/entry_script.py",
+    "parallel_run/errors.py",
+    "parallel_run/logs.py",
+    "parallel_run/process.py",
+    "parallel_run/profiling.py",
+    "parallel_run/results.py",
+    "parallel_run/script.py",
+    "parallel_run/tables.py",
+];
+
+/// The extension is not where it should be.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the extension {EXTENSION} is missing: looked for {}; it belongs beside the program, or name it with {EXTENSION_VARIABLE}",
+    looked.join(", ")
+)]
+pub struct ExtensionMissing {
+    looked: Vec<String>,
+}
+
+/// Finds the extension: named by the environment, beside the program, or in `lib/prs` next to its folder.
+pub fn find_extension() -> Result<PathBuf, ExtensionMissing> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    if let Some(named) = std::env::var_os(EXTENSION_VARIABLE) {
+        places.push(named.into());
+    } else if let Ok(program) = std::env::current_exe().and_then(fs::canonicalize)
+        && let Some(folder) = program.parent()
+    {
+        places.push(folder.join(EXTENSION));
+        places.push(folder.join("../lib/prs").join(EXTENSION));
+    }
+    match places.iter().find(|place| place.is_file()) {
+        Some(found) => fs::canonicalize(found)
+            .map_err(|_| ExtensionMissing { looked: vec![found.display().to_string()] }),
+        None => Err(ExtensionMissing { looked: places.iter().map(|place| place.display().to_string()).collect() }),
+    }
+}
+
+/// Makes `folder` ready to be put on `PYTHONPATH`.
+pub(crate) fn prepare(folder: &Path, extension: &Path) -> io::Result<()> {
+    for (path, text) in SOURCES {
+        let target = folder.join("azureml_user").join(path);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(target, text)?;
+    }
+    let link = folder.join(MODULE);
+    match std::os::unix::fs::symlink(extension, &link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&link)?;
+            std::os::unix::fs::symlink(extension, &link)
+        }
+        done => done,
+    }
+}
