@@ -14,6 +14,8 @@ use prs_common::storage::Storage;
 pub struct JobContext {
     /// Id of the job, unique in its ledger.
     pub id: String,
+    /// Key of the code archive.
+    pub code: String,
     /// The settings.
     pub spec: Arc<JobSpec>,
     /// 1 for the first run, and one more with each `resume`.

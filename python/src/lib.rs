@@ -1,1 +1,23 @@
-//! (skeleton)
+//! The inside of a process: what the interpreter that hosts an entry script loads as `prs_process`.
+//!
+//! The Python package `azureml_user.parallel_run` imports the script and sets up logging; from then on this
+//! extension drives: it reads mini-batches ahead, builds the argument of `run()`, calls it, turns the result
+//! into bytes and answers the agent. It does no queue, ledger or object storage input or output, it never
+//! retries, and it keeps no state between mini-batches that a killed process could lose.
+
+mod argument;
+mod connection;
+mod errors;
+mod fork;
+mod inbox;
+mod outbox;
+mod outputs;
+mod results;
+mod serve;
+
+/// The extension module.
+#[pyo3::pymodule]
+mod prs_process {
+    #[pymodule_export]
+    use super::connection::{Connection, StartInfo};
+}

@@ -1,16 +1,17 @@
 //! Finds the types of a file's columns as `pandas.read_csv` would, from a sample or from all of it.
 //!
 //! The first mini-batch must not wait until a big file has been read to its end (spec S2), so a sample is
-//! read up front: blocks spread evenly over the file. A block starts anywhere, so its first
-//! record is searched: the scan starts after one line feed after another until every record in the block has the right number of
-//! fields and no quote stands where none belongs. A block where that never happens is left out; whatever a sample misses,
-//! the reader finds (it widens the column for the slice concerned).
+//! read up front: blocks spread evenly over the file. A block starts anywhere, so its first record is
+//! searched: the scan starts after one line end after another until every record in the block has the right
+//! number of fields and no quote stands where none belongs. A block where that never happens is left out;
+//! whatever a sample misses, the reader finds (it widens the column for the slice concerned).
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::records::{Block, Records, unquote};
+use crate::field::unquote;
+use crate::records::{Block, Records};
 use crate::scan::{CHUNK, Scanner};
 use crate::schema::{ColumnType, Names, Schema, SchemaError, fields};
 use crate::split::BYTE_ORDER_MARK;
@@ -21,7 +22,7 @@ use crate::{Dialect, Malformed};
 const SAMPLES: u64 = 16;
 /// How long each is, in bytes.
 const SAMPLE: usize = 64 << 10;
-/// How many line feeds are tried as the start of a block's first record.
+/// How many line ends are tried as the start of a block's first record.
 const TRIES: usize = 64;
 /// How long the first record may be, in bytes.
 const FIRST_RECORD_LIMIT: u64 = 64 << 20;
@@ -55,6 +56,7 @@ impl Evidence {
     const TEXT: u8 = 128;
 
     /// What a column of this type has shown already.
+    #[cfg(feature = "arrow")]
     pub(crate) fn of(column: ColumnType) -> Self {
         Self(match column {
             ColumnType::Int64 => Self::INT,
@@ -219,7 +221,7 @@ fn read_at<R: Read + Seek>(source: &mut R, offset: u64, length: usize) -> io::Re
 
 /// Looks at the whole records of a sample; `aligned` says that it starts with one.
 fn scan_sample(bytes: &[u8], aligned: bool, dialect: Dialect, evidence: &mut [Evidence]) {
-    let starts = memchr::memchr_iter(b'\n', bytes).map(|line_feed| line_feed + 1);
+    let starts = memchr::memchr2_iter(b'\n', b'\r', bytes).map(|line_end| line_end + 1);
     let starts = aligned.then_some(0).into_iter().chain(starts).take(TRIES);
     for start in starts {
         let part = &bytes[start..];

@@ -12,6 +12,7 @@
 //! `pandas.read_csv` leaves them), files on other hosts.
 
 mod dialect;
+mod field;
 mod infer;
 #[cfg(feature = "arrow")]
 mod read;
@@ -20,6 +21,8 @@ mod scan;
 mod schema;
 mod split;
 mod value;
+#[cfg(feature = "arrow")]
+mod write;
 
 pub use dialect::{Dialect, DialectError};
 pub use infer::InferMode;
@@ -28,3 +31,5 @@ pub use read::{Batch, ReadError, read};
 pub use records::Malformed;
 pub use schema::{ColumnType, Names, Schema, SchemaError};
 pub use split::{Header, Slice, SplitError, Splitter, split_file};
+#[cfg(feature = "arrow")]
+pub use write::{WriteError, WriteOptions, Writer, supports};

@@ -1,8 +1,8 @@
 //! Reads a slice of a text into Arrow arrays, one per column.
 //!
-//! A value that its column's found type cannot hold is no error: that column, and only that, is looked at again and gets the
-//! narrowest type that holds this slice's values too. Whatever else is wrong with the text fails the slice with the
-//! place and the reason (spec D5).
+//! A value that its column's found type cannot hold is no error: that column, and only that, is looked at
+//! again and gets the narrowest type that holds this slice's values too. Whatever else is wrong with the
+//! text fails the slice with the place and the reason (spec D5).
 
 mod column;
 
@@ -16,8 +16,9 @@ use crate::{ColumnType, Dialect, Schema};
 /// The columns of a slice.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// One array per column: `Int64`, `UInt64`, `Float64`, `Boolean`, and `Utf8` (`LargeUtf8` when the slice is
-    /// longer than 2 GiB). Missing values are nulls; in a `Float64` array the value below a null is NaN.
+    /// One array per column: `Int64`, `UInt64`, `Float64`, `Boolean`, and `Utf8` (`LargeUtf8` when the
+    /// slice is longer than 2 GiB). Missing values are nulls; in a `Float64` array the value below a null
+    /// is NaN.
     pub columns: Vec<ArrayRef>,
     /// What the columns hold: the schema's types, but for the widened ones.
     pub types: Vec<ColumnType>,

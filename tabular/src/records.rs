@@ -1,10 +1,8 @@
 //! Finds the fields of every record in a slice, a block of records at a time.
 //!
-//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a column walks
-//! down the block with the column's type at hand, so nothing is decided per field but what its bytes say. A block is small
-//! enough to stay in the second-level cache while all columns walk it.
-
-use std::borrow::Cow;
+//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a
+//! column walks down the block with the column's type at hand, so nothing is decided per field but what its
+//! bytes say. A block is small enough to stay in the second-level cache while all columns walk it.
 
 use crate::Dialect;
 use crate::scan::{CHUNK, Marks, Scanner};
@@ -48,6 +46,7 @@ pub(crate) struct Block<'a> {
     /// The slice from the block's first record on.
     pub(crate) bytes: &'a [u8],
     /// Number of the block's first record in the slice.
+    #[cfg(any(test, feature = "arrow"))]
     pub(crate) first_record: usize,
     starts: &'a [u32],
     ends: &'a [u32],
@@ -55,6 +54,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    #[cfg(any(test, feature = "arrow"))]
     pub(crate) fn records(&self) -> usize {
         self.starts.len()
     }
@@ -96,13 +96,14 @@ pub(crate) struct Records<'a> {
     fields: usize,
     /// How many of `fields` are of whole records.
     whole_fields: usize,
-    /// Whole records in the blocks before.
-    records_before: usize,
+    /// How many records the earlier blocks had.
+    earlier: usize,
     block_bytes: usize,
 }
 
 impl<'a> Records<'a> {
-    /// The records of `bytes`, which starts at the start of a record; each must have `columns` fields, at least one.
+    /// The records of `bytes`, which starts at the start of a record; each must have `columns` fields, at
+    /// least one.
     pub(crate) fn new(bytes: &'a [u8], dialect: Dialect, columns: usize) -> Self {
         Self {
             bytes,
@@ -117,7 +118,7 @@ impl<'a> Records<'a> {
             ends: Vec::new(),
             fields: 0,
             whole_fields: 0,
-            records_before: 0,
+            earlier: 0,
             block_bytes: BLOCK,
         }
     }
@@ -141,7 +142,8 @@ impl<'a> Records<'a> {
         let (_, starts) = self.starts.split_last().expect("the record in progress always has a start");
         Ok((!starts.is_empty()).then_some(Block {
             bytes: &self.bytes[self.base..],
-            first_record: self.records_before,
+            #[cfg(any(test, feature = "arrow"))]
+            first_record: self.earlier,
             starts,
             ends: &self.ends[..self.whole_fields],
             columns: self.columns,
@@ -151,7 +153,7 @@ impl<'a> Records<'a> {
     /// Forgets the last block, keeping the fields of the record in progress.
     fn drop_whole_records(&mut self) -> Result<(), Malformed> {
         let start = *self.starts.last().expect("the record in progress always has a start");
-        self.records_before += self.starts.len() - 1;
+        self.earlier += self.starts.len() - 1;
         self.starts.clear();
         self.starts.push(0);
         self.base += start as usize;
@@ -208,14 +210,14 @@ impl<'a> Records<'a> {
     fn take_whole_lines(&mut self, marks: Marks, position: u32) -> bool {
         let all = marks.delimiters | marks.line_feeds;
         let fields_before = self.fields;
-        let records_before = self.starts.len();
+        let earlier = self.starts.len();
         let mut whole = self.whole_fields;
         let mut line_feeds = marks.line_feeds;
         while line_feeds != 0 {
             let bit = line_feeds & line_feeds.wrapping_neg();
             whole += self.columns;
             if fields_before + (all & (bit | (bit - 1))).count_ones() as usize != whole {
-                self.starts.truncate(records_before);
+                self.starts.truncate(earlier);
                 return false;
             }
             self.starts.push(position + line_feeds.trailing_zeros() + 1);
@@ -270,7 +272,7 @@ impl<'a> Records<'a> {
         if found != self.columns {
             return Err(Malformed::Ragged {
                 offset: (self.base + start as usize) as u64,
-                record: (self.records_before + self.starts.len() - 1) as u64,
+                record: (self.earlier + self.starts.len() - 1) as u64,
                 expected: self.columns,
                 found,
             });
@@ -298,179 +300,5 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The text of a field: without its quotes, doubled ones made single.
-#[inline]
-pub(crate) fn unquote(field: &[u8]) -> Cow<'_, [u8]> {
-    match quoted(field) {
-        None => Cow::Borrowed(field),
-        Some(Quoted::Simple(text)) => Cow::Borrowed(text),
-        Some(Quoted::Other) => {
-            let mut text = Vec::with_capacity(field.len());
-            unquote_into(field, &mut text);
-            Cow::Owned(text)
-        }
-    }
-}
-
-/// How a field that starts with a quote goes on.
-pub(crate) enum Quoted<'a> {
-    /// With text, and the only other quote at its very end.
-    Simple(&'a [u8]),
-    /// With doubled quotes or text after the closing one.
-    Other,
-}
-
-/// Looks whether a field is quoted.
-#[inline]
-pub(crate) fn quoted(field: &[u8]) -> Option<Quoted<'_>> {
-    let (b'"', rest) = field.split_first()? else { return None };
-    match memchr::memchr(b'"', rest) {
-        Some(closing) if closing + 1 == rest.len() => Some(Quoted::Simple(&rest[..closing])),
-        _ => Some(Quoted::Other),
-    }
-}
-
-/// Appends the text of a quoted field. After the closing quote the rest is taken as it stands.
-pub(crate) fn unquote_into(field: &[u8], text: &mut Vec<u8>) {
-    let mut rest = &field[1..];
-    while let Some(quote) = memchr::memchr(b'"', rest) {
-        text.extend_from_slice(&rest[..quote]);
-        rest = &rest[quote + 1..];
-        if rest.first() != Some(&b'"') {
-            break;
-        }
-        text.push(b'"');
-        rest = &rest[1..];
-    }
-    text.extend_from_slice(rest);
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Table = Vec<Vec<String>>;
-
-    fn rows(text: &str, columns: usize, block_bytes: usize) -> Result<Table, Malformed> {
-        let mut records =
-            Records::new(text.as_bytes(), Dialect::default(), columns).with_block_bytes(block_bytes);
-        let mut table: Table = vec![];
-        while let Some(block) = records.next_block()? {
-            assert_eq!(block.first_record, table.len());
-            let mut part: Table = vec![vec![]; block.records()];
-            for column in 0..columns {
-                for (row, field) in part.iter_mut().zip(block.column(column)) {
-                    row.push(String::from_utf8(unquote(field).into_owned()).unwrap());
-                }
-            }
-            table.append(&mut part);
-        }
-        Ok(table)
-    }
-
-    /// What pandas' state machine says, written down plainly.
-    fn plain(text: &str, columns: usize) -> Result<Table, Malformed> {
-        let mut table: Table = vec![];
-        let (mut row, mut field, mut start) = (vec![], String::new(), 0);
-        let (mut in_quotes, mut opened, mut begun, mut at_start) = (false, 0, false, true);
-        let characters: Vec<(usize, char)> = text.char_indices().chain([(text.len(), '\n')]).collect();
-        let mut index = 0;
-        while index < characters.len() {
-            let (offset, character) = characters[index];
-            index += 1;
-            if offset == text.len() && in_quotes {
-                return Err(Malformed::UnterminatedQuote { offset: opened });
-            }
-            match character {
-                '"' if in_quotes && characters[index].1 == '"' && index + 1 < characters.len() => {
-                    field.push('"');
-                    index += 1;
-                }
-                '"' if in_quotes => in_quotes = false,
-                _ if in_quotes => field.push(character),
-                '"' if at_start => {
-                    (in_quotes, at_start, begun, opened) = (true, false, true, offset as u64);
-                }
-                ',' => {
-                    row.push(std::mem::take(&mut field));
-                    (at_start, begun) = (true, true);
-                }
-                '\n' | '\r' => {
-                    if begun || !field.trim().is_empty() {
-                        row.push(std::mem::take(&mut field));
-                        if row.len() != columns {
-                            let record = table.len() as u64;
-                            return Err(Malformed::Ragged {
-                                offset: start,
-                                record,
-                                expected: columns,
-                                found: row.len(),
-                            });
-                        }
-                        table.push(std::mem::take(&mut row));
-                    }
-                    field.clear();
-                    if character == '\r'
-                        && characters.get(index).is_some_and(|next| next.1 == '\n' && next.0 < text.len())
-                    {
-                        index += 1;
-                    }
-                    start = characters.get(index).map_or(0, |next| next.0 as u64);
-                    (at_start, begun) = (true, false);
-                }
-                _ => {
-                    field.push(character);
-                    at_start = false;
-                }
-            }
-        }
-        Ok(table)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(3000))]
-
-        #[test]
-        fn fields_are_those_of_the_state_machine(
-            text in "([ab \"\r\n]{0,3},[ab \"\r\n]{0,3}\n|x{0,70},\"(y|\"\"|,|\n){0,9}\"\r\n|1,2\r|\n| |[ab,\"\n]{0,4}){0,20}",
-            columns in 1usize..4,
-            block in 1usize..3,
-        ) {
-            let expected = plain(&text, columns);
-            prop_assert_eq!(&rows(&text, columns, BLOCK), &expected);
-            // Small blocks find the same, but for what a cut inside an error may hand out before it.
-            prop_assert_eq!(&rows(&text, columns, block * CHUNK), &expected);
-        }
-
-        #[test]
-        fn good_records_are_read_in_blocks_of_any_size(
-            table in prop::collection::vec(prop::collection::vec("[ab\n\r,\"]{0,12}", 3), 1..60),
-            line_end in prop::sample::select(vec!["\n", "\r\n", "\r"]),
-            block in 1usize..4,
-        ) {
-            let text: String = table
-                .iter()
-                .map(|row| row.iter().map(|field| format!("\"{}\"", field.replace('"', "\"\""))).collect::<Vec<_>>().join(",") + line_end)
-                .collect();
-            prop_assert_eq!(rows(&text, 3, block * CHUNK), Ok(table));
-        }
-    }
-
-    #[test]
-    fn ragged_records_are_told_with_their_place() {
-        let ragged = |text, columns| match rows(text, columns, BLOCK) {
-            Err(Malformed::Ragged { offset, record, expected, found }) => (offset, record, expected, found),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(ragged("1,2\n\n3\n", 2), (5, 1, 2, 1));
-        assert_eq!(ragged("1,2\r\n3,4,5\r\n", 2), (5, 1, 2, 3));
-        assert_eq!(ragged("1,2\n3,4\n5", 2), (8, 2, 2, 1));
-        assert_eq!(ragged("1,2\n,,", 2), (4, 1, 2, 3));
-        assert_eq!(ragged("1\n2,3\n", 1), (2, 1, 1, 2));
-        assert_eq!(
-            rows("1,2\n3\n", 2, BLOCK).unwrap_err().to_string(),
-            "ragged row: record 1 at byte 4 has 1 fields where 2 are expected"
-        );
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
 //! Finds delimiters and line ends outside quotes, 64 bytes at a time.
 //!
 //! Every byte is compared with the four special characters at once, which gives bit sets; a running
-//! exclusive-or over the quotes' bits then says which bytes are inside quotes. That shortcut is exact as long as every
-//! quote that opens stands at the start of a field or directly after one that closed (a doubled quote).
-//! A chunk where that does not hold (`ab"c`) is walked byte by byte with pandas' state machine, from
-//! and to the same state, so the answer never depends on the path taken.
+//! exclusive-or over the quotes' bits then says which bytes are inside quotes. That shortcut is exact as
+//! long as every quote that opens stands at the start of a field or directly after one that closed (a
+//! doubled quote). A chunk where that does not hold (`ab"c`) is walked byte by byte with pandas' state
+//! machine, from and to the same state, so the answer never depends on the path taken.
 
 use wide::u8x16;
 
@@ -55,8 +55,8 @@ impl Scanner {
         self.stray_quotes
     }
 
-    /// Scans the first `valid` bytes of `bytes`, of which the first lies at `offset`. A chunk that is not full must
-    /// be the last one.
+    /// Scans the first `valid` bytes of `bytes`, of which the first lies at `offset`. A chunk that is not
+    /// full must be the last one.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8; CHUNK], valid: usize, offset: u64) -> Marks {
         let mut found = Found::of(bytes, self.delimiter);
@@ -86,7 +86,7 @@ impl Scanner {
         self.after_closing = closing >> 63 != 0;
         let field_opening = opening & !after_closing;
         if field_opening != 0 {
-            self.opened_at = offset + u64::from(63 - field_opening.leading_zeros());
+            self.opened_at = offset + u64::from(field_opening.ilog2());
         }
         marks
     }

@@ -1,7 +1,8 @@
 //! The names and types of a text's columns, which every slice of it is read with.
 //!
-//! The types are found once (`infer`) or declared by the user (`dtype` of an input), so that all mini-batches of a file look
-//! alike. This file holds what they are and how names come about; it opens no files.
+//! The types are found once (`infer`) or declared by the user (`dtype` of an input), so that all
+//! mini-batches of a file look alike. This file holds what they are and how names come about; it opens no
+//! files.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
-use crate::records::unquote;
+use crate::field::unquote;
 
 /// What a column holds, as pandas would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,8 +54,8 @@ pub struct Schema {
     pub names: Names,
     /// The columns' types; as many as names.
     pub types: Vec<ColumnType>,
-    /// For each column, whether the user declared its type. A value that does not fit a declared type is an error;
-    /// one that does not fit a found type widens the column.
+    /// For each column, whether the user declared its type. A value that does not fit a declared type is an
+    /// error; one that does not fit a found type widens the column.
     pub declared: Vec<bool>,
 }
 

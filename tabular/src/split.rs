@@ -1,8 +1,8 @@
 //! Splits a file into slices that end at record boundaries (spec D2), in one pass over its bytes.
 //!
-//! The [`Splitter`] is fed blocks of any size, keeps nothing of them but an unfinished chunk of 64 bytes, and
-//! gives the same slices however the file is cut into blocks (spec D6). [`split_file`] feeds it from a file.
-//! Fields are not looked at: a ragged record is found when its slice is read.
+//! The [`Splitter`] is fed blocks of any size, keeps nothing of them but an unfinished chunk of 64 bytes,
+//! and gives the same slices however the file is cut into blocks (spec D6). [`split_file`] feeds it from a
+//! file. Fields are not looked at: a ragged record is found when its slice is read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,8 +34,8 @@ pub struct Slice {
 /// What precedes the records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
-    /// Where the record with the names is, without its line end; nothing when the dialect has none, or the file
-    /// holds no record.
+    /// Where the record with the names is, without its line end; nothing when the dialect has none, or the
+    /// file holds no record.
     pub range: Option<Range<u64>>,
 }
 
@@ -67,7 +67,8 @@ pub struct Splitter {
     /// Where the current line starts, and whether a byte that is not blank was seen in it.
     line_start: u64,
     line_has_content: bool,
-    /// The last byte of the last chunk was a `\r` that ended a record: whether a `\n` belongs to it is not known.
+    /// The last byte of the last chunk was a `\r` that ended a record: whether a `\n` belongs to it is not
+    /// known.
     undecided_line_end: bool,
     header: Header,
     awaits_header: bool,

@@ -1,7 +1,7 @@
 //! What a single field means: missing, a whole number, a number, a truth value, or just text.
 //!
-//! The rules are those of `pandas.read_csv` with its defaults. Numbers are rounded correctly, as pandas does with
-//! `float_precision="round_trip"`; its default may be off in the last digit.
+//! The rules are those of `pandas.read_csv` with its defaults. Numbers are rounded correctly, as pandas 3.1
+//! does; older ones do with `float_precision="round_trip"`, and may be off in the last digit by default.
 
 /// What a field could be, alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) fn kind(text: &[u8]) -> Kind {
     }
     match whole_number(text) {
         Some(Whole { negative, magnitude: Some(magnitude) }) => {
-            if magnitude <= i64::MAX as u64 || (negative && magnitude == i64::MIN.unsigned_abs()) {
+            if i64::try_from(magnitude).is_ok() || (negative && magnitude == i64::MIN.unsigned_abs()) {
                 Kind::Int { negative }
             } else if negative {
                 Kind::BigInt
@@ -116,6 +116,7 @@ fn whole_number(text: &[u8]) -> Option<Whole> {
 }
 
 /// The value of up to 18 digits, which cannot overflow.
+#[cfg(any(test, feature = "arrow"))]
 #[inline]
 fn short_digits(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 18 {
@@ -133,6 +134,7 @@ fn short_digits(digits: &[u8]) -> Option<u64> {
 }
 
 /// The value of a field that [`kind`] calls `Int`.
+#[cfg(any(test, feature = "arrow"))]
 #[inline]
 pub(crate) fn int64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -148,6 +150,7 @@ pub(crate) fn int64(text: &[u8]) -> Option<i64> {
 }
 
 /// The value of a whole number without a minus sign that fits 64 bits.
+#[cfg(any(test, feature = "arrow"))]
 #[inline]
 pub(crate) fn uint64(text: &[u8]) -> Option<u64> {
     match whole_number(text)? {
@@ -160,8 +163,8 @@ pub(crate) fn uint64(text: &[u8]) -> Option<u64> {
 const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// `-123.45` and the like: at most 15 digits and perhaps a point among them. The digits and the power of ten are
-/// exact, so one division rounds correctly.
+/// `-123.45` and the like: at most 15 digits and perhaps a point among them. The digits and the power of
+/// ten are exact, so one division rounds correctly.
 #[inline]
 pub(crate) fn short_decimal(text: &[u8]) -> Option<f64> {
     let (negative, digits) = match text {

@@ -58,7 +58,9 @@ pub fn find_extension() -> Result<PathBuf, ExtensionMissing> {
     match places.iter().find(|place| place.is_file()) {
         Some(found) => fs::canonicalize(found)
             .map_err(|_| ExtensionMissing { looked: vec![found.display().to_string()] }),
-        None => Err(ExtensionMissing { looked: places.iter().map(|place| place.display().to_string()).collect() }),
+        None => {
+            Err(ExtensionMissing { looked: places.iter().map(|place| place.display().to_string()).collect() })
+        }
     }
 }
 

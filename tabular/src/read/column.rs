@@ -8,7 +8,8 @@ use arrow_array::{
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 use crate::ColumnType;
-use crate::records::{Block, Quoted, quoted, unquote, unquote_into};
+use crate::field::{Quoted, quoted, unquote, unquote_into};
+use crate::records::Block;
 use crate::value;
 
 /// The values of one column.
@@ -181,7 +182,7 @@ impl<O: OffsetSizeTrait> Text<O> {
                 None if value::is_missing(field) => self.nulls.add(self.offsets.len() - 1),
                 None => self.bytes.extend_from_slice(field),
                 Some(Quoted::Simple(text)) if value::is_missing(text) => {
-                    self.nulls.add(self.offsets.len() - 1)
+                    self.nulls.add(self.offsets.len() - 1);
                 }
                 Some(Quoted::Simple(text)) => self.bytes.extend_from_slice(text),
                 Some(Quoted::Other) => {

@@ -1,5 +1,7 @@
 //! Tables of small texts, and that a text read in slices is the text read whole.
 
+use std::fmt::Write as _;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
@@ -36,8 +38,11 @@ fn schema(types: &[ColumnType]) -> Schema {
 
 /// Reads a column of quoted values beside one of text.
 fn one_column(found: ColumnType, values: &[&str]) -> (ColumnType, Vec<String>) {
-    let text: String = values.iter().map(|value| format!("\"{value}\",x\n")).collect();
-    let plain: String = values.iter().map(|value| format!("{value},x\r\n")).collect();
+    let (mut text, mut plain) = (String::new(), String::new());
+    for value in values {
+        writeln!(text, "\"{value}\",x").unwrap();
+        write!(plain, "{value},x\r\n").unwrap();
+    }
     let batch = read(text.as_bytes(), &Dialect::default(), &schema(&[found, Utf8])).unwrap();
     let other = read(plain.as_bytes(), &Dialect::default(), &schema(&[found, Utf8])).unwrap();
     assert_eq!(shown(&batch.columns[0]), shown(&other.columns[0]));
@@ -122,7 +127,7 @@ proptest! {
     ) {
         let mut text = String::from("a,b,c\n");
         for (a, b, c) in &rows {
-            text += &format!("{a},{b},\"{}\"\n", c.replace('"', "\"\""));
+            writeln!(text, "{a},{b},\"{}\"", c.replace('"', "\"\"")).unwrap();
         }
         let dialect = Dialect::default();
         let schema = Schema::infer(&mut std::io::Cursor::new(&text), dialect, InferMode::Full).unwrap();
@@ -142,5 +147,41 @@ proptest! {
             }
         }
         prop_assert_eq!(parts, whole.columns.iter().map(shown).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_records_are_those_the_splitter_counted(
+        text in "([ab \t,\"\r\n]|\r\n|\"\"|\n\"[^\"]{0,70}\"|[a-z]{60,70}){0,60}",
+        target in 0u64..300,
+    ) {
+        // With a delimiter that never occurs no record is ragged.
+        let dialect = Dialect::new(b'|', false).unwrap();
+        let text = text.replace('|', "").into_bytes();
+        let mut slices = vec![];
+        let mut splitter = Splitter::new(dialect, target);
+        splitter.feed(&text, &mut slices);
+        if splitter.finish(&mut slices).is_ok() {
+            let whole = read(&text, &dialect, &schema(&[Utf8])).unwrap();
+            let mut parts = vec![];
+            for slice in slices {
+                let part = read(&text[slice.start as usize..slice.end as usize], &dialect, &schema(&[Utf8])).unwrap();
+                prop_assert_eq!(part.records as u64, slice.records);
+                parts.extend(shown(&part.columns[0]));
+            }
+            prop_assert_eq!(parts, shown(&whole.columns[0]));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        bytes in prop::collection::vec(prop::sample::select(b"a1.,\"\r\n \xc3\xa9-".to_vec()), 0..300),
+        types in prop::collection::vec(prop::sample::select(vec![Int64, UInt64, Float64, Bool, BoolOrMissing, Utf8]), 0..4),
+    ) {
+        if let Ok(batch) = read(&bytes, &Dialect::default(), &schema(&types)) {
+            prop_assert!(batch.columns.iter().all(|column| column.len() == batch.records));
+        }
+        for mode in [InferMode::Full, InferMode::Sampled] {
+            let _ = Schema::infer(&mut std::io::Cursor::new(&bytes), Dialect::default(), mode);
+        }
     }
 }

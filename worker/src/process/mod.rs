@@ -136,14 +136,18 @@ impl Supervisor {
         // First end what may still hold the socket open, then read what the process had written.
         spawn::kill_group(self.pid);
         let token = self.token.clone();
-        let left_behind = tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0);
+        let left_behind =
+            tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0);
         let rest = async {
             while let Some(message) = reader.next().await {
                 self.report(EventKind::Said(message)).await;
             }
         };
         if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
-            tracing::warn!(pid = self.pid, "the socket of a dead process stays open; its last words are lost");
+            tracing::warn!(
+                pid = self.pid,
+                "the socket of a dead process stays open; its last words are lost"
+            );
         }
         let returncode = returncode(status);
         self.report(EventKind::Exited { returncode, left_behind }).await;

@@ -1,0 +1,184 @@
+//! The user's code on its way to the nodes: a content-addressed archive of `source_directory`.
+//!
+//! The same files give the same archive, whoever packs them and when. Links are packed as what they point to;
+//! version control folders and byte code stay behind. Unpacking refuses everything that could leave its folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+use tar::{Archive, Builder, EntryType, Header};
+use walkdir::WalkDir;
+
+/// Largest sum of file sizes that is packed, bytes.
+pub const LARGEST: u64 = 512 << 20;
+/// Folders that are never code.
+const LEFT_OUT: &[&str] = &[".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
+
+/// Why code cannot be packed or unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum CodeArchiveError {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A link, pipe or device that cannot be packed.
+    #[error("{}: {reason}", path.display())]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// Too much for code.
+    #[error("source_directory {} holds more than {} MiB; keep data out of it, or name a smaller folder", path.display(), LARGEST >> 20)]
+    TooLarge {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// An entry of an archive would end up outside the target.
+    #[error("the code archive holds {entry}, which is not a plain relative path")]
+    Escapes {
+        /// Its path.
+        entry: String,
+    },
+}
+
+/// A packed folder.
+#[derive(Debug)]
+pub struct CodeArchive {
+    /// Checksum of the content, in hexadecimal.
+    pub checksum: String,
+    /// The archive: tar, gzip.
+    pub body: Vec<u8>,
+}
+
+/// Packs the files below `folder`.
+pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CodeArchiveError::Io { path, source }
+    };
+    let mut builder = Builder::new(Vec::new());
+    let mut total = 0;
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    let wanted = |entry: &walkdir::DirEntry| {
+        entry.depth() == 0 || !entry.file_name().to_str().is_some_and(|name| LEFT_OUT.contains(&name))
+    };
+    for entry in walk.into_iter().filter_entry(wanted) {
+        let entry = entry.map_err(|error| CodeArchiveError::Unusable {
+            path: error.path().unwrap_or(folder).to_owned(),
+            reason: error.to_string(),
+        })?;
+        let path = entry.path();
+        let meta = entry.metadata().map_err(|error| at(path)(error.into()))?;
+        if meta.is_dir() {
+            continue;
+        }
+        if !meta.is_file() {
+            let reason = "neither a file nor a folder; it cannot go along with the code".to_owned();
+            return Err(CodeArchiveError::Unusable { path: path.to_owned(), reason });
+        }
+        total += meta.len();
+        if total > LARGEST {
+            return Err(CodeArchiveError::TooLarge { path: folder.to_owned() });
+        }
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(meta.len());
+        header.set_mode(if meta.permissions().mode() & 0o111 == 0 { 0o644 } else { 0o755 });
+        header.set_mtime(0);
+        let name = path.strip_prefix(folder).expect("the walk stays below its folder");
+        let file = File::open(path).map_err(at(path))?;
+        builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(path))?;
+    }
+    let tar = builder.into_inner().map_err(at(folder))?;
+    let checksum = Sha256::digest(&tar).iter().fold(String::new(), |mut text, byte| {
+        use std::fmt::Write;
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let body =
+        io::copy(&mut tar.as_slice(), &mut encoder).and_then(|_| encoder.finish()).map_err(at(folder))?;
+    Ok(CodeArchive { checksum, body })
+}
+
+/// Unpacks an archive into `folder`, which is made.
+pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CodeArchiveError::Io { path, source }
+    };
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    let mut archive = Archive::new(GzDecoder::new(body));
+    for entry in archive.entries().map_err(at(folder))? {
+        let mut entry = entry.map_err(at(folder))?;
+        let name = entry.path().map_err(at(folder))?.into_owned();
+        let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+        if !plain || entry.header().entry_type() != EntryType::Regular {
+            return Err(CodeArchiveError::Escapes { entry: name.display().to_string() });
+        }
+        let target = folder.join(&name);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        let mode = entry.header().mode().unwrap_or(0o644);
+        let mut file = File::create(&target).map_err(at(&target))?;
+        io::copy(&mut entry, &mut file).map_err(at(&target))?;
+        file.set_permissions(fs::Permissions::from_mode(mode & 0o777)).map_err(at(&target))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_files_give_the_same_archive_and_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (code, out) = (folder.path().join("code"), folder.path().join("out"));
+        fs::create_dir_all(code.join("pkg/__pycache__")).unwrap();
+        fs::write(code.join("pkg/main.py"), "x = 1").unwrap();
+        fs::write(code.join("pkg/__pycache__/main.pyc"), "no").unwrap();
+        fs::write(code.join("run.sh"), "#!").unwrap();
+        fs::set_permissions(code.join("run.sh"), fs::Permissions::from_mode(0o700)).unwrap();
+        let first = pack(&code).unwrap();
+        fs::write(code.join("pkg/main.py"), "x = 1").unwrap();
+        assert_eq!(pack(&code).unwrap().checksum, first.checksum);
+        unpack(&first.body, &out).unwrap();
+        assert_eq!(fs::read_to_string(out.join("pkg/main.py")).unwrap(), "x = 1");
+        assert!(!out.join("pkg/__pycache__").exists());
+        assert_eq!(fs::metadata(out.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+        fs::write(code.join("pkg/main.py"), "x = 2").unwrap();
+        assert_ne!(pack(&code).unwrap().checksum, first.checksum);
+    }
+
+    #[test]
+    fn what_would_leave_the_folder_is_refused() {
+        for (name, kind) in [("../evil.py", EntryType::Regular), ("link", EntryType::Symlink)] {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(0);
+            // The safe setter refuses such a name; write it as an attacker would.
+            header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+            builder.append(&header, io::empty()).unwrap();
+            let body = builder.into_inner().unwrap().finish().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let error = unpack(&body, &folder.path().join("out")).unwrap_err();
+            assert!(matches!(error, CodeArchiveError::Escapes { .. }), "{error}");
+        }
+    }
+}

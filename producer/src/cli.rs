@@ -1,0 +1,153 @@
+//! The command line: what can be said. What it means is in `commands`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs a Python entry script over many files and rows, in parallel.
+#[derive(Debug, Parser)]
+#[command(name = "prs-producer", version, about, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// How data is printed on standard output.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    pub(crate) output: Format,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a job and wait for its end.
+    Submit(Submit),
+    /// Check a job file and plan the job; run nothing.
+    Validate(Validate),
+    /// Run what is missing or failed of a former job.
+    Resume(Resume),
+    /// Show where the result of a job is, or fetch it.
+    Result(Fetch),
+    /// Show where a job stands.
+    Status(Job),
+    /// List the jobs of a folder.
+    List(List),
+    /// List the logs of a job, or print one.
+    Logs(Logs),
+}
+
+/// Where a job runs.
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
+    /// RabbitMQ, as in `amqp://user:password@host/vhost`.
+    #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]
+    pub(crate) broker: Option<String>,
+    /// Redis, as in `redis://host/0`.
+    #[arg(long, env = "PRS_REDIS_URL", hide_env_values = true)]
+    pub(crate) redis: Option<String>,
+    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder`.
+    #[arg(long, env = "PRS_STORAGE_URL", hide_env_values = true)]
+    pub(crate) storage: Option<String>,
+}
+
+/// Run a job and wait for its end.
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    /// The job file.
+    pub(crate) job_file: PathBuf,
+    /// Folder of the run [default: ./prs-runs/JOB_ID].
+    #[arg(long)]
+    pub(crate) run_dir: Option<PathBuf>,
+    /// Override a setting of the job file; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// Check a job file and plan the job; run nothing.
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The job file.
+    pub(crate) job_file: PathBuf,
+    /// Override a setting of the job file; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+/// Run what is missing or failed of a former job.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// A job.
+#[derive(Debug, Args)]
+pub(crate) struct Job {
+    /// Id of the job, or the folder of its run.
+    pub(crate) job: String,
+    /// Folder that holds the runs.
+    #[arg(long, default_value = "prs-runs")]
+    pub(crate) runs: PathBuf,
+}
+
+/// Show where the result of a job is, or fetch it.
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Copy the output into this folder.
+    #[arg(long)]
+    pub(crate) output_path: Option<PathBuf>,
+}
+
+/// List the jobs of a folder.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Folder that holds the runs.
+    #[arg(long, default_value = "prs-runs")]
+    pub(crate) runs: PathBuf,
+}
+
+/// List the logs of a job, or print one.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// The log to print, as the list names it.
+    #[arg(long)]
+    pub(crate) file: Option<String>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.trim().is_empty())
+        .map(|(key, value)| (key.trim().to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("{text:?} is not KEY=VALUE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+        assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(key_value("a").is_err());
+        assert!(key_value("=b").is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! `validate`: checks a job file, its script and its inputs, and plans the job; runs nothing.
+
+use std::ops::ControlFlow;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use prs_common::job::{JobSpec, load};
+use prs_orchestrator::plan::plan;
+use prs_worker::Host;
+use serde::Serialize;
+
+use crate::cli::{Format, Validate};
+use crate::failure::{Code, Failure};
+use crate::{interpreter, output};
+
+/// Compiles the script without running it.
+const COMPILE: &str = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')";
+
+#[derive(Debug, Serialize)]
+struct Planned {
+    name: String,
+    mini_batches: u64,
+    items: u64,
+    processes: u32,
+    interpreter: String,
+}
+
+/// Checks a job file.
+pub(super) fn validate(arguments: &Validate, format: Format) -> Result<ExitCode, Failure> {
+    let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
+    let python = interpreter::find(spec.environment.as_deref()).map_err(Failure::usage)?;
+    check_script(&spec, &python)?;
+    let scratch = std::env::temp_dir().join(format!("prs-validate-{}", std::process::id()));
+    let mut planned = Planned {
+        name: spec.name.clone(),
+        mini_batches: 0,
+        items: 0,
+        processes: spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots()),
+        interpreter: python.display().to_string(),
+    };
+    let outcome = plan(&spec, &scratch, &mut |batch| {
+        planned.mini_batches += batch.bodies.len() as u64;
+        planned.items += batch.items;
+        ControlFlow::Continue(())
+    });
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
+    }
+    outcome.map_err(Failure::usage)?;
+    if format == Format::Json {
+        output::json(&planned);
+    } else {
+        output::pairs(&[
+            ("job", planned.name),
+            ("mini-batches", planned.mini_batches.to_string()),
+            ("items", planned.items.to_string()),
+            ("processes", planned.processes.to_string()),
+            ("interpreter", planned.interpreter),
+        ]);
+    }
+    Ok(Code::Completed.into())
+}
+
+fn check_script(spec: &JobSpec, python: &std::path::Path) -> Result<(), Failure> {
+    let script = spec.source_directory.join(&spec.entry_script);
+    if !script.is_file() {
+        // A dotted name: found by the loader of the job file.
+        return Ok(());
+    }
+    let compiled = Command::new(python).args(["-c", COMPILE]).arg(&script).output();
+    let compiled =
+        compiled.with_context(|| format!("cannot run {}", python.display())).map_err(Failure::usage)?;
+    if compiled.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    let error: Vec<&str> = said.lines().rev().take(4).collect();
+    let error: Vec<&str> = error.into_iter().rev().collect();
+    Err(Failure::wrong(format!("{} cannot be compiled:\n{}", script.display(), error.join("\n"))))
+}

@@ -1,0 +1,55 @@
+//! How a command fails: what is said, and the exit code (spec S12).
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// The command did its work, the job completed.
+    Completed = 0,
+    /// Bad usage or job file.
+    Usage = 2,
+    /// The job failed, or prs itself could not go on.
+    Failed = 42,
+    /// The user interrupted.
+    Interrupted = 130,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: Code,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// The command was used wrongly, or names something that is not there.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: Code::Usage, error: error.into() }
+    }
+
+    /// The same, in words.
+    pub(crate) fn wrong(message: impl fmt::Display) -> Self {
+        Self::usage(anyhow::anyhow!("{message}"))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { code: Code::Failed, error }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}

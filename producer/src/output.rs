@@ -1,0 +1,106 @@
+//! What the program prints: data on standard output, everything else on standard error (spec section 7).
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that prints")]
+
+use std::io::{self, IsTerminal, Write};
+
+use prs_common::ledger::JobState;
+use prs_orchestrator::JobResult;
+use prs_orchestrator::report::progress_overview::duration;
+use serde::Serialize;
+
+use crate::cli::Format;
+use crate::failure::Failure;
+
+/// Says why the command failed.
+pub(crate) fn complain(failure: &Failure) {
+    eprintln!("error: {failure}");
+}
+
+/// Says something that is no data.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    eprintln!("{text}");
+}
+
+/// Whether a person watches standard error.
+pub(crate) fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Prints an object.
+pub(crate) fn json(value: &impl Serialize) {
+    let text = serde_json::to_string_pretty(value).expect("only plain values are printed");
+    data(&format!("{text}\n"));
+}
+
+/// Prints bytes as they stand. A reader that went away is no error.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+fn data(text: &str) {
+    bytes(text.as_bytes());
+}
+
+/// Prints rows under headings, in columns.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
+    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
+    for row in std::iter::once(&headings).chain(rows) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    data(&text);
+}
+
+/// Prints names and values, one a line.
+pub(crate) fn pairs(pairs: &[(&str, String)]) {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in pairs {
+        use std::fmt::Write as _;
+        let _ = writeln!(text, "{name:width$}  {value}");
+    }
+    data(&text);
+}
+
+/// Prints how a job ended.
+pub(crate) fn result(format: Format, result: &JobResult) {
+    if format == Format::Json {
+        return json(result);
+    }
+    let (counts, items) = (&result.mini_batches, &result.items);
+    let mut rows = vec![("job", result.job_id.clone()), ("state", result.state.as_str().to_owned())];
+    rows.extend(result.reason.iter().map(|reason| ("reason", reason.clone())));
+    rows.push((
+        "mini-batches",
+        format!("{} scheduled, {} succeeded, {} failed", counts.scheduled, counts.succeeded, counts.failed),
+    ));
+    rows.push((
+        "items",
+        format!("{} total, {} succeeded, {} failed", items.total, items.succeeded, items.failed),
+    ));
+    rows.push(("time", duration(result.seconds)));
+    if result.state == JobState::Completed {
+        let output = &result.output;
+        let size = match output.sha256 {
+            Some(_) => format!(" ({} rows, {} bytes)", output.rows, output.bytes),
+            None => String::new(),
+        };
+        rows.push(("output", format!("{}{size}", output.uri)));
+    }
+    rows.push(("logs", result.logs.clone()));
+    pairs(&rows);
+}

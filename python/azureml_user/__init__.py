@@ -1,0 +1,1 @@
+"""The name under which entry scripts find what a process offers them."""

@@ -1,0 +1,57 @@
+"""`mini_batch_context`: what `run()` may know of the mini-batch it was given (spec E5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Dataset:
+    """The input a mini-batch comes from, as the job file has it."""
+
+    __slots__ = ("name", "path", "type")
+
+    def __init__(self, name: str, type: str, path: str) -> None:
+        self.name = name
+        self.type = type
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"Dataset(name={self.name!r}, type={self.type!r}, path={self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        return (self.name, self.type, self.path) == (other.name, other.type, other.path)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.type, self.path))
+
+
+class MiniBatchContext:
+    """Which mini-batch it is, how often it failed before, and which input it comes from."""
+
+    __slots__ = (
+        "dataset",
+        "mini_batch_id",
+        "minibatch_index",
+        "partition_key_value",
+        "retry_count",
+    )
+
+    def __init__(self, minibatch_index: int, mini_batch_id: str, retry_count: int, dataset: Dataset) -> None:
+        self.minibatch_index = minibatch_index
+        self.mini_batch_id = mini_batch_id
+        self.retry_count = retry_count
+        self.dataset = dataset
+        self.partition_key_value: dict[str, Any] = {}
+
+    @property
+    def dataset_name(self) -> str:
+        """Name of the input in the job file."""
+        return self.dataset.name
+
+    def __repr__(self) -> str:
+        return (
+            f"MiniBatchContext(minibatch_index={self.minibatch_index}, mini_batch_id={self.mini_batch_id!r}, "
+            f"retry_count={self.retry_count}, dataset_name={self.dataset_name!r})"
+        )

@@ -1,0 +1,50 @@
+"""Standard output and the root logger of a process (spec E13)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Optional, TextIO
+
+_FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
+
+
+class _OutputHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to the standard output there is at the moment; a script may replace or close it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Optional[TextIO]:
+        return getattr(sys, "stdout", None)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stream = self.stream
+        if stream is not None and not getattr(stream, "closed", False):
+            super().emit(record)
+
+
+def set_up(level: str) -> None:
+    """Sends the root logger's messages of `level` and above to standard output, and makes `print` write whole
+    lines at once."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, errors="backslashreplace")
+    handler = _OutputHandler()
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+def close_output() -> None:
+    """Before the interpreter ends: a standard output that cannot be written must not spoil the exit code."""
+    for name in ("stdout", "stderr"):
+        try:
+            stream = getattr(sys, name, None)
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            setattr(sys, name, None)

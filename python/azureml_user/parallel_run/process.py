@@ -1,0 +1,132 @@
+"""`python -m azureml_user.parallel_run.process`: the life of one process.
+
+Started by the agent with two inherited descriptors; shakes hands, imports the script, calls `init()`, lets the
+extension run mini-batches and ends in order. Started by hand it only says so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from typing import Any, Callable, Optional
+
+from azureml_user.parallel_run import context, errors, logs, profiling, results, script, tables
+from azureml_user.parallel_run.entry_script import EntryScript
+
+_SOCKET = "PRS_PROCESS_SOCKET"
+_PAGE = "PRS_PROCESS_PAGE"
+# Python processes are killed before the agent when memory runs out.
+_OOM_SCORE = "500"
+
+
+class Host:
+    """What the loop in the extension calls."""
+
+    def __init__(self, start: Any, entry: script.Script, profiler: Optional[profiling.Profiler]) -> None:
+        self.run: Callable[..., Any] = entry.run
+        self.describe = errors.describe
+        self.results = results.Results(tables.make(entry.path, start.arguments))
+        self.profiler = profiler
+        self._datasets = [context.Dataset(name, kind, path) for name, kind, path in start.inputs]
+        self.context = self._make_context if entry.takes_context else None
+
+    def _make_context(self, index: int, id: str, retry_count: int, input: int) -> context.MiniBatchContext:
+        return context.MiniBatchContext(index, id, retry_count, self._datasets[input])
+
+
+def main() -> int:
+    """Runs the process to its end; the exit code is 0 when it ended in order and 1 when init failed."""
+    socket, page = os.environ.pop(_SOCKET, None), os.environ.pop(_PAGE, None)
+    if socket is None or page is None:
+        print(
+            "this module is started by prs-worker; to try a script, import it and call run()", file=sys.stderr
+        )
+        return 2
+    import prs_process
+
+    began = time.monotonic()
+    _volunteer_for_oom()
+    connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
+    os.register_at_fork(after_in_child=connection.forget)
+
+    place = f"importing {start.entry_script}"
+    profiler: Optional[profiling.Profiler] = None
+    try:
+        _prepare(start)
+        profile_path = start.profile_path or os.path.join(start.log_dir, f"{start.process_name}.profile")
+        profiler = profiling.make(start.arguments, profile_path)
+        entry = script.load(start.code_dir, start.entry_script)
+        sys.argv[0] = entry.path
+        host = Host(start, entry, profiler)
+        place = "init()"
+        _call(entry.init, profiler)
+    except BaseException as error:
+        connection.init_failed(errors.describe(error, place))
+        return 1
+    connection.ready(time.monotonic() - began)
+
+    connection.serve(host, start)
+
+    connection.shutting_down()
+    failure = None
+    try:
+        _call(entry.shutdown, None)
+    except BaseException as error:
+        failure = errors.describe(error, "shutdown()")
+    if profiler is not None:
+        profiler.dump()
+    connection.bye(failure)
+    return 0
+
+
+def _prepare(start: Any) -> None:
+    """Gives the script the surroundings it expects: `EntryScript`, logs, `sys.argv`, its own folder."""
+    if sys.path and sys.path[0] in ("", os.getcwd()):
+        # What the script writes into its working folder is not to be imported.
+        del sys.path[0]
+    for folder in (start.log_dir, start.working_dir, start.output_dir):
+        os.makedirs(folder, exist_ok=True)
+    os.chdir(start.working_dir)
+    EntryScript()._configure(
+        agent_name=start.process_name,
+        node_id=start.node_id,
+        logging_level=start.logging_level,
+        log_dir=start.log_dir,
+        working_dir=start.working_dir,
+        output_dir=start.output_dir,
+    )
+    logs.set_up(start.logging_level)
+    sys.argv = [os.path.join(start.code_dir, start.entry_script), *start.arguments]
+
+
+def _call(function: Optional[Callable[[], Any]], profiler: Optional[profiling.Profiler]) -> None:
+    if function is None:
+        return
+    if profiler is None:
+        function()
+        return
+    profiler.enable()
+    try:
+        function()
+    finally:
+        profiler.disable()
+
+
+def _volunteer_for_oom() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(_OOM_SCORE)
+    except OSError:
+        # Not allowed to here; the kernel then chooses by size alone.
+        pass
+
+
+if __name__ == "__main__":
+    code = 1
+    try:
+        code = main()
+    finally:
+        logs.close_output()
+    sys.exit(code)

@@ -1,0 +1,58 @@
+"""`--profiling_module cProfile` (spec E14): where the time of `init()` and `run()` goes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, Optional, Sequence
+
+from azureml_user.parallel_run.errors import ScriptError
+
+_EVERY_SECONDS = 10.0
+_OPTION = "--profiling_module"
+
+
+class Profiler:
+    """Gathers figures while enabled and writes them to a file now and then."""
+
+    def __init__(self, path: str) -> None:
+        import cProfile
+
+        profile = cProfile.Profile()
+        self.enable: Callable[[], None] = profile.enable
+        self.disable: Callable[[], None] = profile.disable
+        self._profile = profile
+        self._path = path
+        self._due = time.monotonic() + _EVERY_SECONDS
+
+    def dump_if_due(self) -> None:
+        """Writes the figures when the last time is long ago."""
+        if time.monotonic() >= self._due:
+            self.dump()
+
+    def dump(self) -> None:
+        """Writes the figures; a reader never sees half a file."""
+        self._due = time.monotonic() + _EVERY_SECONDS
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._profile.dump_stats(f"{self._path}.part")
+        os.replace(f"{self._path}.part", self._path)
+
+
+def requested(arguments: Sequence[str]) -> Optional[str]:
+    """The profiling module the arguments name, if any."""
+    for index, argument in enumerate(arguments):
+        if argument == _OPTION:
+            return arguments[index + 1] if index + 1 < len(arguments) else ""
+        if argument.startswith(f"{_OPTION}="):
+            return argument[len(_OPTION) + 1 :]
+    return None
+
+
+def make(arguments: Sequence[str], path: str) -> Optional[Profiler]:
+    """The profiler the arguments ask for, writing to `path`."""
+    name = requested(arguments)
+    if name is None:
+        return None
+    if name != "cProfile":
+        raise ScriptError("ValueError", f"{_OPTION} {name!r} is not known; cProfile is")
+    return Profiler(path)

@@ -1,0 +1,181 @@
+"""Imports the entry script and looks at its functions (spec E1-E3).
+
+The script is imported as a module, by the name it would have for its siblings, never executed as text: its
+classes can be pickled, its relative imports work, `__file__` is right.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from types import ModuleType
+from typing import Any, Callable, Optional
+
+from azureml_user.parallel_run.errors import ScriptError
+
+
+class Script:
+    """An imported entry script."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.path = getattr(module, "__file__", None) or module.__name__
+        self.init = _optional(module, "init")
+        self.shutdown = _optional(module, "shutdown")
+        self.run = _function(module, "run")
+        self.takes_context = _takes_second(self.run)
+
+
+def load(code_dir: str, entry_script: str) -> Script:
+    """Imports `entry_script`, a file below `code_dir` or a dotted module name, with `code_dir` first on
+    `sys.path`. Raises `ScriptError` where it cannot be used, and whatever importing it raises."""
+    if code_dir in sys.path:
+        sys.path.remove(code_dir)
+    sys.path.insert(0, code_dir)
+    path = _file_of(code_dir, entry_script)
+    if path is not None:
+        return Script(_import_file(code_dir, path))
+    try:
+        return Script(importlib.import_module(entry_script))
+    except ModuleNotFoundError as error:
+        if error.name and (entry_script == error.name or entry_script.startswith(f"{error.name}.")):
+            raise ScriptError(
+                "ModuleNotFoundError",
+                f"the entry script {entry_script!r} is neither a file below {code_dir} nor a module that can be "
+                f"imported (no module named {error.name!r}); {_content(code_dir)}",
+            ) from None
+        raise
+
+
+def _file_of(code_dir: str, entry_script: str) -> Optional[str]:
+    """The file that is meant, or `None` for a module's name."""
+    path = os.path.normpath(os.path.join(code_dir, entry_script))
+    if os.path.commonpath([os.path.abspath(code_dir), os.path.abspath(path)]) != os.path.abspath(code_dir):
+        raise ScriptError("ValueError", f"the entry script {entry_script!r} is not below {code_dir}")
+    if os.path.isfile(path):
+        return path
+    if entry_script.endswith(".py") or "/" in entry_script:
+        raise ScriptError(
+            "FileNotFoundError",
+            f"the entry script {entry_script!r} does not exist in {code_dir}; {_content(code_dir)}",
+        )
+    return None
+
+
+def _content(code_dir: str) -> str:
+    try:
+        names = sorted(os.listdir(code_dir))
+    except OSError as error:
+        return f"the folder cannot be listed: {error.strerror}"
+    if not names:
+        return "the folder is empty"
+    shown = ", ".join(names[:20])
+    return f"there are: {shown}" + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def _import_file(code_dir: str, path: str) -> ModuleType:
+    """Imports `path` by its name below `code_dir`; by another name only where that one means another file (a
+    script called `logging.py`) or is none (`score.v2.py`)."""
+    folder = os.path.dirname(path)
+    stem, suffix = os.path.splitext(os.path.relpath(path, code_dir))
+    if not os.path.isfile(os.path.join(folder, "__init__.py")) and folder != code_dir:
+        # Not a package: what lies beside the script is imported as if the script had been started by itself.
+        sys.path.insert(1, folder)
+    name = stem.replace(os.sep, ".")
+    if "." not in stem and suffix == ".py" and _means(name, path):
+        return importlib.import_module(name)
+    own_name = os.path.basename(stem).replace(".", "_")
+    while own_name in sys.modules or (own_name == name and not _means(name, path)):
+        own_name = f"entry_{own_name}"
+    spec = importlib.util.spec_from_loader(own_name, _loader(own_name, path), origin=path)
+    if spec is None:
+        raise ScriptError("ImportError", f"{path} cannot be imported as a Python module")
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[own_name] = module
+    try:
+        _loader(own_name, path).exec_module(module)
+    except BaseException:
+        sys.modules.pop(own_name, None)
+        raise
+    return module
+
+
+def _loader(name: str, path: str) -> importlib.machinery.SourceFileLoader:
+    return importlib.machinery.SourceFileLoader(name, path)
+
+
+def _means(name: str, path: str) -> bool:
+    """Whether importing `name` gives the file `path`."""
+    loaded = sys.modules.get(name)
+    try:
+        spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(name)
+    except (ModuleNotFoundError, ValueError):
+        return False
+    return (
+        spec is not None
+        and spec.origin is not None
+        and os.path.realpath(spec.origin) == os.path.realpath(path)
+    )
+
+
+def _optional(module: ModuleType, name: str) -> Optional[Callable[..., Any]]:
+    return _function(module, name) if getattr(module, name, None) is not None else None
+
+
+def _function(module: ModuleType, name: str) -> Callable[..., Any]:
+    found = getattr(module, name, None)
+    where = getattr(module, "__file__", module.__name__)
+    if found is None:
+        raise ScriptError("AttributeError", f"{where} has no function {name}(); define {name}(mini_batch)")
+    if not callable(found):
+        raise ScriptError("TypeError", f"{name} in {where} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _takes_second(run: Callable[..., Any]) -> bool:
+    """Whether `run` takes a second positional parameter, which is then the context; refuses what cannot be
+    called with one or two arguments."""
+    try:
+        parameters = list(inspect.signature(_behind_wrapper(run)).parameters.values())
+    except (TypeError, ValueError):
+        # Built in another language and silent about its parameters: one argument is the common form.
+        return False
+    kinds = inspect.Parameter
+    positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
+    required = [p.name for p in positional if p.default is kinds.empty]
+    keywords = [p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY and p.default is kinds.empty]
+    expected = "run(mini_batch) or run(mini_batch, mini_batch_context) is expected"
+    if keywords:
+        raise ScriptError("TypeError", f"run() requires the keyword argument {keywords[0]!r}; {expected}")
+    if len(required) > 2:
+        raise ScriptError(
+            "TypeError", f"run() requires {len(required)} arguments ({', '.join(required)}); {expected}"
+        )
+    if not positional and not takes_any:
+        raise ScriptError("TypeError", f"run() takes no argument; {expected}")
+    return takes_any or len(positional) > 1
+
+
+def _behind_wrapper(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The function a bare decorator (`def wrapper(*args, **kwargs)` without `functools.wraps`) hides."""
+    while inspect.isfunction(run) and not hasattr(run, "__wrapped__"):
+        code = run.__code__
+        hidden = [cell.cell_contents for cell in run.__closure__ or () if _is_set(cell)]
+        functions = [value for value in hidden if callable(value)]
+        if code.co_argcount or not code.co_flags & inspect.CO_VARARGS or len(functions) != 1:
+            break
+        run = functions[0]
+    return run
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True

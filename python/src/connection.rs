@@ -1,0 +1,215 @@
+//! The connection to the agent, as Python holds it: handshake, readiness, the loop, the last word.
+//!
+//! It owns the inherited socket and the process page. The order of the calls is the order of the protocol
+//! (see `prs_common::wire`); `process.py` keeps it.
+
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use prs_common::process_page::{Phase, ProcessPage, monotonic_ns};
+use prs_common::wire::{self, FromProcess, PROTOCOL_VERSION, Stage, Start, ToProcess};
+use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rustix::io::FdFlags;
+
+use crate::errors;
+use crate::fork::Original;
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+use crate::serve;
+
+/// How often a waiting main thread lets Python's signal handlers run.
+pub(crate) const SIGNAL_TICK: Duration = Duration::from_secs(1);
+
+/// What the agent said in its first message; see `prs_common::wire::Start`.
+#[pyclass(frozen, get_all, module = "prs_process")]
+pub(crate) struct StartInfo {
+    pub(crate) job_id: String,
+    pub(crate) node_id: u32,
+    pub(crate) process_name: String,
+    pub(crate) code_dir: String,
+    pub(crate) entry_script: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) logging_level: String,
+    pub(crate) append_row: bool,
+    pub(crate) log_dir: String,
+    pub(crate) working_dir: String,
+    pub(crate) output_dir: String,
+    pub(crate) staging_dir: String,
+    pub(crate) profile_path: Option<String>,
+    /// Name, kind and path of every input.
+    pub(crate) inputs: Vec<(String, String, String)>,
+}
+
+impl From<Start> for StartInfo {
+    fn from(start: Start) -> Self {
+        Self {
+            job_id: start.job_id,
+            node_id: start.node_id,
+            process_name: start.process_name,
+            code_dir: start.code_dir,
+            entry_script: start.entry_script,
+            arguments: start.arguments,
+            logging_level: start.logging_level,
+            append_row: start.append_row,
+            log_dir: start.log_dir,
+            working_dir: start.working_dir,
+            output_dir: start.output_dir,
+            staging_dir: start.staging_dir,
+            profile_path: start.profile_path,
+            inputs: start.inputs.into_iter().map(|input| (input.name, input.kind, input.path)).collect(),
+        }
+    }
+}
+
+/// One process's end of the connection.
+#[pyclass(frozen, module = "prs_process")]
+pub(crate) struct Connection {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) page: ProcessPage,
+    pub(crate) flusher: Thread,
+    pub(crate) original: Original,
+    socket: Arc<UnixStream>,
+    flusher_handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Connection {
+    /// Sends `message` after everything pending, without holding the interpreter.
+    pub(crate) fn send(&self, py: Python<'_>, message: &FromProcess<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.outbox.send(message))?)
+    }
+
+    /// The next frame, waiting without holding the interpreter.
+    pub(crate) fn next_frame(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        loop {
+            if let Some(frame) = py.detach(|| self.inbox.wait(SIGNAL_TICK)) {
+                return Ok(frame);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    fn last_word(&self, py: Python<'_>, message: &FromProcess<'_>) -> PyResult<()> {
+        self.inbox.leave();
+        self.send(py, message)?;
+        self.outbox.close(&self.flusher);
+        let handle = self.flusher_handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(handle) = handle {
+            // The flusher never panics; if it did, everything is written all the same.
+            let _ = py.detach(|| handle.join());
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Connection {
+    /// Takes over the inherited descriptors, shakes hands and waits for the agent's start message.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        socket: RawFd,
+        page: RawFd,
+        python_version: String,
+    ) -> PyResult<(Self, StartInfo)> {
+        let socket = Arc::new(UnixStream::from(inherit(socket, "socket")?));
+        let page = ProcessPage::open(inherit(page, "page")?)?;
+        page.enter(Phase::Starting, monotonic_ns());
+        let inbox = Arc::new(Inbox::default());
+        let outbox = Arc::new(Outbox::new(Arc::clone(&socket)));
+        std::thread::Builder::new().name("prs-reader".into()).spawn({
+            let (inbox, socket) = (Arc::clone(&inbox), Arc::clone(&socket));
+            move || inbox.keep_reading(&socket)
+        })?;
+        let flusher_handle = std::thread::Builder::new().name("prs-flusher".into()).spawn({
+            let outbox = Arc::clone(&outbox);
+            move || outbox.keep_flushing()
+        })?;
+        let flusher = flusher_handle.thread().clone();
+        let flusher_handle = Mutex::new(Some(flusher_handle));
+        let original = Original::here();
+        let connection = Self { inbox, outbox, page, flusher, original, socket, flusher_handle };
+
+        connection.send(py, &FromProcess::Hello { protocol: PROTOCOL_VERSION, python: python_version })?;
+        let frame = connection.next_frame(py)?;
+        let Ok(ToProcess::Start(start)) = wire::decode(&frame) else {
+            return Err(PyConnectionError::new_err("the agent's first message is not a start message"));
+        };
+        if start.protocol != PROTOCOL_VERSION {
+            let message = format!(
+                "the agent speaks protocol {} and this process {PROTOCOL_VERSION}: the extension and the worker \
+                 are of different versions",
+                start.protocol
+            );
+            let info = errors::plain(Stage::Init, "ProtocolMismatch", message.clone());
+            connection.last_word(py, &FromProcess::InitFailed(info))?;
+            return Err(PyConnectionError::new_err(message));
+        }
+        connection.page.enter(Phase::Init, monotonic_ns());
+        Ok((connection, (*start).into()))
+    }
+
+    /// `init()` has returned, `seconds` after the start message.
+    fn ready(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        self.send(py, &FromProcess::Ready { seconds })
+    }
+
+    /// The script cannot be used; `parts` are category, message and traceback. Nothing follows.
+    fn init_failed(&self, py: Python<'_>, parts: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let info = errors::from_parts(Stage::Init, parts)?;
+        self.last_word(py, &FromProcess::InitFailed(info))
+    }
+
+    /// Something a person should read once.
+    pub(crate) fn notice(&self, py: Python<'_>, text: String) -> PyResult<()> {
+        self.send(py, &FromProcess::Notice(text))
+    }
+
+    /// Runs mini-batches until the agent says that no more come.
+    fn serve(&self, py: Python<'_>, host: &Bound<'_, PyAny>, start: &StartInfo) -> PyResult<()> {
+        serve::serve(py, self, host, start)
+    }
+
+    /// `shutdown()` is about to be called.
+    fn shutting_down(&self) {
+        self.page.enter(Phase::Shutdown, monotonic_ns());
+    }
+
+    /// `shutdown()` has returned, or raised `parts`. Nothing follows.
+    fn bye(&self, py: Python<'_>, parts: Option<&Bound<'_, PyTuple>>) -> PyResult<()> {
+        let error = parts.map(|parts| errors::from_parts(Stage::Shutdown, parts)).transpose()?;
+        self.last_word(py, &FromProcess::Bye(error))
+    }
+
+    /// In a forked child: lets go of the socket, so that the agent sees the end of the process itself.
+    #[expect(unsafe_code, reason = "the descriptor is replaced under its owner, which never runs here")]
+    fn forget(&self) -> PyResult<()> {
+        // SAFETY: the number is open and stays owned by `self.socket`; only what it refers to changes, and
+        // the copy that looks like an owner is never dropped.
+        let mut descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.socket.as_raw_fd()) });
+        let nothing = File::open("/dev/null")?;
+        rustix::io::dup2(&nothing, &mut descriptor).map_err(|error| PyOSError::new_err(error.to_string()))
+    }
+}
+
+/// Takes ownership of an inherited descriptor and keeps it from the children of the script.
+#[expect(unsafe_code, reason = "a descriptor is inherited by its number")]
+fn inherit(number: RawFd, what: &str) -> PyResult<OwnedFd> {
+    if number < 0 {
+        return Err(PyRuntimeError::new_err(format!("the inherited {what} has the number {number}")));
+    }
+    // SAFETY: the number is only used in one call, which fails when it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|error| {
+        PyRuntimeError::new_err(format!("the inherited {what}, descriptor {number}: {error}"))
+    })?;
+    // SAFETY: it is open, and the agent passed it to this process for nobody else to own.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}

@@ -1,0 +1,49 @@
+//! Exceptions of the script, as the agent and the reports see them.
+//!
+//! The wording is made in Python (`azureml_user.parallel_run.errors`), where tracebacks are at home; this is
+//! the way there, and what is said when even that fails (no memory, no stack).
+
+use prs_common::wire::{ErrorInfo, Stage};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// Turns exceptions into [`ErrorInfo`].
+pub(crate) struct Describer {
+    /// `describe(exception, where) -> (category, message, traceback)`.
+    describe: Py<PyAny>,
+}
+
+impl Describer {
+    pub(crate) fn new(describe: Py<PyAny>) -> Self {
+        Self { describe }
+    }
+
+    /// What happened, for people; `place` is what was being done, such as `run()`.
+    pub(crate) fn info(&self, py: Python<'_>, stage: Stage, place: &str, error: &PyErr) -> ErrorInfo {
+        // As a value of its own the exception carries its traceback along.
+        let exception = error.clone_ref(py).into_value(py);
+        let described = self
+            .describe
+            .bind(py)
+            .call1((exception, place))
+            .and_then(|parts| parts.extract::<(String, String, String)>());
+        if let Ok((category, message, traceback)) = described {
+            return ErrorInfo { stage, category, message, traceback };
+        }
+        let name = error.get_type(py).name().and_then(|name| name.extract::<String>());
+        let category = name.unwrap_or_else(|_| "Exception".to_owned());
+        let message = format!("{place} raised {category}; the exception could not be described");
+        ErrorInfo { stage, category, message, traceback: String::new() }
+    }
+}
+
+/// Reads `(category, message, traceback)` as Python hands it over.
+pub(crate) fn from_parts(stage: Stage, parts: &Bound<'_, PyTuple>) -> PyResult<ErrorInfo> {
+    let (category, message, traceback) = parts.extract()?;
+    Ok(ErrorInfo { stage, category, message, traceback })
+}
+
+/// An error that no exception stands behind.
+pub(crate) fn plain(stage: Stage, category: &str, message: String) -> ErrorInfo {
+    ErrorInfo { stage, category: category.to_owned(), message, traceback: String::new() }
+}

@@ -1,0 +1,149 @@
+//! What `run()` returned, as rows (spec E6-E9).
+//!
+//! Each element becomes `str(element)` and a newline, UTF-8. Lists and tuples, by far the most frequent, and
+//! elements that are strings already are handled without any Python code; everything else is sorted out by
+//! `azureml_user.parallel_run.results`, which also words the refusals.
+
+use std::ffi::c_char;
+
+use pyo3::exceptions::{PyUnicodeEncodeError, PyValueError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use crate::outbox::MAX_ROWS;
+
+/// What a mini-batch gave, beside the bytes of its rows.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    /// Elements, or rows of a DataFrame.
+    pub(crate) count: u64,
+    /// Header line of a DataFrame, where the job asks for one.
+    pub(crate) header: Option<String>,
+}
+
+/// Turns results into rows.
+pub(crate) struct Collector {
+    /// `results.Results`: sorts out what is neither a list nor a tuple.
+    results: Py<PyAny>,
+    append_row: bool,
+}
+
+impl Collector {
+    pub(crate) fn new(results: Py<PyAny>, append_row: bool) -> Self {
+        Self { results, append_row }
+    }
+
+    /// Appends the rows of `result` to `rows`; only counts them for `summary_only`.
+    pub(crate) fn collect(
+        &self,
+        py: Python<'_>,
+        result: &Bound<'_, PyAny>,
+        rows: &mut Vec<u8>,
+    ) -> PyResult<Returned> {
+        if let Ok(list) = result.cast_exact::<PyList>() {
+            if self.append_row {
+                for (index, element) in list.iter().enumerate() {
+                    push_row(&element, index, rows)?;
+                }
+            }
+            return Ok(Returned { count: list.len() as u64, header: None });
+        }
+        if let Ok(tuple) = result.cast_exact::<PyTuple>() {
+            if self.append_row {
+                for (index, element) in tuple.iter_borrowed().enumerate() {
+                    push_row(&element, index, rows)?;
+                }
+            }
+            return Ok(Returned { count: tuple.len() as u64, header: None });
+        }
+        let results = self.results.bind(py);
+        let elements = results.call_method1(intern!(py, "elements"), (result,))?;
+        if elements.is_none() {
+            return self.collect_table(result, rows);
+        }
+        let mut count = 0;
+        for element in elements.try_iter()? {
+            let element = element?;
+            if self.append_row {
+                push_row(&element, count, rows)?;
+            }
+            count += 1;
+        }
+        Ok(Returned { count: count as u64, header: None })
+    }
+
+    fn collect_table(&self, table: &Bound<'_, PyAny>, rows: &mut Vec<u8>) -> PyResult<Returned> {
+        let py = table.py();
+        let count = table.len()? as u64;
+        if !self.append_row {
+            return Ok(Returned { count, header: None });
+        }
+        let (text, header): (Bound<'_, PyAny>, Option<String>) =
+            self.results.bind(py).call_method1(intern!(py, "table_text"), (table,))?.extract()?;
+        let text = text.cast::<PyString>()?;
+        with_utf8(text, |text| append(rows, text.as_bytes(), b""))??;
+        Ok(Returned { count, header })
+    }
+}
+
+/// Appends `str(element)` and a newline.
+#[inline]
+fn push_row(element: &Bound<'_, PyAny>, index: usize, rows: &mut Vec<u8>) -> PyResult<()> {
+    if let Ok(text) = element.cast_exact::<PyString>() {
+        return push_text(text, index, rows);
+    }
+    push_text(&element.str()?, index, rows)
+}
+
+#[inline]
+fn push_text(text: &Bound<'_, PyString>, index: usize, rows: &mut Vec<u8>) -> PyResult<()> {
+    match with_utf8(text, |text| append(rows, text.as_bytes(), b"\n")) {
+        Ok(appended) => appended,
+        Err(error) if error.is_instance_of::<PyUnicodeEncodeError>(text.py()) => {
+            Err(PyValueError::new_err(format!(
+                "row {index} (counted from 0) of what run() returned cannot be written as UTF-8: {error}"
+            )))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[inline]
+fn append(rows: &mut Vec<u8>, text: &[u8], end: &[u8]) -> PyResult<()> {
+    if rows.len() + text.len() + end.len() > MAX_ROWS {
+        return Err(PyValueError::new_err(format!(
+            "the rows of this mini-batch are larger than {MAX_ROWS} bytes, which is the most one mini-batch can \
+             return; make the mini-batches smaller, or write files below EntryScript().output_dir"
+        )));
+    }
+    rows.extend_from_slice(text);
+    rows.extend_from_slice(end);
+    Ok(())
+}
+
+/// Calls `use_text` with the text of `text`, without making a bytes object of it.
+#[expect(unsafe_code, reason = "the stable interface of Python 3.9 has no way to borrow a string's text")]
+#[inline]
+fn with_utf8<T>(text: &Bound<'_, PyString>, use_text: impl FnOnce(&str) -> T) -> PyResult<T> {
+    let mut size: ffi::Py_ssize_t = 0;
+    // SAFETY: `text` is a str and the interpreter is held; the text lives as long as the str does, which is
+    // longer than the call of `use_text`.
+    unsafe {
+        let data = PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut size);
+        if data.is_null() {
+            return Err(PyErr::fetch(text.py()));
+        }
+        let bytes = std::slice::from_raw_parts(data.cast::<u8>(), size as usize);
+        Ok(use_text(std::str::from_utf8_unchecked(bytes)))
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "exported by every CPython since 3.3, part of the stable interface since 3.10"
+)]
+unsafe extern "C" {
+    fn PyUnicode_AsUTF8AndSize(text: *mut ffi::PyObject, size: *mut ffi::Py_ssize_t) -> *const c_char;
+}

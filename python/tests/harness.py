@@ -1,0 +1,290 @@
+"""Plays the agent: starts a real process and speaks the wire with it.
+
+Knows the protocol only as `common/src/wire.rs` and `process_page.rs` write it down. Every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import msgpack
+
+PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
+DEADLINE = 60.0
+PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
+
+
+class Error(NamedTuple):
+    """`ErrorInfo`."""
+
+    stage: str
+    category: str
+    message: str
+    traceback: str
+
+
+class Outcome(NamedTuple):
+    """`Outcome`."""
+
+    seq: int
+    items: int
+    returned: int
+    rows: bytes
+    header: Optional[str]
+    files: list[str]
+    started_us: int
+    elapsed_us: int
+    cpu_us: int
+    run_us: int
+    error: Optional[Error]
+
+
+class Page:
+    """The agent's side of the process page."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("page")
+        os.ftruncate(self.descriptor, 64)
+        self._words = mmap.mmap(self.descriptor, 64)
+
+    def _word(self, index: int) -> int:
+        return int(struct.unpack_from("<Q", self._words, index * 8)[0])
+
+    def grant(self, limit: int) -> None:
+        struct.pack_into("<I", self._words, 4, limit)
+
+    @property
+    def started(self) -> int:
+        return self._word(0) & 0xFFFF_FFFF
+
+    @property
+    def phase(self) -> str:
+        return PHASES[self._word(1) & 7]
+
+    @property
+    def items(self) -> int:
+        return self._word(2)
+
+
+def files(*paths: str, base: str = "/data") -> dict[str, Any]:
+    """The work of a mini-batch of files."""
+    return {"Files": [base, list(paths)]}
+
+
+def extension() -> Path:
+    """The built extension under test."""
+    path = os.environ.get("PRS_PROCESS_EXTENSION")
+    if not path:
+        raise RuntimeError(
+            "set PRS_PROCESS_EXTENSION to the built libprs_process.so (cargo build -p prs-python)"
+        )
+    if not Path(path).is_file():
+        raise RuntimeError(f"PRS_PROCESS_EXTENSION={path} does not exist")
+    return Path(path).resolve()
+
+
+class Process:
+    """A process of ours, and the connection to it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        script: Optional[str] = None,
+        *,
+        code: Optional[dict[str, str]] = None,
+        entry_script: str = "score.py",
+        environment: Optional[dict[str, str]] = None,
+        inputs: Optional[list[list[str]]] = None,
+        **start: Any,
+    ) -> None:
+        self.folder = folder
+        self.code_dir = folder / "code"
+        sources = dict(code or {})
+        if script is not None:
+            sources[entry_script] = script
+        for name, text in sources.items():
+            (self.code_dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.code_dir / name).write_text(text, encoding="utf-8")
+        self.code_dir.mkdir(parents=True, exist_ok=True)
+        self.start_fields: dict[str, Any] = {
+            "protocol": 1,
+            "job_id": "job-1",
+            "node_id": 3,
+            "process_name": "process007",
+            "code_dir": str(self.code_dir),
+            "entry_script": entry_script,
+            "arguments": [],
+            "logging_level": "INFO",
+            "append_row": True,
+            "log_dir": str(folder / "entry_script_log"),
+            "working_dir": str(folder / "work"),
+            "output_dir": str(folder / "output"),
+            "staging_dir": str(folder / "staging"),
+            "profile_path": None,
+            "inputs": inputs or [["images", "file", "./images"]],
+        }
+        self.start_fields.update(start)
+        self.page = Page()
+        self.notices: list[str] = []
+        self.skipped: list[int] = []
+        self._seq = 0
+        self._backlog: list[Outcome] = []
+        self._spawn(environment or {})
+
+    def _spawn(self, environment: dict[str, str]) -> None:
+        packages = self.folder / "packages"
+        packages.mkdir()
+        (packages / "azureml_user").symlink_to(PACKAGE)
+        (packages / "prs_process.abi3.so").symlink_to(extension())
+        ours, theirs = socket.socketpair()
+        self.socket = ours
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(packages),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PRS_PROCESS_SOCKET": str(theirs.fileno()),
+            "PRS_PROCESS_PAGE": str(self.page.descriptor),
+            "AZUREML_BI_OUTPUT_PATH": self.start_fields["output_dir"],
+            **environment,
+        }
+        variables.pop("PRS_PROCESS_EXTENSION", None)
+        Path(self.start_fields["working_dir"]).mkdir(parents=True, exist_ok=True)
+        with self.stdout_path.open("wb") as out, self.stderr_path.open("wb") as err:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "azureml_user.parallel_run.process"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=variables,
+                cwd=self.start_fields["working_dir"],
+                pass_fds=(theirs.fileno(), self.page.descriptor),
+                start_new_session=True,
+            )
+        theirs.close()
+        kind, hello = self.receive()
+        assert kind == "Hello", kind
+        assert hello == [1, "{}.{}.{}".format(*sys.version_info[:3])]
+        self.send({"Start": list(self.start_fields.values())})
+
+    @property
+    def stdout_path(self) -> Path:
+        return self.folder / "stdout.txt"
+
+    @property
+    def stderr_path(self) -> Path:
+        return self.folder / "stderr.txt"
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_path.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text(encoding="utf-8", errors="replace")
+
+    def send(self, message: Any) -> None:
+        body = msgpack.packb(message)
+        self.socket.sendall(struct.pack("<I", len(body)) + body)
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            ready, _, _ = select.select([self.socket], [], [], DEADLINE)
+            assert ready, f"nothing came for {DEADLINE} s; stderr: {self.stderr}"
+            part = self.socket.recv(min(size, 1 << 20))
+            if not part:
+                raise EOFError(f"the process closed the connection; stderr: {self.stderr}")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def receive(self) -> tuple[str, Any]:
+        """The next message: its name and its content."""
+        (length,) = struct.unpack("<I", self._read(4))
+        message = msgpack.unpackb(self._read(length))
+        assert isinstance(message, dict), message
+        ((kind, content),) = message.items()
+        return kind, content
+
+    def ready(self) -> Process:
+        """Waits until init() is over."""
+        kind, content = self.receive()
+        assert kind == "Ready", (kind, content)
+        assert content[0] >= 0
+        return self
+
+    def init_failed(self) -> Error:
+        """Waits for the refusal of the script; the process ends by itself after it."""
+        kind, content = self.receive()
+        assert kind == "InitFailed", (kind, content)
+        assert self.wait() == 1
+        return Error(*content)
+
+    def hand_over(
+        self, *work: dict[str, Any], grant: Optional[int] = None, retry_count: int = 0
+    ) -> list[int]:
+        """Sends mini-batches in one frame; returns their numbers."""
+        assigned = []
+        for one in work:
+            self._seq += 1
+            assigned.append([self._seq, retry_count, msgpack.packb([self._seq - 1, 0, one])])
+        self.page.grant(self._seq if grant is None else grant)
+        self.send({"Run": assigned})
+        return [one[0] for one in assigned]
+
+    def outcome(self) -> Outcome:
+        """The next outcome."""
+        while not self._backlog:
+            kind, content = self.receive()
+            if kind == "Outcomes":
+                self._backlog.extend(
+                    Outcome(*one[:-1], error=None if one[-1] is None else Error(*one[-1])) for one in content
+                )
+            elif kind == "Notice":
+                self.notices.append(content)
+            elif kind == "Skipped":
+                self.skipped.extend(content)
+            else:
+                raise AssertionError((kind, content))
+        return self._backlog.pop(0)
+
+    def run(self, *work: dict[str, Any]) -> Outcome:
+        """Runs mini-batches and returns the outcome of the last."""
+        outcomes = [self.outcome() for _ in self.hand_over(*(work or (files("a", "b"),)))]
+        return outcomes[-1]
+
+    def shutdown(self) -> Optional[Error]:
+        """Ends the process in order; returns what shutdown() raised."""
+        self.send("Shutdown")
+        kind, content = self.receive()
+        assert kind == "Bye", (kind, content)
+        assert self.wait() == 0, self.stderr
+        return None if content is None else Error(*content)
+
+    def wait(self) -> int:
+        return self.popen.wait(DEADLINE)
+
+    def close(self) -> None:
+        if self.popen.poll() is None:
+            os.killpg(self.popen.pid, signal.SIGKILL)
+            self.popen.wait(DEADLINE)
+        self.socket.close()
+        os.close(self.page.descriptor)
+
+
+def eventually(condition: Any, what: str) -> None:
+    """Waits for a condition, with a deadline."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {DEADLINE} s"
+        time.sleep(0.005)

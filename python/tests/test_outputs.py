@@ -1,0 +1,160 @@
+"""Files below `output_dir` (spec E15)."""
+
+from __future__ import annotations
+
+import pytest
+from harness import files
+
+HEAD = (
+    "import os, pathlib\nfrom azureml_user.parallel_run import EntryScript\n"
+    "out = pathlib.Path(EntryScript().output_dir)\n"
+)
+WRITE = (
+    HEAD + "def run(mini_batch):\n"
+    "    name = os.path.basename(mini_batch[0])\n"
+    "    (out / 'sub').mkdir(exist_ok=True)\n"
+    "    (out / 'sub' / f'{name}.txt').write_text(name)\n"
+    "    (out / f'{name}.txt').write_text(name)\n"
+    "    if name == 'bad':\n        raise ValueError('after writing')\n"
+    "    return mini_batch\n"
+)
+
+
+def below(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_files_of_a_finished_mini_batch_are_moved_and_named(start):
+    process = start(WRITE).ready()
+    process.hand_over(files("a"), files("b"))
+    assert process.outcome().files == ["a.txt", "sub/a.txt"]
+    assert process.outcome().files == ["b.txt", "sub/b.txt"]
+    assert below(process.folder / "output") == []
+    assert below(process.folder / "staging") == ["1/a.txt", "1/sub/a.txt", "2/b.txt", "2/sub/b.txt"]
+    assert (process.folder / "staging/2/sub/b.txt").read_text() == "b"
+    assert (process.folder / "output" / "sub").is_dir()
+
+
+def test_files_of_a_failed_try_are_deleted(start):
+    process = start(WRITE).ready()
+    outcome = process.run(files("bad"))
+    assert (outcome.files, outcome.error.category) == ([], "ValueError")
+    assert list((process.folder / "output").iterdir()) == []
+    assert process.run(files("a")).files == ["a.txt", "sub/a.txt"]
+    assert process.run(files("bad")).files == []
+    assert (process.folder / "output" / "sub").is_dir(), "it was there before the failed try"
+
+
+def test_the_environment_names_the_same_folder(start):
+    process = start(
+        "import os\ndef run(mini_batch):\n    open(os.environ['AZUREML_BI_OUTPUT_PATH'] + '/x', 'w').close()\n"
+        "    return mini_batch\n"
+    ).ready()
+    assert process.run().files == ["x"]
+
+
+def test_many_quick_mini_batches_each_get_their_own_file(start):
+    process = start(
+        HEAD + "def run(mini_batch):\n    name = os.path.basename(mini_batch[0])\n"
+        "    if int(name) % 3 == 0:\n        (out / name).write_text(name)\n    return [name]\n"
+    ).ready()
+    process.hand_over(*(files(str(i)) for i in range(300)))
+    for i in range(300):
+        outcome = process.outcome()
+        assert outcome.files == ([str(i)] if i % 3 == 0 else [])
+        assert outcome.rows == f"{i}\n".encode()
+
+
+def test_what_init_wrote_belongs_to_the_first_that_succeeds(start):
+    script = (
+        HEAD + "def init():\n    (out / 'kept').mkdir()\n    (out / 'kept' / 'init.txt').write_text('i')\n"
+        "def run(mini_batch):\n    (out / 'kept' / 'run.txt').write_text('r')\n"
+        "    if mini_batch[0].endswith('bad'):\n        raise ValueError\n    return mini_batch\n"
+    )
+    process = start(script).ready()
+    assert process.run(files("bad")).files == []
+    assert process.run(files("a")).files == ["kept/init.txt", "kept/run.txt"]
+    assert process.run(files("b")).files == ["kept/run.txt"]
+    assert (process.folder / "output" / "kept").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        ("os.symlink('/etc/passwd', out / 'x')", "a symbolic link"),
+        ("os.mkfifo(out / 'x')", "a pipe"),
+        ("s = __import__('socket').socket(1); s.bind(str(out / 'x')); s.close()", "a socket"),
+    ],
+)
+def test_what_is_no_regular_file_fails_the_try(start, make, what):
+    process = start(
+        HEAD + "def run(mini_batch):\n    if mini_batch[0].endswith('fine'):\n        return ['fine']\n"
+        f"    (out / 'fine').write_text('')\n    {make}\n    return mini_batch\n"
+    ).ready()
+    outcome = process.run()
+    assert (outcome.error.stage, outcome.error.category, outcome.files) == ("Run", "OutputError", [])
+    assert f"/x is {what}; only regular files" in outcome.error.message
+    assert (outcome.returned, outcome.rows) == (0, b"")
+    assert process.run(files("fine")).error is None
+    assert below(process.folder / "output") == []
+
+
+def test_a_file_that_is_still_open_fails_the_try(start):
+    process = start(
+        HEAD
+        + "held = []\ndef run(mini_batch):\n    if mini_batch[0].endswith('fine'):\n        return ['fine']\n"
+        "    held.append(open(out / 'x.txt', 'w'))\n    held[-1].write('half')\n    return mini_batch\n"
+    ).ready()
+    outcome = process.run()
+    path = process.folder / "output" / "x.txt"
+    assert outcome.error.message == (
+        f"{path} is still open when run() returned; close it, or write to EntryScript().working_dir"
+    )
+    assert process.run(files("fine")).files == []
+
+
+def test_a_file_open_for_reading_is_no_trouble(start):
+    process = start(
+        HEAD
+        + "held = []\ndef run(mini_batch):\n    (out / 'x').write_text('x')\n    held.append(open(out / 'x'))\n"
+        "    return [held[-1].read()]\n"
+    ).ready()
+    assert process.run().files == ["x"]
+
+
+def test_the_folder_may_be_removed_and_made_again(start):
+    process = start(
+        HEAD + "import shutil\ndef run(mini_batch):\n    shutil.rmtree(out)\n"
+        "    if not mini_batch[0].endswith('gone'):\n        out.mkdir()\n        (out / 'x').write_text('x')\n"
+        "    return mini_batch\n"
+    ).ready()
+    assert process.run(files("a")).files == ["x"]
+    assert process.run(files("b")).files == ["x"]
+    assert process.run(files("gone")).files == []
+    assert process.run(files("c")).files == ["x"]
+
+
+def test_a_folder_for_every_mini_batch_does_not_pile_up(start):
+    process = start(
+        HEAD
+        + "def run(mini_batch):\n    folder = out / os.path.basename(mini_batch[0])\n    folder.mkdir()\n"
+        "    (folder / 'x').write_text('x')\n    return mini_batch\n"
+    ).ready()
+    process.hand_over(*(files(str(i)) for i in range(600)))
+    assert [process.outcome().files for _ in range(600)] == [[f"{i}/x"] for i in range(600)]
+    assert len(list((process.folder / "output").iterdir())) < 300
+
+
+def test_files_that_cannot_be_moved_fail_the_try(start):
+    process = start(WRITE).ready()
+    staging = process.folder / "staging"
+    staging.write_text("not a folder")
+    outcome = process.run(files("a"))
+    assert "cannot move the files of the output folder" in outcome.error.message
+    assert below(process.folder / "output") == []
+
+
+def test_a_file_in_summary_only_counts_too(start):
+    process = start(WRITE, append_row=False).ready()
+    outcome = process.run(files("a"))
+    assert (outcome.rows, outcome.returned, outcome.files) == (b"", 1, ["a.txt", "sub/a.txt"])

@@ -1,0 +1,700 @@
+//! The dispatcher: hands mini-batches to processes and answers for what becomes of them.
+//!
+//! One task owns all slots, so nothing here is locked. It keeps processes busy (how much each gets is decided in
+//! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
+//! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prs_common::job::OutputAction;
+use prs_common::ledger::{NodeReport, Signal};
+use prs_common::log_file::LogFile;
+use prs_common::mini_batch::{MiniBatch, checksum};
+use prs_common::process_page::Phase;
+use prs_common::segment::{ProcessRef, TryRecord, TryStatus};
+use prs_common::timestamp::now_us;
+use prs_common::wire::{self, ErrorInfo, PROTOCOL_VERSION, Start, ToProcess, encode_frame};
+use prs_orchestrator::{JobContext, init_failures};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::committer::{Backlog, Settle, Settlement, Tried};
+use crate::intake::Ready;
+use crate::node::NodeSettings;
+use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, ProcessSettings, silent_death};
+use crate::process_log::ProcessLog;
+use crate::slot::{Kill, Running, Slot, Stage};
+use crate::{batch_size, gpu};
+
+/// Between two looks at timeouts and idle processes.
+const TICK: Duration = Duration::from_millis(20);
+/// Mini-batches kept at hand for each slot.
+const AT_HAND: usize = 1024;
+/// Uncommitted rows beyond which nothing new is started, bytes.
+const LARGEST_BACKLOG: usize = 64 << 20;
+/// A process is stuck with its mini-batch this long before others are taken from it.
+const STUCK: Duration = Duration::from_millis(10);
+/// How long processes have for `shutdown()`.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+/// Pause before a process is started again, for each failure in a row.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+/// Longest such pause.
+const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
+
+/// The dispatcher of one node.
+pub(crate) struct Dispatcher<'a> {
+    job: &'a JobContext,
+    settings: &'a NodeSettings,
+    node_id: u32,
+    folder: PathBuf,
+    main_log: &'a LogFile,
+    settle: mpsc::UnboundedSender<Settlement>,
+    idle: watch::Sender<bool>,
+    backlog: Backlog,
+    report: watch::Sender<NodeReport>,
+    tasks: TaskTracker,
+    events: mpsc::Sender<Event>,
+    heard: mpsc::Receiver<Event>,
+    slots: Vec<Slot>,
+    pending: VecDeque<Ready>,
+    processes_started: u32,
+    failures_in_a_row: u32,
+    ending: Option<Ending>,
+}
+
+/// How the node ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// In order: processes get their `shutdown()`, until this moment.
+    InOrder(Instant),
+    /// At once.
+    AtOnce,
+}
+
+impl<'a> Dispatcher<'a> {
+    #[expect(clippy::too_many_arguments, reason = "the parts of a node meet here, once")]
+    pub(crate) fn new(
+        job: &'a JobContext,
+        settings: &'a NodeSettings,
+        node_id: u32,
+        folder: PathBuf,
+        main_log: &'a LogFile,
+        settle: mpsc::UnboundedSender<Settlement>,
+        idle: watch::Sender<bool>,
+        backlog: Backlog,
+        report: watch::Sender<NodeReport>,
+        tasks: TaskTracker,
+    ) -> Self {
+        let (events, heard) = mpsc::channel(256);
+        let slots = (0..settings.slots).map(|_| Slot::default()).collect();
+        Self {
+            job,
+            settings,
+            node_id,
+            folder,
+            main_log,
+            settle,
+            idle,
+            backlog,
+            report,
+            tasks,
+            events,
+            heard,
+            slots,
+            pending: VecDeque::new(),
+            processes_started: 0,
+            failures_in_a_row: 0,
+            ending: None,
+        }
+    }
+
+    /// Works until the job wants no more, then ends the processes. Mini-batches that were not started go back.
+    pub(crate) async fn run(
+        mut self,
+        mut intake: mpsc::Receiver<Vec<Ready>>,
+        mut wanted: watch::Receiver<Signal>,
+        mut fatal: watch::Receiver<Option<String>>,
+        stop_intake: CancellationToken,
+    ) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let enough = self.slots.len() * AT_HAND;
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.heard.recv() => self.handle(event),
+                changed = wanted.changed(), if self.ending != Some(Ending::AtOnce) => {
+                    let signal = if changed.is_ok() { *wanted.borrow_and_update() } else { Signal::Stop };
+                    self.obey(signal);
+                }
+                changed = fatal.changed(), if self.ending != Some(Ending::AtOnce) => {
+                    if changed.is_ok() {
+                        let reason = fatal.borrow_and_update().clone();
+                        self.report.send_modify(|report| report.fatal = reason);
+                    }
+                    self.obey(Signal::Stop);
+                }
+                Some(batch) = intake.recv(), if self.pending.len() < enough && self.ending.is_none() => {
+                    self.pending.extend(batch);
+                }
+                _ = ticks.tick() => self.look(),
+            }
+            self.feed();
+            if self.ending.is_some() {
+                stop_intake.cancel();
+                if self.slots.iter().all(|slot| slot.running.is_none()) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Does what the job wants.
+    fn obey(&mut self, signal: Signal) {
+        match signal {
+            Signal::Run => return,
+            Signal::Finish if self.ending.is_none() => {
+                self.ending = Some(Ending::InOrder(Instant::now() + SHUTDOWN_GRACE));
+            }
+            Signal::Finish => return,
+            Signal::Stop => self.ending = Some(Ending::AtOnce),
+        }
+        // Dropped deliveries are available to others again.
+        self.pending.clear();
+        let mut farewell = Vec::new();
+        encode_frame(&ToProcess::Shutdown, &mut farewell);
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            if self.ending == Some(Ending::AtOnce) || running.stage == Stage::Starting {
+                running.kill(Kill::Stop);
+            } else if running.stage == Stage::Ready {
+                running.stage = Stage::Ending;
+                running.process.send(farewell.clone());
+            }
+        }
+    }
+
+    /// Gives mini-batches to processes that have too few.
+    fn feed(&mut self) {
+        if self.ending.is_some() || self.backlog.bytes() > LARGEST_BACKLOG {
+            return;
+        }
+        let sharing = self.slots.iter().filter(|slot| slot.running.is_some()).count();
+        // Those with nothing come first.
+        for only_empty in [true, false] {
+            for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+                if self.pending.is_empty() {
+                    break;
+                }
+                if !running.takes_work() || (only_empty && !running.in_hand.is_empty()) {
+                    continue;
+                }
+                let count =
+                    batch_size::more(running.cost, running.in_hand.len(), self.pending.len(), sharing);
+                if count > 0 {
+                    running.give(self.pending.drain(..count));
+                }
+            }
+        }
+        let idle = self.pending.is_empty()
+            && self
+                .slots
+                .iter()
+                .filter_map(|slot| slot.running.as_ref())
+                .all(|running| running.in_hand.is_empty());
+        self.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
+    }
+
+    /// Looks at timeouts, empty slots, and work that waits in the wrong place.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if let Some(Ending::InOrder(until)) = self.ending
+            && now > until
+        {
+            self.main_log.line("processes have not ended in time and are killed");
+            self.obey(Signal::Stop);
+        }
+        let spec = &self.job.spec;
+        let run_limit = Duration::from_secs(spec.run_invocation_timeout);
+        let load_limit = Duration::from_secs(spec.task_overhead_timeout);
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            match running.phase() {
+                (Phase::Running, long) if long > run_limit => running.kill(Kill::RunTimeout),
+                (Phase::Loading, long) if long > load_limit => running.kill(Kill::LoadTimeout),
+                _ => {}
+            }
+        }
+        self.rebalance();
+        self.start_processes(now);
+        self.tell(now);
+    }
+
+    /// Takes mini-batches back that wait behind a long one while another process has nothing to do.
+    fn rebalance(&mut self) {
+        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
+        let somebody_idle = running().any(|running| running.takes_work() && running.in_hand.is_empty());
+        if self.ending.is_some() || !self.pending.is_empty() || !somebody_idle {
+            return;
+        }
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            let (phase, long) = running.phase();
+            let busy = matches!(phase, Phase::Loading | Phase::Running) && long > STUCK;
+            if running.takes_work() && busy && running.unstarted() > 0 {
+                self.pending.extend(running.take_back());
+            }
+        }
+    }
+
+    /// Starts a process in every empty slot.
+    fn start_processes(&mut self, now: Instant) {
+        if self.ending.is_some() {
+            return;
+        }
+        for position in 0..self.slots.len() {
+            let slot = &self.slots[position];
+            if slot.running.is_none() && slot.restart_at.is_none_or(|at| now >= at) {
+                self.start_process(position);
+            }
+        }
+    }
+
+    fn start_process(&mut self, position: usize) {
+        let number = self.processes_started;
+        self.processes_started += 1;
+        let name = format!("process{number:03}");
+        let used =
+            self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
+        let gpu = gpu::lowest_free(self.settings.host.gpus, used);
+        let folder = self.folder.join(&name);
+        let start = self.start_message(&name, &folder);
+        let settings = self.process_settings(&name, &start, gpu);
+        let process = match Process::start(&settings, position, number, self.events.clone(), &self.tasks) {
+            Ok(process) => process,
+            Err(error) => {
+                self.main_log.line(format_args!("{name} could not be started: {error}"));
+                self.init_failed(position, &error.to_string());
+                return;
+            }
+        };
+        let mut frame = Vec::new();
+        let staging = PathBuf::from(&start.staging_dir);
+        encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
+        process.send(frame);
+        let pid = process.pid;
+        let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
+        self.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
+        let log = ProcessLog::new(&self.job.logs, self.node_id, &name);
+        log.line(format_args!("{name} at {}, pid {pid}{with}", self.settings.host.ip));
+        self.slots[position].running = Some(Running {
+            number,
+            who: ProcessRef { name, pid },
+            process,
+            stage: Stage::Starting,
+            since: Instant::now(),
+            gpu,
+            log,
+            staging,
+            folder,
+            in_hand: VecDeque::new(),
+            next_seq: 1,
+            unacknowledged: 0,
+            cost: None,
+            killed: None,
+            worked: false,
+            failures_before: 0,
+            init_failed: false,
+        });
+    }
+
+    /// What the process is told first.
+    fn start_message(&self, name: &str, folder: &std::path::Path) -> Start {
+        let spec = &self.job.spec;
+        let logs = &self.job.logs;
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let output_dir = text(folder.join("output"));
+        let arguments = [
+            ("--mini_batch_size", spec.mini_batch_size.amount().to_string()),
+            ("--logging_level", spec.logging_level.to_string()),
+            ("--output", output_dir.clone()),
+            ("--output_action", spec.output_action.to_string()),
+            ("--append_row_file_name", spec.append_row_file_name.clone()),
+            ("--node_count", spec.node_count.to_string()),
+            ("--process_count_per_node", self.settings.slots.to_string()),
+            ("--run_invocation_timeout", spec.run_invocation_timeout.to_string()),
+            ("--run_max_try", spec.run_max_try.to_string()),
+        ];
+        let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let profile = logs.join(format!("sys/node/{}/{name}.profile", self.node_id));
+        Start {
+            protocol: PROTOCOL_VERSION,
+            job_id: self.job.id.clone(),
+            node_id: self.node_id,
+            process_name: name.to_owned(),
+            code_dir: text(self.folder.join("code")),
+            entry_script: spec.entry_script.clone(),
+            arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
+            logging_level: spec.logging_level.to_string(),
+            append_row: spec.output_action == OutputAction::AppendRow,
+            log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
+            working_dir: text(folder.join("working")),
+            staging_dir: text(folder.join("staging")),
+            output_dir,
+            profile_path: Some(text(profile)),
+            inputs: spec.inputs.iter().map(describe_input).collect(),
+        }
+    }
+
+    fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
+        let (logs, node_id) = (&self.job.logs, self.node_id);
+        let own = [
+            ("AZUREML_RUN_ID", self.job.id.clone()),
+            ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
+            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.to_string()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let users = self.job.spec.environment_variables.clone();
+        ProcessSettings {
+            python: self.settings.python.clone(),
+            python_home: self.folder.join("python"),
+            working_dir: start.working_dir.clone().into(),
+            folders: vec![start.output_dir.clone().into(), start.staging_dir.clone().into()],
+            stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),
+            stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
+            variables: own.chain(users).collect(),
+            gpu,
+            token: format!("{}-{}-{node_id}-{name}", self.job.id, self.job.incarnation),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let position = event.slot;
+        let current =
+            self.slots[position].running.as_ref().is_some_and(|running| running.number == event.number);
+        if !current {
+            return;
+        }
+        match event.kind {
+            EventKind::Said(message) => self.hear(position, message),
+            EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
+        }
+    }
+
+    fn hear(&mut self, position: usize, message: Message) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        let name = &running.who.name;
+        match message {
+            Message::Hello { protocol, python } => {
+                running.log.line(format_args!("Python {python}"));
+                if protocol != PROTOCOL_VERSION {
+                    self.main_log.line(format_args!(
+                        "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
+                    ));
+                    running.kill(Kill::Nonsense);
+                }
+            }
+            Message::Ready { seconds } => {
+                self.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
+                if running.stage == Stage::Starting {
+                    running.stage = Stage::Ready;
+                }
+                running.failures_before = std::mem::take(&mut self.failures_in_a_row);
+                self.report.send_modify(|report| report.ever_ready = true);
+            }
+            Message::InitFailed(error) => {
+                running.log.error("init", now_us(), &error);
+                running.init_failed = true;
+                running.stage = Stage::Ending;
+                let summary = format!("{}: {}", error.category, error.message);
+                self.main_log.line(format_args!("{name}: init() failed: {summary}"));
+                let summary = format!("{summary} (logs/user/error/{}/{name}.txt)", self.node_id);
+                self.init_failed(position, &summary);
+            }
+            Message::Outcomes(outcomes) => self.finished(position, outcomes),
+            Message::Skipped(seqs) => {
+                running.unacknowledged = running.unacknowledged.saturating_sub(seqs.len());
+            }
+            Message::Notice(text) => self.main_log.line(format_args!("{name}: {text}")),
+            Message::Bye(error) => {
+                if let Some(error) = error {
+                    running.log.error("shutdown", now_us(), &error);
+                    self.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
+                }
+            }
+        }
+    }
+
+    /// Settles mini-batches that a process has finished.
+    fn finished(&mut self, position: usize, outcomes: Vec<OwnedOutcome>) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        running.worked = true;
+        let count = outcomes.len() as u32;
+        let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
+        for outcome in outcomes {
+            let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
+                self.main_log.line(format_args!(
+                    "{} answered for a mini-batch it does not have; it is killed",
+                    running.who.name
+                ));
+                running.kill(Kill::Nonsense);
+                return;
+            };
+            self.backlog.add(outcome.rows.len());
+            let settlement = settle_outcome(self.job, self.node_id, running, ready, outcome);
+            if self.settle.send(settlement).is_err() {
+                return;
+            }
+        }
+        running.log.flush();
+        if count > 0 {
+            running.cost = Some(batch_size::learn(running.cost, Duration::from_micros(took), count));
+        }
+    }
+
+    /// A process has ended: blames what it was running, gives back what it was not, empties the slot.
+    fn exited(&mut self, position: usize, returncode: i32, left_behind: usize) {
+        let Some(mut running) = self.slots[position].running.take() else { return };
+        let name = running.who.name.clone();
+        self.main_log.line(format_args!("{name} exits with returncode {returncode}."));
+        if left_behind > 0 {
+            self.main_log.line(format_args!("{name} left {left_behind} processes behind; they are killed"));
+        }
+        let started = running.process.page.claim().started;
+        let (phase, long) = running.phase();
+        let items = running.process.page.items();
+        for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
+            if seq == started && running.killed != Some(Kill::Stop) {
+                running.worked = true;
+                let death = Death { returncode, phase, long, items };
+                let settlement = settle_death(self.job, self.node_id, &mut running, seq, ready, &death);
+                let _ = self.settle.send(settlement);
+            } else if self.ending.is_none() {
+                // Finished without its outcome getting through, or not started: not to blame.
+                self.pending.push_front(ready);
+            }
+        }
+        running.log.line(format_args!("exits with returncode {returncode}"));
+        let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
+        if running.stage == Stage::Starting && !expected {
+            let error =
+                silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
+            running.log.error("init", now_us(), &error);
+            self.init_failed(
+                position,
+                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.node_id),
+            );
+        } else if running.stage == Stage::Ready && !running.worked && !expected {
+            self.failures_in_a_row = running.failures_before;
+            let error =
+                silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
+            running.log.error("init", now_us(), &error);
+            self.init_failed(position, &error.message);
+        }
+        let folder = running.folder.clone();
+        // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
+        // the folder of the node.
+        let output = folder.join("output");
+        let _ = std::fs::remove_dir_all(folder.join("working"));
+        let _ = std::fs::remove_dir_all(output);
+        if !running.init_failed && self.slots[position].restart_at.is_none() {
+            self.slots[position].restart_at = Some(Instant::now());
+        }
+        self.start_processes(Instant::now());
+        self.tell(Instant::now());
+    }
+
+    /// Counts a failure of `init()`, and gives the node up when there were too many (spec S6).
+    fn init_failed(&mut self, position: usize, error: &str) {
+        self.failures_in_a_row += 1;
+        let row = self.failures_in_a_row;
+        let gives_up = init_failures::node_gives_up(row, self.settings.slots);
+        self.report.send_modify(|report| {
+            report.init_failures += 1;
+            report.init_error = Some(error.to_owned());
+            report.gave_up = gives_up;
+        });
+        let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
+        self.slots[position].restart_at = Some(Instant::now() + pause);
+        if gives_up && self.ending.is_none() {
+            self.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
+            self.obey(Signal::Stop);
+        }
+    }
+
+    /// Tells the heartbeat how the node is.
+    fn tell(&self, now: Instant) {
+        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
+        let processes = running().count() as u32;
+        let all_starting =
+            processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
+        let youngest = running().map(|one| now.saturating_duration_since(one.since)).min();
+        let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
+        self.report.send_modify(|report| {
+            report.processes = processes;
+            report.all_in_init = all_in_init;
+        });
+    }
+}
+
+fn describe_input(input: &prs_common::job::Input) -> wire::InputInfo {
+    use prs_common::job::InputSource;
+    let path = match &input.source {
+        InputSource::Paths(paths) => paths.join(", "),
+        InputSource::List(path) => path.display().to_string(),
+    };
+    wire::InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path }
+}
+
+/// A record of a try with what the descriptor tells.
+fn new_record(ready: &Ready) -> TryRecord {
+    let body = &ready.delivery.body;
+    let detail = MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default();
+    TryRecord {
+        index: ready.index,
+        checksum: checksum(body),
+        number: 0,
+        status: TryStatus::RunDone,
+        last: false,
+        process: 0,
+        started_us: 0,
+        elapsed_us: 0,
+        cpu_us: 0,
+        run_us: 0,
+        items: 0,
+        succeeded: 0,
+        returned: 0,
+        category: String::new(),
+        message: String::new(),
+        detail,
+        offset: 0,
+        length: 0,
+        header: None,
+        files: Vec::new(),
+        failed: None,
+    }
+}
+
+fn planned_items(ready: &Ready) -> u64 {
+    MiniBatch::decode(&ready.delivery.body).map_or(0, |mini_batch| mini_batch.items())
+}
+
+fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) {
+    record.status = status;
+    record.category.clone_from(&error.category);
+    record.message.clone_from(&error.message);
+}
+
+/// The settlement of a try that the process reported.
+fn settle_outcome(
+    job: &JobContext,
+    node_id: u32,
+    running: &mut Running,
+    ready: Ready,
+    outcome: OwnedOutcome,
+) -> Settlement {
+    let mut record = new_record(&ready);
+    record.started_us = outcome.started_us;
+    record.elapsed_us = outcome.elapsed_us;
+    record.cpu_us = outcome.cpu_us;
+    record.run_us = outcome.run_us;
+    record.items = outcome.items;
+    match &outcome.error {
+        None => {
+            record.returned = outcome.returned;
+            record.succeeded = outcome.returned.min(outcome.items);
+            record.header = outcome.header;
+        }
+        Some(error) => {
+            let loading = error.stage == wire::Stage::Load;
+            fail(
+                &mut record,
+                if loading { TryStatus::LoadException } else { TryStatus::RunException },
+                error,
+            );
+            record.items = if outcome.items > 0 { outcome.items } else { planned_items(&ready) };
+            let what = format!("{} try {}", prs_common::mini_batch::id_of(ready.index), ready.spoiled + 1);
+            running.log.error(&what, outcome.started_us, error);
+        }
+    }
+    running.log.note(&record);
+    let rows = if outcome.error.is_none() { outcome.rows } else { Bytes::new() };
+    settlement(job, node_id, running, outcome.seq, ready, record, rows, outcome.files)
+}
+
+/// How a process died.
+struct Death {
+    returncode: i32,
+    phase: Phase,
+    long: Duration,
+    items: u64,
+}
+
+/// The settlement of the mini-batch that a process was running when it died.
+fn settle_death(
+    job: &JobContext,
+    node_id: u32,
+    running: &mut Running,
+    seq: u32,
+    ready: Ready,
+    death: &Death,
+) -> Settlement {
+    let mut record = new_record(&ready);
+    let spec = &job.spec;
+    let (status, error) = match running.killed {
+        Some(Kill::RunTimeout) => {
+            (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout))
+        }
+        Some(Kill::LoadTimeout) => (
+            TryStatus::LoadTimeout,
+            timeout("reading the data", "task_overhead_timeout", spec.task_overhead_timeout),
+        ),
+        _ => {
+            let during = "while it ran this mini-batch";
+            (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
+        }
+    };
+    fail(&mut record, status, &error);
+    let long = death.long.as_micros() as u64;
+    record.started_us = now_us().saturating_sub(long);
+    record.elapsed_us = long;
+    record.run_us = if death.phase == Phase::Running { long } else { 0 };
+    record.items = if death.items > 0 { death.items } else { planned_items(&ready) };
+    let what = format!("{} try {}", prs_common::mini_batch::id_of(ready.index), ready.spoiled + 1);
+    running.log.error(&what, now_us(), &error);
+    running.log.note(&record);
+    running.log.flush();
+    settlement(job, node_id, running, seq, ready, record, Bytes::new(), Vec::new())
+}
+
+fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
+    ErrorInfo {
+        stage: wire::Stage::Run,
+        category: "Timeout".to_owned(),
+        message: format!("{what} took longer than {key} ({seconds} s); the process was killed"),
+        traceback: String::new(),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the one place where a try becomes a settlement")]
+fn settlement(
+    job: &JobContext,
+    node_id: u32,
+    running: &Running,
+    seq: u32,
+    ready: Ready,
+    record: TryRecord,
+    rows: Bytes,
+    files: Vec<String>,
+) -> Settlement {
+    let tried = Tried {
+        record,
+        process: running.who.clone(),
+        rows,
+        staged_in: running.staging.join(seq.to_string()),
+        files,
+        id: format!("{:04}-{node_id:05}-{}-{seq}", job.incarnation, running.who.name),
+    };
+    Settlement { ready, settle: Settle::Tried(Box::new(tried)) }
+}
