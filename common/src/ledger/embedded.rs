@@ -198,9 +198,10 @@ impl Ledger for EmbeddedLedger {
             }
             let tries = job.tries.entry(failed.index).or_default();
             let known = if failed.blame == Blame::Code { &mut tries.code } else { &mut tries.node };
-            known.insert(failed.id.clone());
-            // The start has brought its end: it does not count as a lost node later.
-            tries.start = None;
+            if known.insert(failed.id.clone()) {
+                // The start has brought its end: it does not count as a lost node later.
+                tries.start = None;
+            }
             let spoiled = tries.code.len() as u32;
             let lost = tries.node.len() as u32;
             if spoiled >= job.limits.run_max_try || lost >= job.limits.max_node_losses {
@@ -218,11 +219,10 @@ impl Ledger for EmbeddedLedger {
             }
             let limits = job.limits;
             let tries = job.tries.entry(index).or_default();
-            match tries.start.replace(start.to_owned()) {
-                Some(before) if before != start => {
-                    tries.node.insert(before);
-                }
-                _ => {}
+            // A start that is known to be lost is an old call come again: it must not replace a newer one.
+            if !tries.node.contains(start) {
+                let before = tries.start.replace(start.to_owned());
+                tries.node.extend(before.filter(|before| before != start));
             }
             if tries.node.len() as u32 >= limits.max_node_losses {
                 return Begin::GiveUp;

@@ -321,7 +321,8 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// Notes a failed try and decides what is next.
     async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError>;
     /// Notes that a mini-batch which was delivered before is about to run on a node. A start that another
-    /// node noted before, and that brought no outcome, counts as a loss of that node.
+    /// node noted before, and that brought no outcome, counts as a loss of that node. `start` names this start
+    /// among all of the mini-batch.
     async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
 
     /// Enters a node and gives it its id; the same worker gets the same id again.

@@ -1,6 +1,6 @@
 //! Queues in the memory of one process, for embedded jobs and tests.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -81,7 +81,7 @@ impl Queue for EmbeddedQueue {
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
         let queue = self.named(name)?;
         lock(&queue.state).consumers += 1;
-        let consumer = Arc::new(Consumer { queue, held: Mutex::new(0), prefetch: prefetch.max(1) });
+        let consumer = Arc::new(Consumer { queue, held: Mutex::default(), prefetch: prefetch.max(1) });
         Ok(Box::new(EmbeddedDeliveries { consumer }))
     }
 
@@ -107,17 +107,26 @@ impl Queue for EmbeddedQueue {
 #[derive(Debug)]
 struct Consumer {
     queue: Arc<Named>,
-    held: Mutex<usize>,
+    held: Mutex<Held>,
     prefetch: usize,
 }
 
+/// Messages with a consumer, not settled yet, by the number of their delivery.
+#[derive(Debug, Default)]
+struct Held {
+    messages: BTreeMap<u64, (Bytes, u32)>,
+    next: u64,
+}
+
 impl Consumer {
-    fn give_back(&self, body: Option<(Bytes, u32)>) {
-        *lock(&self.held) -= 1;
-        if let Some((body, count)) = body {
+    /// Ends the delivery `number`; false when its message is not with this consumer any more.
+    fn release(&self, number: u64, again: bool) -> bool {
+        let Some((body, count)) = lock(&self.held).messages.remove(&number) else { return false };
+        if again {
             lock(&self.queue.state).ready.push_front((body, count + 1));
         }
         self.queue.changed.notify_waiters();
+        true
     }
 }
 
@@ -127,7 +136,15 @@ struct EmbeddedDeliveries {
 
 impl Drop for EmbeddedDeliveries {
     fn drop(&mut self) {
-        lock(&self.consumer.queue.state).consumers -= 1;
+        // As when a channel closes: what was not settled is anyone's again, in its old order.
+        let held = std::mem::take(&mut lock(&self.consumer.held).messages);
+        let mut state = lock(&self.consumer.queue.state);
+        state.consumers -= 1;
+        for (body, count) in held.into_values().rev() {
+            state.ready.push_front((body, count + 1));
+        }
+        drop(state);
+        self.consumer.queue.changed.notify_waiters();
     }
 }
 
@@ -144,11 +161,11 @@ impl Deliveries for EmbeddedDeliveries {
                     return Vec::new();
                 }
                 let mut held = lock(&self.consumer.held);
-                let count = state.ready.len().min(max.max(1)).min(self.consumer.prefetch - *held);
+                let room = self.consumer.prefetch - held.messages.len();
+                let count = state.ready.len().min(max.max(1)).min(room);
                 if count > 0 {
-                    *held += count;
                     let taken = state.ready.drain(..count);
-                    return taken.map(|(body, count)| self.deliver(body, count)).collect();
+                    return taken.map(|(body, count)| self.deliver(&mut held, body, count)).collect();
                 }
             }
             changed.await;
@@ -157,9 +174,11 @@ impl Deliveries for EmbeddedDeliveries {
 }
 
 impl EmbeddedDeliveries {
-    fn deliver(&self, body: Bytes, count: u32) -> Delivery {
-        let receipt =
-            EmbeddedReceipt { consumer: Arc::clone(&self.consumer), message: Some((body.clone(), count)) };
+    fn deliver(&self, held: &mut Held, body: Bytes, count: u32) -> Delivery {
+        let number = held.next;
+        held.next += 1;
+        held.messages.insert(number, (body.clone(), count));
+        let receipt = EmbeddedReceipt { consumer: Arc::clone(&self.consumer), number };
         Delivery::new(body, count, Box::new(receipt))
     }
 }
@@ -167,30 +186,30 @@ impl EmbeddedDeliveries {
 #[derive(Debug)]
 struct EmbeddedReceipt {
     consumer: Arc<Consumer>,
-    /// Present until the delivery is settled.
-    message: Option<(Bytes, u32)>,
+    number: u64,
 }
 
 #[async_trait]
 impl Receipt for EmbeddedReceipt {
-    async fn settle(mut self: Box<Self>, answer: Answer) -> Result<(), QueueError> {
-        let message = self.message.take();
-        if answer == Answer::Reject {
-            lock(&self.consumer.queue.state).dead += 1;
-            tracing::warn!(
-                queue = self.consumer.queue.name,
-                "a message was rejected; it is not delivered again"
-            );
+    async fn settle(self: Box<Self>, answer: Answer) -> Result<(), QueueError> {
+        let queue = &self.consumer.queue;
+        if !self.consumer.release(self.number, answer == Answer::Requeue) {
+            return Err(QueueError {
+                kind: QueueErrorKind::Refused,
+                name: queue.name.clone(),
+                message: "the consumer is gone; the message is delivered again".to_owned(),
+            });
         }
-        self.consumer.give_back(message.filter(|_| answer == Answer::Requeue));
+        if answer == Answer::Reject {
+            lock(&queue.state).dead += 1;
+            tracing::warn!(queue = queue.name, "a message was rejected; it is not delivered again");
+        }
         Ok(())
     }
 }
 
 impl Drop for EmbeddedReceipt {
     fn drop(&mut self) {
-        if let Some(message) = self.message.take() {
-            self.consumer.give_back(Some(message));
-        }
+        self.consumer.release(self.number, true);
     }
 }

@@ -7,8 +7,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,6 +25,12 @@ pub struct LocalStorage {
 }
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
+/// Begins the temporary names of this process. Process ids alone come again, after a restart and in another
+/// container, and what a dead writer left may be a second name of a published object.
+static WRITER: LazyLock<String> = LazyLock::new(|| {
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+    format!("{:x}-{}", now.as_nanos(), std::process::id())
+});
 
 impl LocalStorage {
     /// Opens the store in `root`; the folder is made with the first object.
@@ -32,7 +39,7 @@ impl LocalStorage {
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
-        if is_valid_key(key) && !key.starts_with(TEMPORARY) {
+        if is_valid_key(key) && key.split('/').next() != Some(TEMPORARY) {
             Ok(self.root.join(key))
         } else {
             Err(self.invalid(key))
@@ -50,7 +57,10 @@ impl LocalStorage {
 
     fn error(&self, key: &str, error: &io::Error) -> StorageError {
         let kind = match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StorageErrorKind::NotFound,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+                StorageErrorKind::NotFound
+            }
+            io::ErrorKind::InvalidFilename => StorageErrorKind::InvalidKey,
             io::ErrorKind::AlreadyExists => StorageErrorKind::AlreadyExists,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 StorageErrorKind::PermissionDenied
@@ -65,7 +75,7 @@ impl LocalStorage {
 
     fn temporary(&self) -> io::Result<(PathBuf, File)> {
         let folder = self.root.join(TEMPORARY);
-        let name = format!("{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed));
         let path = folder.join(name);
         let open = || OpenOptions::new().write(true).create(true).truncate(true).open(&path);
         let file = open().or_else(|error| {
@@ -230,9 +240,8 @@ impl Storage for LocalStorage {
                     io::copy(&mut File::open(&source)?, &mut file).map(drop)
                 })
                 .and_then(|()| Self::publish(&file, &temporary, path, PutOptions::default()));
-            if copied.is_err() {
-                let _ = fs::remove_file(&temporary);
-            }
+            // Renaming one name of a file to another of its names does nothing: it may still be there.
+            let _ = fs::remove_file(&temporary);
             copied
         })
         .await
@@ -257,10 +266,8 @@ impl Storage for LocalStorage {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.blocking(key, |_, path| match fs::remove_file(path) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(())
-            }
+        self.blocking(key, |store, path| match fs::remove_file(path) {
+            Err(error) if store.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
             done => done,
         })
         .await

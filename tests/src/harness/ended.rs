@@ -1,0 +1,35 @@
+//! A command that has ended.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+/// What a command leaves: exit code and output.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit code; absent when it was killed.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// When it was seen to have ended.
+    pub at: SystemTime,
+    /// How long it ran.
+    pub took: Duration,
+}
+
+impl Ended {
+    /// Asserts the exit code.
+    #[track_caller]
+    pub fn expect_code(&self, code: i32) {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+    }
+
+    /// The one JSON object on standard output.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let text = &self.stdout;
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text:?}\n{}", self.stderr))
+    }
+}

@@ -1,0 +1,318 @@
+//! A job in a fresh folder: script, inputs, job file, and the commands on it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use super::processes::TOKEN;
+use super::{Ended, Found, Live, RunFolder, having_token, producer, python};
+use crate::deadline::wait_for;
+
+/// A module that every script can import.
+const MARKS: &str = include_str!("marks.py");
+/// How long killed processes may take to be gone.
+const DYING: Duration = Duration::from_secs(10);
+
+/// A job and its folder. Whatever it started is killed when it is dropped.
+#[derive(Debug)]
+pub struct Job {
+    folder: TempDir,
+    token: String,
+    settings: Map<String, Value>,
+    variables: Vec<(String, String)>,
+    run: RunFolder,
+    commands: AtomicU32,
+}
+
+impl Job {
+    /// A job with this entry script and no input yet. Two processes, nothing else but defaults.
+    pub fn new(script: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("prs-").tempdir().unwrap();
+        let path = folder.path();
+        for name in ["code", "data", "marks"] {
+            fs::create_dir(path.join(name)).unwrap();
+        }
+        fs::write(path.join("code/marks.py"), MARKS).unwrap();
+        let token = path.file_name().unwrap().to_string_lossy().into_owned();
+        let run = RunFolder::new(path.join("run"));
+        let job = Self {
+            token,
+            settings: Map::new(),
+            variables: Vec::new(),
+            run,
+            commands: AtomicU32::new(0),
+            folder,
+        };
+        job.script(script);
+        let marks = job.path("marks").display().to_string();
+        job.with("name", "test-job")
+            .with("entry_script", "main.py")
+            .with("source_directory", "code")
+            .with("environment", python().display().to_string())
+            .with("environment_variables", json!({ "PRS_TEST_MARKS": marks }))
+            .with("process_count_per_node", 2)
+            .with("allow_reuse", false)
+    }
+
+    /// Sets a key of the job file.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.set(key, value);
+        self
+    }
+
+    /// Sets a key of the job file.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
+        self.settings.insert(key.to_owned(), value.into());
+    }
+
+    /// Sets a variable for the script's processes.
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.settings["environment_variables"][name] = json!(value);
+        self
+    }
+
+    /// Sets a variable of the commands' own environment.
+    #[must_use]
+    pub fn with_own_variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Puts the run folder elsewhere.
+    #[must_use]
+    pub fn with_run_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.run = RunFolder::new(path);
+        self
+    }
+
+    /// `count` files named `0000.txt`, ... that hold `item 0`, ...; the job's file input, two in a mini-batch.
+    #[must_use]
+    pub fn with_files(self, count: usize) -> Self {
+        for number in 0..count {
+            self.data(&format!("{number:04}.txt"), format!("item {number}"));
+        }
+        self.with("inputs", json!([{ "type": "file", "path": "data" }])).with("mini_batch_size", 2)
+    }
+
+    /// Files of text with a header `id,name,value`, one for each number of rows; the job's tabular input.
+    #[must_use]
+    pub fn with_tables(self, rows: &[usize]) -> Self {
+        let mut id = 0;
+        for (file, rows) in rows.iter().enumerate() {
+            let mut text = "id,name,value\n".to_owned();
+            for _ in 0..*rows {
+                writeln!(text, "{id},\"name, {id}\",{}.5", id * 7 % 1_000).unwrap();
+                id += 1;
+            }
+            self.data(&format!("{file:03}.csv"), text);
+        }
+        self.with("inputs", json!([{ "type": "tabular", "path": "data/*.csv" }]))
+    }
+
+    /// (Re)writes the entry script.
+    pub fn script(&self, text: &str) {
+        self.code("main.py", text);
+    }
+
+    /// Writes a file beside the entry script.
+    pub fn code(&self, name: &str, text: &str) {
+        write(&self.path("code").join(name), text);
+    }
+
+    /// Writes a file of the input.
+    pub fn data(&self, name: &str, content: impl AsRef<[u8]>) {
+        write(&self.path("data").join(name), content);
+    }
+
+    /// A path below the job's own folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The folder of the run.
+    pub fn run(&self) -> &RunFolder {
+        &self.run
+    }
+
+    /// The lines that the script wrote under this name with `marks.mark`.
+    pub fn marks(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path("marks").join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Makes a mark that the script can wait for.
+    pub fn mark(&self, name: &str) {
+        write(&self.path("marks").join(name), "");
+    }
+
+    /// Takes a mark away.
+    pub fn unmark(&self, name: &str) {
+        fs::remove_file(self.path("marks").join(name)).unwrap();
+    }
+
+    /// Writes the job file and returns its path.
+    pub fn write_job_file(&self) -> PathBuf {
+        let path = self.path("job.yml");
+        let lines = self.settings.iter().map(|(key, value)| format!("{key}: {value}\n"));
+        write(&path, lines.collect::<String>());
+        path
+    }
+
+    /// Starts `prs-producer` with these arguments in the job's folder.
+    pub fn start(&self, arguments: &[&str]) -> Live {
+        let mut command = Command::new(producer());
+        command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
+        // What is tested must not depend on where.
+        for name in
+            ["PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL", "PRS_PROCESS_EXTENSION", "VIRTUAL_ENV"]
+        {
+            command.env_remove(name);
+        }
+        for name in ["CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONHOME", "RUST_LOG"] {
+            command.env_remove(name);
+        }
+        command.env("AZ_BATCHAI_GPU_COUNT_FOUND", "0").envs(self.variables.iter().cloned());
+        let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
+        Live::start(command, self.folder.path(), &name)
+    }
+
+    /// Starts `submit -o json` into the run folder, with further arguments.
+    pub fn start_submit(&self, more: &[&str]) -> Live {
+        let file = self.write_job_file();
+        let (file, run) = (file.display().to_string(), self.run.path().display().to_string());
+        self.start(&[&["submit", &file, "--run-dir", &run, "-o", "json"], more].concat())
+    }
+
+    /// Starts `resume -o json` of the run folder.
+    pub fn start_resume(&self) -> Live {
+        self.start(&["resume", &self.run.path().display().to_string(), "-o", "json"])
+    }
+
+    /// Runs `prs-producer` with these arguments to its end.
+    pub fn command(&self, arguments: &[&str]) -> Ended {
+        self.start(arguments).wait()
+    }
+
+    /// Submits and waits.
+    pub fn submit(&self) -> Ended {
+        self.start_submit(&[]).wait()
+    }
+
+    /// Resumes and waits.
+    pub fn resume(&self) -> Ended {
+        self.start_resume().wait()
+    }
+
+    /// Submits; the job must complete. Returns the object that is printed.
+    #[track_caller]
+    pub fn completes(&self) -> Value {
+        self.has_completed(&self.submit())
+    }
+
+    /// Asserts that `ended` is a job that completed, in every place that tells.
+    #[track_caller]
+    pub fn has_completed(&self, ended: &Ended) -> Value {
+        assert_eq!(ended.code, Some(0), "{}\n{}", ended.stderr, self.run.story());
+        let result = ended.json();
+        assert_eq!((&result["state"], &result["reason"]), (&json!("completed"), &Value::Null));
+        assert_eq!(self.run.first_line(), "completed");
+        self.has_left_nothing();
+        result
+    }
+
+    /// Submits; the job must fail with a reason that has all of `parts`. Returns the object that is printed.
+    #[track_caller]
+    pub fn fails(&self, parts: &[&str]) -> Value {
+        self.has_failed(&self.submit(), parts)
+    }
+
+    /// Asserts that `ended` is a job that failed, in every place that tells.
+    #[track_caller]
+    pub fn has_failed(&self, ended: &Ended, parts: &[&str]) -> Value {
+        assert_eq!(ended.code, Some(42), "{}\n{}\n{}", ended.stdout, ended.stderr, self.run.story());
+        let result = ended.json();
+        assert_eq!(result["state"], "failed");
+        let first_line = self.run.first_line();
+        let reason = first_line.strip_prefix("failed: ").expect(&first_line);
+        for part in parts {
+            assert!(
+                reason.contains(part),
+                "{part:?} is not in the first line: {first_line}\n{}",
+                self.run.story()
+            );
+        }
+        let told = result["reason"].as_str().expect("a reason");
+        assert_eq!(told.trim().replace('\n', " | "), reason, "the same reason everywhere");
+        self.has_left_nothing();
+        result
+    }
+
+    /// Submits; it must be refused, with all of `parts` on standard error, before anything is made.
+    #[track_caller]
+    pub fn is_refused(&self, parts: &[&str]) -> Ended {
+        let ended = self.submit();
+        ended.expect_code(2);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{part:?} is not said:\n{}", ended.stderr);
+        }
+        assert!(ended.stdout.is_empty(), "standard output is for data: {}", ended.stdout);
+        assert!(!self.run.path().exists(), "nothing was run, and yet there are {:?}", self.run.files(""));
+        self.has_left_nothing();
+        ended
+    }
+
+    /// The processes that are running.
+    pub fn processes(&self) -> Vec<Found> {
+        having_token(&self.token)
+    }
+
+    /// The processes that host the script at the moment.
+    pub fn script_processes(&self) -> Vec<Found> {
+        self.processes().into_iter().filter(Found::hosts_the_script).collect()
+    }
+
+    /// Asserts that no process is left.
+    #[track_caller]
+    pub fn has_left_nothing(&self) {
+        let left = self.processes();
+        assert!(left.is_empty(), "processes are left behind: {left:#?}");
+    }
+
+    /// Waits until no process is left: after `kill -9` of the program they have to notice by themselves.
+    #[track_caller]
+    pub fn soon_leaves_nothing(&self) {
+        let mut left = Vec::new();
+        wait_for("the end of all processes", DYING, || {
+            left = self.processes();
+            left.is_empty().then_some(())
+        });
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            for process in left {
+                process.kill();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().expect("a file in a folder")).unwrap();
+    fs::write(path, content).unwrap();
+}

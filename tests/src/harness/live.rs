@@ -1,0 +1,125 @@
+//! A command that is running.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Ended;
+use crate::deadline::wait_for;
+
+/// Longer than any command of these tests takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A running command; killed when dropped before its end was seen.
+#[derive(Debug)]
+pub struct Live {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    started: Instant,
+    status: Option<ExitStatus>,
+}
+
+impl Live {
+    /// Starts `command`; its output goes to files below `folder`.
+    pub(super) fn start(mut command: Command, folder: &std::path::Path, name: &str) -> Self {
+        let (stdout, stderr) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&stdout).unwrap())
+            .stderr(File::create(&stderr).unwrap());
+        let started = Instant::now();
+        let child =
+            command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
+        Self { child, stdout, stderr, started, status: None }
+    }
+
+    /// What it has written to standard error so far.
+    pub fn stderr(&self) -> String {
+        read(&self.stderr)
+    }
+
+    /// Waits for `condition`; the end of the command before that is a panic.
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {
+        wait_for(what, PATIENCE, || {
+            if condition() {
+                return Some(());
+            }
+            let ended = self.has_ended();
+            // What it did last may have made the condition true.
+            assert!(!ended || condition(), "the command ended before: {what}\n{}", self.stderr());
+            ended.then_some(())
+        });
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().unwrap();
+        }
+        self.status.is_some()
+    }
+
+    /// Sends a signal; false when the command has ended.
+    pub fn signal(&mut self, signal: Signal) -> bool {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
+        // Not waited for yet, so the id still is this command's.
+        !self.has_ended() && kill_process(pid, signal).is_ok()
+    }
+
+    /// As Ctrl-C would.
+    #[track_caller]
+    pub fn interrupt(&mut self) {
+        assert!(self.signal(Signal::INT), "it ended before it was interrupted\n{}", self.stderr());
+    }
+
+    /// As `kill -9` would; true when the command died of it.
+    pub fn kill(mut self) -> bool {
+        let _ = self.signal(Signal::KILL);
+        let status = self.wait_status();
+        status.signal() == Some(Signal::KILL.as_raw())
+    }
+
+    fn wait_status(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.has_ended() {
+            if Instant::now() > deadline {
+                let said = self.stderr();
+                let _ = self.child.kill();
+                panic!("the command did not end within {PATIENCE:?}\n{said}");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.status.expect("it has ended")
+    }
+
+    /// Waits for the end.
+    pub fn wait(mut self) -> Ended {
+        let status = self.wait_status();
+        Ended {
+            code: status.code(),
+            at: SystemTime::now(),
+            took: self.started.elapsed(),
+            stdout: read(&self.stdout),
+            stderr: read(&self.stderr),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn read(path: &std::path::Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}

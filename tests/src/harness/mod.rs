@@ -1,0 +1,29 @@
+//! Real programs in fresh folders.
+//!
+//! A [`Job`] is a folder with a script, inputs and a job file; submitting it starts the real `prs-producer` with
+//! the real Python. What came of it is read as a user would: exit code, standard output, the files of the run
+//! folder. Scripts and tests wait for each other through [marks](Job::marks), files in a folder that both know.
+//!
+//! Two variables name what is tested; without them every test fails:
+//! `PRS_TEST_BIN_DIR`, the folder with `prs-producer` and `libprs_process.so`, and `PRS_TEST_PYTHON`, an
+//! interpreter that has pandas and numpy.
+
+mod ended;
+mod job;
+mod live;
+mod processes;
+mod programs;
+mod random;
+mod run_folder;
+mod table;
+mod tmpfs;
+
+pub use ended::Ended;
+pub use job::Job;
+pub use live::Live;
+pub use processes::{Found, having_token};
+pub use programs::{bin_dir, expected_by_python, producer, python};
+pub use random::Random;
+pub use run_folder::RunFolder;
+pub use table::{Row, parse_csv};
+pub use tmpfs::Tmpfs;

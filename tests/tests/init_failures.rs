@@ -1,0 +1,89 @@
+//! `init()` that fails, dies or blocks (spec S6).
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::time::Duration;
+
+use prs_tests::harness::Job;
+
+fn job(init: &str) -> Job {
+    let script = format!(
+        r#"
+import os, time
+from marks import mark, count, wait_for
+
+def init():
+    mark("init", os.getpid())
+    {init}
+
+def run(mini_batch):
+    return [os.path.basename(path) for path in mini_batch]
+"#
+    );
+    Job::new(&script).with_files(8)
+}
+
+#[test]
+fn an_init_that_always_fails_ends_the_job_with_its_error() {
+    let job = job("raise ValueError('no model here')");
+    let ended = job.submit();
+    job.has_failed(&ended, &["init()", "no model here"]);
+    // Three failures in a row for each of the two processes; one more may be under way by then.
+    let attempts = job.marks("init").len();
+    assert!((6..=8).contains(&attempts), "{attempts} attempts");
+    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+    assert!(
+        job.run().logs("user/error/0", ".txt").contains("ValueError: no model here"),
+        "{}",
+        job.run().story()
+    );
+}
+
+#[test]
+fn an_init_that_kills_its_process_ends_the_job() {
+    job("os._exit(3)").fails(&["init()", "returncode 3"]);
+    job("os.kill(os.getpid(), 9)").fails(&["init()", "returncode -9"]);
+}
+
+#[test]
+fn an_init_that_fails_twice_and_then_succeeds_does_no_harm() {
+    let job = job("if count('init') < 3: raise OSError('not yet')").with("process_count_per_node", 1);
+    job.completes();
+    assert_eq!(job.run().rows().len(), 8);
+    assert_eq!(job.marks("init").len(), 3);
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    assert_eq!(main.matches("not yet").count(), 2, "every failure is in the node's log:\n{main}");
+}
+
+#[test]
+fn a_process_that_cannot_start_leaves_the_work_to_the_others() {
+    // The first process never gets through; the second does all the work.
+    let job =
+        job("if count('init') == 1: mark('blocked'); wait_for('released')\n    else: wait_for('blocked')");
+    let ended = job.submit();
+    job.has_completed(&ended);
+    assert_eq!(job.run().rows().len(), 8);
+    assert!(ended.took < Duration::from_secs(30), "the end waits for nobody's init(): {:?}", ended.took);
+}
+
+#[test]
+fn an_init_that_blocks_everywhere_ends_the_job_in_time() {
+    let job = job("time.sleep(1000)").with("run_invocation_timeout", 1);
+    let ended = job.submit();
+    job.has_failed(&ended, &["init()", "33 s"]);
+    let limit = Duration::from_secs(33);
+    assert!(ended.took > limit && ended.took < limit + Duration::from_secs(7), "{:?}", ended.took);
+}
+
+#[test]
+fn a_job_that_blocks_in_init_can_be_interrupted() {
+    let job = job("time.sleep(1000)");
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both processes in init()", || job.marks("init").len() == 2);
+    let before = std::time::Instant::now();
+    submit.interrupt();
+    let ended = submit.wait();
+    ended.expect_code(130);
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    job.has_left_nothing();
+}
