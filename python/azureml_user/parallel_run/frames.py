@@ -26,7 +26,8 @@ def check(inputs: Sequence[tuple[str, str, str]]) -> bool:
         raise ScriptError(
             "ModuleNotFoundError",
             f"the input {tabular[0]!r} is tabular, so run() gets a pandas.DataFrame, and the job's "
-            f"environment has no {' and no '.join(missing)}; install it there: python -m pip install pandas pyarrow",
+            f"environment has no {' and no '.join(missing)}; install it there: "
+            "python -m pip install pandas pyarrow",
         )
     return True
 
