@@ -170,7 +170,9 @@ fn the_summaries_add_up() {
     }
     let (_, processes) = parse_csv(&job.run().text("logs/sys/job_report/process_summary.csv"));
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    tries.iter().for_each(|row| *by_name.entry(&row["Process"]).or_default() += 1);
+    for row in &tries {
+        *by_name.entry(&row["Process"]).or_default() += 1;
+    }
     let told: BTreeMap<&str, usize> =
         processes.iter().map(|row| (row["Process"].as_str(), row["Tries"].parse().unwrap())).collect();
     assert_eq!(told, by_name);
