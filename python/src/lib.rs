@@ -6,6 +6,7 @@
 //! retries, and it keeps no state between mini-batches that a killed process could lose.
 
 mod argument;
+mod arrow;
 mod connection;
 mod errors;
 mod fork;
@@ -14,10 +15,14 @@ mod outbox;
 mod outputs;
 mod results;
 mod serve;
+mod slices;
+mod tables;
 
 /// The extension module.
 #[pyo3::pymodule]
 mod prs_process {
+    #[pymodule_export]
+    use super::arrow::ArrowColumns;
     #[pymodule_export]
     use super::connection::{Connection, StartInfo};
 }

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::outbox::MAX_ROWS;
+use crate::tables::TableWriter;
 
 /// What a mini-batch gave, beside the bytes of its rows.
 #[derive(Debug, Default)]
@@ -27,12 +28,15 @@ pub(crate) struct Returned {
 pub(crate) struct Collector {
     /// `results.Results`: sorts out what is neither a list nor a tuple.
     results: Py<PyAny>,
+    tables: TableWriter,
     append_row: bool,
 }
 
 impl Collector {
-    pub(crate) fn new(results: Py<PyAny>, append_row: bool) -> Self {
-        Self { results, append_row }
+    /// `results` is a `results.Results`.
+    pub(crate) fn new(results: &Bound<'_, PyAny>, append_row: bool) -> PyResult<Self> {
+        let tables = TableWriter::new(results.getattr("tables")?.unbind());
+        Ok(Self { results: results.clone().unbind(), tables, append_row })
     }
 
     /// Appends the rows of `result` to `rows`; only counts them for `summary_only`.
@@ -61,7 +65,9 @@ impl Collector {
         let results = self.results.bind(py);
         let elements = results.call_method1(intern!(py, "elements"), (result,))?;
         if elements.is_none() {
-            return self.collect_table(result, rows);
+            let count = result.len()? as u64;
+            let header = if self.append_row { self.tables.write(result, rows)? } else { None };
+            return Ok(Returned { count, header });
         }
         let mut count = 0;
         for element in elements.try_iter()? {
@@ -72,19 +78,6 @@ impl Collector {
             count += 1;
         }
         Ok(Returned { count: count as u64, header: None })
-    }
-
-    fn collect_table(&self, table: &Bound<'_, PyAny>, rows: &mut Vec<u8>) -> PyResult<Returned> {
-        let py = table.py();
-        let count = table.len()? as u64;
-        if !self.append_row {
-            return Ok(Returned { count, header: None });
-        }
-        let (text, header): (Bound<'_, PyAny>, Option<String>) =
-            self.results.bind(py).call_method1(intern!(py, "table_text"), (table,))?.extract()?;
-        let text = text.cast::<PyString>()?;
-        with_utf8(text, |text| append(rows, text.as_bytes(), b""))??;
-        Ok(Returned { count, header })
     }
 }
 
@@ -111,22 +104,29 @@ fn push_text(text: &Bound<'_, PyString>, index: usize, rows: &mut Vec<u8>) -> Py
 }
 
 #[inline]
-fn append(rows: &mut Vec<u8>, text: &[u8], end: &[u8]) -> PyResult<()> {
-    if rows.len() + text.len() + end.len() > MAX_ROWS {
-        return Err(PyValueError::new_err(format!(
-            "the rows of this mini-batch are larger than {MAX_ROWS} bytes, which is the most one mini-batch can \
-             return; make the mini-batches smaller, or write files below EntryScript().output_dir"
-        )));
-    }
+pub(crate) fn append(rows: &mut Vec<u8>, text: &[u8], end: &[u8]) -> PyResult<()> {
+    refuse_too_many(rows.len() + text.len() + end.len())?;
     rows.extend_from_slice(text);
     rows.extend_from_slice(end);
     Ok(())
 }
 
+/// Refuses rows of more bytes than one mini-batch can return.
+#[inline]
+pub(crate) fn refuse_too_many(bytes: usize) -> PyResult<()> {
+    if bytes <= MAX_ROWS {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "the rows of this mini-batch are larger than {MAX_ROWS} bytes, which is the most one mini-batch can \
+         return; make the mini-batches smaller, or write files below EntryScript().output_dir"
+    )))
+}
+
 /// Calls `use_text` with the text of `text`, without making a bytes object of it.
 #[expect(unsafe_code, reason = "the stable interface of Python 3.9 has no way to borrow a string's text")]
 #[inline]
-fn with_utf8<T>(text: &Bound<'_, PyString>, use_text: impl FnOnce(&str) -> T) -> PyResult<T> {
+pub(crate) fn with_utf8<T>(text: &Bound<'_, PyString>, use_text: impl FnOnce(&str) -> T) -> PyResult<T> {
     let mut size: ffi::Py_ssize_t = 0;
     // SAFETY: `text` is a str and the interpreter is held; the text lives as long as the str does, which is
     // longer than the call of `use_text`.

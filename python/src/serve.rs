@@ -22,6 +22,7 @@ use crate::errors::{self, Describer};
 use crate::outbox::Finished;
 use crate::outputs::Outputs;
 use crate::results::{Collector, Returned};
+use crate::slices::{Slice, SliceReader};
 
 /// Buffers for rows up to this capacity are used again.
 const KEPT_BUFFER: usize = 1024 * 1024;
@@ -51,6 +52,8 @@ struct Host<'py> {
     context: Option<Bound<'py, PyAny>>,
     /// `enable()`, `disable()` and `dump_if_due()`, when the job is profiled.
     profiler: Option<Bound<'py, PyAny>>,
+    /// Reads tables, when an input of the job is tabular.
+    slices: Option<SliceReader>,
     describer: Describer,
     collector: Collector,
 }
@@ -62,8 +65,9 @@ impl<'py> Host<'py> {
             run: host.getattr("run")?,
             context: optional("context")?,
             profiler: optional("profiler")?,
+            slices: optional("frames")?.map(|frames| SliceReader::new(frames.unbind())),
             describer: Describer::new(host.getattr("describe")?.unbind()),
-            collector: Collector::new(host.getattr("results")?.unbind(), append_row),
+            collector: Collector::new(&host.getattr("results")?, append_row)?,
         })
     }
 }
@@ -226,12 +230,24 @@ impl<'py> Turns<'_, 'py> {
         })?;
         progress.items = mini_batch.items();
         page.set_items(progress.items);
+        let describer = &self.host.describer;
         let load_error =
-            |error: PyErr| self.host.describer.info(py, Stage::Load, "making the argument of run()", &error);
+            |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
         let argument = match &mini_batch.work {
             Work::Files { base, paths } => list_of_paths(py, base, paths).map_err(load_error)?.into_any(),
-            Work::Delimited { .. } => {
-                return Err(errors::plain(Stage::Load, "NotImplementedError", "tabular".to_owned()));
+            &Work::Delimited { path, origin, start, end, schema, .. } => {
+                let slice = Slice { path, origin, start, end, schema };
+                let reader = self.host.slices.as_mut().ok_or_else(|| {
+                    let message = "a slice of a table came, and no input of the job is tabular".to_owned();
+                    errors::plain(Stage::Load, "DescriptorError", message)
+                })?;
+                let loaded = reader.load(py, slice).map_err(load_error)??;
+                progress.items = loaded.records;
+                page.set_items(progress.items);
+                for notice in loaded.notices {
+                    self.connection.notice(py, notice).map_err(load_error)?;
+                }
+                loaded.frame
             }
             Work::Unreadable { origin, offset, reason } => {
                 let message = format!("{origin}, byte {offset}: {reason}");

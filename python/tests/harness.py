@@ -81,6 +81,18 @@ def files(*paths: str, base: str = "/data") -> dict[str, Any]:
     return {"Files": [base, list(paths)]}
 
 
+def delimited(path: Path, names: Any, types: str, *, origin: str = "", part: Any = None, **more: Any) -> dict[str, Any]:
+    """The work of a slice of a CSV file; `part` is its bytes from and to. `types` has a letter a column, as
+    `ColumnType` has it; `names` is a list, or a number where there is no header."""
+    columns = {"h": names} if isinstance(names, list) else {"p": names}
+    declared = more.get("declared", [False] * len(types))
+    dialect = [ord(more.get("delimiter", ",")), isinstance(names, list)]
+    schema = msgpack.packb([dialect, [columns, list(types), declared]])
+    size = path.stat().st_size
+    start, end = part or (0, size)
+    return {"Delimited": [str(path), origin or str(path), "v", start, end, more.get("records", 1), schema]}
+
+
 def extension() -> Path:
     """The built extension under test."""
     path = os.environ.get("PRS_PROCESS_EXTENSION")
@@ -105,6 +117,7 @@ class Process:
         entry_script: str = "score.py",
         environment: Optional[dict[str, str]] = None,
         inputs: Optional[list[list[str]]] = None,
+        sitecustomize: str = "",
         **start: Any,
     ) -> None:
         self.folder = folder
@@ -139,11 +152,12 @@ class Process:
         self.skipped: list[int] = []
         self._seq = 0
         self._backlog: list[Outcome] = []
-        self._spawn(environment or {})
+        self._spawn(environment or {}, sitecustomize)
 
-    def _spawn(self, environment: dict[str, str]) -> None:
+    def _spawn(self, environment: dict[str, str], sitecustomize: str) -> None:
         packages = self.folder / "packages"
         packages.mkdir()
+        (packages / "sitecustomize.py").write_text(sitecustomize, encoding="utf-8")
         (packages / "azureml_user").symlink_to(PACKAGE)
         (packages / "prs_process.abi3.so").symlink_to(extension())
         ours, theirs = socket.socketpair()

@@ -26,11 +26,13 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/context.py",
     "parallel_run/entry_script.py",
     "parallel_run/errors.py",
+    "parallel_run/frames.py",
     "parallel_run/logs.py",
     "parallel_run/process.py",
     "parallel_run/profiling.py",
     "parallel_run/results.py",
     "parallel_run/script.py",
+    "parallel_run/settings.py",
     "parallel_run/tables.py",
 ];
 
@@ -80,5 +82,37 @@ pub(crate) fn prepare(folder: &Path, extension: &Path) -> io::Result<()> {
             std::os::unix::fs::symlink(extension, &link)
         }
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_python_source_travels_along() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/azureml_user");
+        let mut found = BTreeSet::new();
+        for folder in [package.clone(), package.join("parallel_run")] {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|suffix| suffix == "py") {
+                    found.insert(path.strip_prefix(&package).unwrap().to_str().unwrap().to_owned());
+                }
+            }
+        }
+        assert_eq!(found, SOURCES.iter().map(|(path, _)| (*path).to_owned()).collect());
+    }
+
+    #[test]
+    fn a_home_can_be_prepared_again() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            prepare(folder.path(), Path::new("/lib/x.so")).unwrap();
+        }
+        assert!(folder.path().join("azureml_user/parallel_run/process.py").is_file());
+        assert_eq!(fs::read_link(folder.path().join(MODULE)).unwrap(), Path::new("/lib/x.so"));
     }
 }

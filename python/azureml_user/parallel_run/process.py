@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Optional
 
-from azureml_user.parallel_run import context, errors, logs, profiling, results, script, tables
+from azureml_user.parallel_run import context, errors, frames, logs, profiling, results, script, settings, tables
 from azureml_user.parallel_run.entry_script import EntryScript
 
 _SOCKET = "PRS_PROCESS_SOCKET"
@@ -27,7 +27,9 @@ class Host:
     def __init__(self, start: Any, entry: script.Script, profiler: Optional[profiling.Profiler]) -> None:
         self.run: Callable[..., Any] = entry.run
         self.describe = errors.describe
-        self.results = results.Results(tables.make(entry.path, start.arguments))
+        to_csv = settings.to_csv_arguments(entry.path, start.arguments)
+        self.results = results.Results(tables.Tables(to_csv))
+        self.frames = frames.Frames() if frames.check(start.inputs) else None
         self.profiler = profiler
         self._datasets = [context.Dataset(name, kind, path) for name, kind, path in start.inputs]
         self.context = self._make_context if entry.takes_context else None
@@ -57,6 +59,7 @@ def main() -> int:
         _prepare(start)
         profile_path = start.profile_path or os.path.join(start.log_dir, f"{start.process_name}.profile")
         profiler = profiling.make(start.arguments, profile_path)
+        frames.check(start.inputs)
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
         host = Host(start, entry, profiler)

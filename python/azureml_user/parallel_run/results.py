@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
-from azureml_user.parallel_run.tables import TableText
+from azureml_user.parallel_run.tables import Tables
 
 _EXPECTED = (
     "expected is a list, a tuple, a numpy array, a pandas Series or DataFrame, or an iterator, with one element "
@@ -17,8 +17,8 @@ _EXPECTED = (
 class Results:
     """Sorts out results for one process."""
 
-    def __init__(self, table_text: TableText) -> None:
-        self.table_text = table_text
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
 
     def elements(self, result: Any) -> Optional[Iterable[Any]]:
         """The elements of `result`, or `None` when it is a DataFrame. Raises `TypeError` for anything else."""

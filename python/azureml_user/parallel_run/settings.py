@@ -1,0 +1,70 @@
+"""How DataFrames are to be written: `parallel_run_step.settings.json` and an argument of the job (spec E8)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from azureml_user.parallel_run.errors import ScriptError
+
+_FILE = "parallel_run_step.settings.json"
+_HEADER_OPTION = "--append_row_dataframe_header"
+_DEFAULTS: dict[str, Any] = {"sep": " ", "header": False, "index": False}
+# What `to_csv` takes in any version of pandas, and what of it has no meaning for rows of a bigger file.
+_KNOWN = frozenset(
+    "sep na_rep float_format columns header index index_label quoting quotechar lineterminator line_terminator "
+    "chunksize date_format doublequote escapechar decimal".split()
+)
+_MEANINGLESS = frozenset(["path_or_buf", "mode", "encoding", "compression", "errors", "storage_options"])
+
+
+def to_csv_arguments(script_path: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `to_csv`. Raises `ScriptError` where the settings cannot be followed."""
+    to_csv = dict(_DEFAULTS)
+    if _asks_for_header(arguments):
+        to_csv["header"] = True
+    to_csv.update(_read(os.path.join(os.path.dirname(os.path.abspath(script_path)), _FILE)))
+    return to_csv
+
+
+def _asks_for_header(arguments: Sequence[str]) -> bool:
+    asks = False
+    for index, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if name != _HEADER_OPTION:
+            continue
+        if not has_value:
+            value = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if value.lower() not in ("true", "false"):
+            raise ScriptError("ValueError", f"{_HEADER_OPTION} {value!r}: True or False is expected")
+        asks = value.lower() == "true"
+    return asks
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            settings = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ScriptError("ValueError", f"{path} cannot be read as JSON: {error}") from None
+    for section in ("append_row", "pandas.DataFrame.to_csv"):
+        unknown = sorted(set(_object(path, settings)) - {section})
+        if unknown:
+            raise ScriptError("ValueError", f"{path}: {unknown[0]!r} is not known here; {section!r} is")
+        settings = settings.get(section, {})
+    for name in _object(path, settings):
+        if name in _MEANINGLESS:
+            raise ScriptError("ValueError", f"{path}: {name!r} cannot be set, the rows go to the job's result")
+        if name not in _KNOWN:
+            raise ScriptError("ValueError", f"{path}: to_csv has no argument {name!r}")
+    return dict(settings)
+
+
+def _object(path: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ScriptError("ValueError", f"{path}: an object is expected where {value!r} stands")
+    return value

@@ -1,0 +1,190 @@
+//! Slices of delimited text, as DataFrames (spec D2, D5, E4).
+//!
+//! The bytes are read and parsed without holding the interpreter; `azureml_user.parallel_run.frames` makes the
+//! DataFrame of the columns, with the types `pandas.read_csv` would give. What is wrong with the data is told
+//! with the file as the user named it and the place counted from the start of that file.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use prs_common::wire::{ErrorInfo, Stage};
+use prs_tabular::{Batch, Dialect, Malformed, Names, ReadError, Schema};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::arrow::ArrowColumns;
+use crate::errors;
+
+/// Buffers up to this capacity are used again for the next slice.
+const KEPT_BUFFER: usize = 64 * 1024 * 1024;
+
+/// A slice, as its descriptor has it; see `prs_common::mini_batch::Work::Delimited`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) origin: &'a str,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) schema: &'a [u8],
+}
+
+/// The dialect and schema last used, decoded; nearly always those of the next slice too.
+struct Known {
+    encoded: Vec<u8>,
+    dialect: Dialect,
+    schema: Schema,
+    /// The columns' names, as a pandas Index.
+    index: Py<PyAny>,
+}
+
+/// A slice that was read.
+pub(crate) struct Loaded<'py> {
+    pub(crate) frame: Bound<'py, PyAny>,
+    pub(crate) records: u64,
+    /// What a person should read once.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Reads slices for one process.
+pub(crate) struct SliceReader {
+    /// `frames.Frames`.
+    frames: Py<PyAny>,
+    known: Option<Known>,
+    /// The file last read, open.
+    file: Option<(String, File)>,
+    bytes: Vec<u8>,
+    /// Files and columns that a person was told about.
+    noticed: HashSet<(String, usize)>,
+}
+
+impl SliceReader {
+    pub(crate) fn new(frames: Py<PyAny>) -> Self {
+        Self { frames, known: None, file: None, bytes: Vec::new(), noticed: HashSet::new() }
+    }
+
+    /// The DataFrame of a slice. Exceptions are of pandas; what is wrong with the data is the inner error.
+    pub(crate) fn load<'py>(
+        &mut self,
+        py: Python<'py>,
+        slice: Slice<'_>,
+    ) -> PyResult<Result<Loaded<'py>, ErrorInfo>> {
+        let known = match self.known.take().filter(|known| known.encoded == slice.schema) {
+            Some(known) => known,
+            None => match self.learn(py, slice.schema)? {
+                Ok(known) => known,
+                Err(error) => return Ok(Err(error)),
+            },
+        };
+        let known = self.known.insert(known);
+        let (file, bytes) = (&mut self.file, &mut self.bytes);
+        let batch = py.detach(|| {
+            read_bytes(file, slice, bytes)?;
+            prs_tabular::read(bytes, &known.dialect, &known.schema)
+                .map_err(|error| data_error(slice, absolute(error, slice.start).to_string()))
+        });
+        if self.bytes.capacity() > KEPT_BUFFER {
+            self.bytes = Vec::new();
+        }
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => return Ok(Err(error)),
+        };
+        let notices = widened(&mut self.noticed, &known.schema, slice, &batch);
+        let records = batch.records;
+        let columns = ArrowColumns::new(batch.columns, records)
+            .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
+        let frame = self.frames.bind(py).call_method1(intern!(py, "frame"), (columns, &known.index))?;
+        Ok(Ok(Loaded { frame, records: records as u64, notices }))
+    }
+
+    fn learn(&self, py: Python<'_>, encoded: &[u8]) -> PyResult<Result<Known, ErrorInfo>> {
+        let (dialect, schema): (Dialect, Schema) = match rmp_serde::from_slice(encoded) {
+            Ok(pair) => pair,
+            Err(error) => {
+                let message = format!("the schema of the mini-batch: {error}");
+                return Ok(Err(errors::plain(Stage::Load, "DescriptorError", message)));
+            }
+        };
+        let frames = self.frames.bind(py);
+        let index = match &schema.names {
+            Names::Header(names) => frames.call_method1(intern!(py, "index_of_names"), (names,))?,
+            Names::Positions(count) => frames.call_method1(intern!(py, "index_of_positions"), (*count,))?,
+        };
+        Ok(Ok(Known { encoded: encoded.to_owned(), dialect, schema, index: index.unbind() }))
+    }
+}
+
+/// Reads exactly the bytes of the slice.
+fn read_bytes(
+    file: &mut Option<(String, File)>,
+    slice: Slice<'_>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), ErrorInfo> {
+    let of = |error: &io::Error| {
+        let category = if error.kind() == io::ErrorKind::NotFound { "FileNotFoundError" } else { "OSError" };
+        errors::plain(Stage::Load, category, format!("{}: {error}", slice.origin))
+    };
+    let held = match file.take().filter(|(path, _)| path == slice.path) {
+        Some(held) => held,
+        None => (slice.path.to_owned(), File::open(slice.path).map_err(|error| of(&error))?),
+    };
+    let (_, open) = file.insert(held);
+    let length = slice.end.saturating_sub(slice.start);
+    let length = usize::try_from(length).map_err(|error| data_error(slice, error.to_string()))?;
+    bytes.clear();
+    let size = open.metadata().map_err(|error| of(&error))?.len();
+    if size < slice.end {
+        let message = format!(
+            "the file has {size} bytes now and had at least {} when the job was planned; was it truncated?",
+            slice.end
+        );
+        return Err(data_error(slice, message));
+    }
+    bytes.resize(length, 0);
+    open.read_exact_at(bytes, slice.start).map_err(|error| of(&error))
+}
+
+fn data_error(slice: Slice<'_>, reason: impl std::fmt::Display) -> ErrorInfo {
+    let Slice { origin, start, end, .. } = slice;
+    errors::plain(Stage::Load, "DataError", format!("{origin}: {reason} (mini-batch of bytes {start}-{end})"))
+}
+
+/// Counts the offsets of an error from the start of the file instead of that of the slice.
+fn absolute(error: ReadError, start: u64) -> ReadError {
+    match error {
+        ReadError::Malformed(Malformed::Ragged { offset, record, expected, found }) => {
+            ReadError::Malformed(Malformed::Ragged { offset: offset + start, record, expected, found })
+        }
+        ReadError::Malformed(Malformed::UnterminatedQuote { offset }) => {
+            ReadError::Malformed(Malformed::UnterminatedQuote { offset: offset + start })
+        }
+        ReadError::Malformed(Malformed::RecordTooLong { offset }) => {
+            ReadError::Malformed(Malformed::RecordTooLong { offset: offset + start })
+        }
+        ReadError::NotUtf8 { offset } => ReadError::NotUtf8 { offset: offset + start },
+        other => other,
+    }
+}
+
+/// What to say about columns that could not keep their type, once for each file and column.
+fn widened(
+    noticed: &mut HashSet<(String, usize)>,
+    schema: &Schema,
+    slice: Slice<'_>,
+    batch: &Batch,
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    for &column in &batch.widened {
+        if noticed.insert((slice.origin.to_owned(), column)) {
+            let name = schema.names.iter().nth(column).unwrap_or_default();
+            notices.push(format!(
+                "{}: column {name:?} is {} in the mini-batch of bytes {}-{} and {} in the beginning of the data; \
+                 declare its dtype in the job file to have it the same in every mini-batch",
+                slice.origin, batch.types[column], slice.start, slice.end, schema.types[column]
+            ));
+        }
+    }
+    notices
+}
