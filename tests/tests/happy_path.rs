@@ -216,11 +216,8 @@ def run(mini_batch, mini_batch_context):
 fn a_list_is_worked_through_in_its_own_order() {
     let job = Job::new(ROW_PER_FILE).with_files(6);
     let listed = [4, 0, 5, 0, 2];
-    let text: String = listed
-        .iter()
-        .map(|number| format!("{}\n", job.path(&format!("data/{number:04}.txt")).display()))
-        .collect();
-    job.data("list", text);
+    let paths = listed.map(|number| job.path(&format!("data/{number:04}.txt")).display().to_string());
+    job.data("list", paths.join("\n"));
     let job = job.with("inputs", json!([{ "type": "file", "list": "data/list" }])).with("mini_batch_size", 2);
     job.completes();
     assert_eq!(job.run().rows(), listed.map(|number| format!("{number:04}.txt: item {number}")));
@@ -290,8 +287,8 @@ def shutdown():
 fn ten_thousand_tiny_mini_batches() {
     let job = Job::new("def run(mini_batch):\n    return [path[-9:] for path in mini_batch]\n")
         .with("mini_batch_size", 1);
-    let list: String = (0..10_000).map(|number| format!("/nowhere/{number:05}.txt\n")).collect();
-    job.data("list", list);
+    let list: Vec<_> = (0..10_000).map(|number| format!("/nowhere/{number:05}.txt")).collect();
+    job.data("list", list.join("\n"));
     let job = job.with("inputs", json!([{ "type": "file", "list": "data/list" }]));
     let printed = job.completes();
     assert_eq!(printed["mini_batches"], json!({ "scheduled": 10_000, "succeeded": 10_000, "failed": 0 }));

@@ -1,0 +1,201 @@
+//! The other commands: what they print where, and their exit codes (spec section 7, S12).
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+
+use prs_tests::harness::{Job, RunFolder};
+use serde_json::{Value, json};
+
+const ECHO: &str =
+    "import os\ndef run(mini_batch):\n    return [os.path.basename(path) for path in mini_batch]\n";
+
+fn job() -> Job {
+    Job::new(ECHO).with_files(5)
+}
+
+#[test]
+fn validate_plans_and_runs_nothing() {
+    let job = Job::new("from marks import mark\nmark('imported')\ndef run(mini_batch):\n    return []\n")
+        .with_files(5);
+    job.write_job_file();
+    let ended = job.command(&["validate", "job.yml", "-o", "json"]);
+    ended.expect_code(0);
+    let planned = ended.json();
+    assert_eq!((&planned["mini_batches"], &planned["items"]), (&json!(3), &json!(5)));
+    assert!(job.marks("imported").is_empty());
+    assert!(!job.path("prs-runs").exists() && !job.run().path().exists());
+    let ended = job.command(&["validate", "job.yml", "--set", "mini_batch_size=1", "-o", "json"]);
+    assert_eq!(ended.json()["mini_batches"], 5);
+
+    job.script("def run(mini_batch)\n");
+    let ended = job.command(&["validate", "job.yml"]);
+    ended.expect_code(2);
+    assert!(ended.stderr.contains("SyntaxError") && ended.stdout.is_empty(), "{}", ended.stderr);
+}
+
+#[test]
+fn bad_usage_is_exit_code_2_with_a_hint_and_no_data() {
+    let job = job();
+    for arguments in [
+        vec![],
+        vec!["submit"],
+        vec!["submit", "job.yml", "--no-such-flag"],
+        vec!["no-such-command"],
+        vec!["status", "no-such-job"],
+        vec!["logs", "no-such-job"],
+        vec!["result", "no-such-job", "--output-path", "x"],
+        vec!["resume", "no-such-job"],
+        vec!["submit", "job.yml", "-o", "xml"],
+        vec!["submit", "job.yml", "--redis", "redis://localhost"],
+    ] {
+        let ended = job.command(&arguments);
+        ended.expect_code(2);
+        assert!(ended.stdout.is_empty() && !ended.stderr.trim().is_empty(), "{arguments:?}: {ended:?}");
+    }
+    let ended = job.command(&["resume", "no-such-job"]);
+    assert!(ended.stderr.contains("no-such-job"), "{}", ended.stderr);
+}
+
+#[test]
+fn some_servers_given_and_some_not_is_an_error_that_names_what_is_missing() {
+    let job = job().with_own_variable("PRS_REDIS_URL", "redis://user:secret@localhost");
+    job.write_job_file();
+    let ended = job.command(&["submit", "job.yml", "--storage", "s3://key:secret@bucket"]);
+    ended.expect_code(2);
+    assert!(ended.stderr.contains("broker") && ended.stderr.contains("PRS_BROKER_URL"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("secret"), "no password is ever said: {}", ended.stderr);
+}
+
+#[test]
+fn help_and_version_are_data() {
+    let job = job();
+    for flag in ["--help", "--version"] {
+        let ended = job.command(&[flag]);
+        ended.expect_code(0);
+        assert!(ended.stdout.contains("prs-producer") || flag == "--help", "{}", ended.stdout);
+        assert!(!ended.stdout.is_empty() && ended.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_job_runs_in_its_own_folder_and_every_command_finds_it_by_its_id() {
+    let job = job();
+    job.write_job_file();
+    let submitted = job.command(&["submit", "job.yml", "-o", "json"]);
+    submitted.expect_code(0);
+    let printed = submitted.json();
+    let id = printed["job_id"].as_str().unwrap();
+    assert!(id.starts_with("test-job"), "{id}");
+    let run = RunFolder::new(job.path("prs-runs").join(id));
+    assert_eq!(run.rows().len(), 5);
+
+    let status = job.command(&["status", id, "-o", "json"]);
+    status.expect_code(0);
+    let status = status.json();
+    for (key, value) in printed.as_object().unwrap() {
+        assert_eq!(&status[key], value, "status tells what submit told: {key}");
+    }
+    for key in ["nodes", "processes", "per_second", "eta_seconds"] {
+        assert!(status.get(key).is_some(), "{key} is part of the status");
+    }
+
+    let list = job.command(&["list", "-o", "json"]);
+    list.expect_code(0);
+    assert_eq!(list.json().as_array().unwrap().iter().map(|one| &one["job_id"]).collect::<Vec<_>>(), [id]);
+
+    let logs = job.command(&["logs", id, "-o", "json"]);
+    logs.expect_code(0);
+    let names: Vec<Value> = logs.json().as_array().unwrap().iter().map(|log| log["file"].clone()).collect();
+    assert!(
+        names.contains(&json!("job_result.txt")) && names.contains(&json!("sys/node/0/_main.txt")),
+        "{names:?}"
+    );
+    for name in names {
+        let log = job.command(&["logs", id, "--file", name.as_str().unwrap()]);
+        log.expect_code(0);
+        assert_eq!(log.stdout, run.text_so_far(&format!("logs/{}", name.as_str().unwrap())));
+    }
+    for name in ["../job.json", "no-such.txt", "/etc/passwd"] {
+        job.command(&["logs", id, "--file", name]).expect_code(2);
+    }
+
+    let fetched = job.command(&["result", id, "--output-path", "fetched/here", "-o", "json"]);
+    fetched.expect_code(0);
+    let copy = job.path("fetched/here/parallel_run_step.txt");
+    assert_eq!(fs::read(&copy).unwrap(), run.result());
+    assert_eq!(fetched.json()["sha256"], printed["output"]["sha256"]);
+    let again = job.command(&["result", id, "--output-path", "fetched/here"]);
+    again.expect_code(2);
+    assert!(
+        again.stderr.contains("parallel_run_step.txt"),
+        "what is there is not overwritten: {}",
+        again.stderr
+    );
+}
+
+#[test]
+fn tables_are_for_people_and_hold_the_same() {
+    let job = job();
+    job.write_job_file();
+    let submitted = job.command(&["submit", "job.yml"]);
+    submitted.expect_code(0);
+    let id = submitted.stdout.lines().find_map(|line| line.strip_prefix("job")).unwrap().trim().to_owned();
+    for (arguments, parts) in [
+        (vec!["status", &id], vec![id.as_str(), "completed", "3 scheduled, 3 succeeded, 0 failed"]),
+        (vec!["list"], vec![&id, "completed", "3/3"]),
+        (vec!["result", &id], vec!["parallel_run_step.txt"]),
+        (vec!["logs", &id], vec!["job_result.txt"]),
+    ] {
+        let ended = job.command(&arguments);
+        ended.expect_code(0);
+        for part in parts {
+            assert!(ended.stdout.contains(part), "{arguments:?}: {part:?} is not in\n{}", ended.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_running_job_is_told_as_such() {
+    let script = "from marks import wait_for, mark\ndef run(mini_batch, context):\n    if context.minibatch_index == 2:\n        mark('on'); wait_for('go')\n    return mini_batch\n";
+    let job = Job::new(script).with_files(6);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("the last mini-batch running", || !job.marks("on").is_empty());
+    let run = job.run().path().display().to_string();
+    let mut status = Value::Null;
+    submit.wait_until("a status with two mini-batches done", || {
+        let ended = job.command(&["status", &run, "-o", "json"]);
+        ended.expect_code(0);
+        status = ended.json();
+        status["mini_batches"]["succeeded"] == 2
+    });
+    assert_eq!((&status["state"], &status["reason"]), (&json!("running"), &Value::Null));
+    assert_eq!((&status["mini_batches"]["scheduled"], &status["nodes"]), (&json!(3), &json!(1)));
+    let result = job.command(&["result", &run]);
+    result.expect_code(2);
+    assert!(result.stderr.contains("running"), "{}", result.stderr);
+    job.mark("go");
+    job.has_completed(&submit.wait());
+}
+
+#[test]
+fn the_result_of_a_failed_job_is_refused_with_its_reason() {
+    let job = Job::new("def run(mini_batch):\n    return []\n").with_files(2);
+    job.fails(&["no row"]);
+    let run = job.run().path().display().to_string();
+    let ended = job.command(&["result", &run, "--output-path", "fetched"]);
+    ended.expect_code(2);
+    assert!(ended.stderr.contains("failed") && ended.stderr.contains("no row"), "{}", ended.stderr);
+    assert!(!job.path("fetched").exists());
+    let status = job.command(&["status", &run, "-o", "json"]);
+    status.expect_code(0);
+    assert_eq!(status.json()["state"], "failed");
+}
+
+#[test]
+fn a_list_of_no_runs_is_empty() {
+    let job = job();
+    let ended = job.command(&["list", "-o", "json"]);
+    ended.expect_code(0);
+    assert_eq!(ended.json(), json!([]));
+}

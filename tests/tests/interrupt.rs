@@ -1,0 +1,132 @@
+//! Ctrl-C and SIGTERM: the program ends within two seconds, leaves nothing running, and `resume` goes on.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::time::{Duration, Instant};
+
+use prs_tests::harness::{Job, RunFolder};
+use rustix::process::Signal;
+use serde_json::json;
+
+/// Longest time from the signal to the end of the program.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Holds the mini-batches from the tenth on until the mark `go`.
+const HOLDS: &str = r#"
+import os
+from marks import mark, wait_for, is_marked
+
+def run(mini_batch, context):
+    mark("ran", context.minibatch_index)
+    if context.minibatch_index >= 10:
+        mark("held")
+        wait_for("go")
+    return [f"{context.minibatch_index} {os.path.basename(path)}" for path in mini_batch]
+"#;
+
+fn job() -> Job {
+    Job::new(HOLDS).with_files(60).with("run_invocation_timeout", 600)
+}
+
+fn expected() -> Vec<String> {
+    (0..60).map(|number| format!("{} {number:04}.txt", number / 2)).collect()
+}
+
+fn interrupted_by(signal: Signal) {
+    let job = job();
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("two mini-batches that are held", || job.marks("held").len() == 2);
+    let before = Instant::now();
+    assert!(submit.signal(signal));
+    let ended = submit.wait();
+    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    ended.expect_code(130);
+    job.has_left_nothing();
+    assert!(job.run().first_line().starts_with("canceled: interrupted"), "{}", job.run().first_line());
+    let printed = ended.json();
+    assert_eq!(printed["state"], "canceled");
+    let done = printed["mini_batches"]["succeeded"].as_u64().unwrap();
+    assert_eq!(done, 10, "what is finished is kept: {printed}");
+    let segments = RunFolder::new(job.run().path()).files("segments");
+    assert!(!segments.is_empty(), "what is finished is kept");
+
+    job.mark("go");
+    let printed = job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), expected());
+    assert_eq!(printed["mini_batches"], json!({ "scheduled": 30, "succeeded": 30, "failed": 0 }));
+    for index in 0..10 {
+        let times = job.marks("ran").iter().filter(|ran| **ran == index.to_string()).count();
+        assert_eq!(times, 1, "mini-batch {index} was done before");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_a_job_and_resume_goes_on() {
+    interrupted_by(Signal::INT);
+}
+
+#[test]
+fn sigterm_ends_a_job_and_resume_goes_on() {
+    interrupted_by(Signal::TERM);
+}
+
+#[test]
+fn the_second_ctrl_c_ends_the_program_at_once() {
+    let job = job();
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("two mini-batches that are held", || job.marks("held").len() == 2);
+    submit.interrupt();
+    // It may have ended by the first already.
+    submit.signal(Signal::INT);
+    let before = Instant::now();
+    submit.wait().expect_code(130);
+    assert!(before.elapsed() < LIMIT);
+    job.soon_leaves_nothing();
+    job.mark("go");
+    job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), expected());
+}
+
+#[test]
+fn ctrl_c_works_from_the_first_moment_on() {
+    // While the processes are still starting; and before anything is known to the user but the folder.
+    let job = job();
+    job.mark("go");
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("a run folder", || job.run().path().join("job.json").exists());
+    submit.interrupt();
+    let before = Instant::now();
+    let ended = submit.wait();
+    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    if ended.code.is_none() {
+        // It came before the program listened; then the signal itself ends it.
+        job.soon_leaves_nothing();
+    } else {
+        ended.expect_code(130);
+        job.has_left_nothing();
+    }
+    job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), expected());
+}
+
+#[test]
+fn a_script_that_ignores_every_signal_is_ended_too() {
+    let script = r#"
+import signal
+from marks import mark
+
+def run(mini_batch):
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
+    mark("held")
+    while True:
+        pass
+"#;
+    let job = Job::new(script).with_files(4);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both processes at work", || job.marks("held").len() == 2);
+    let before = Instant::now();
+    submit.interrupt();
+    submit.wait().expect_code(130);
+    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    job.has_left_nothing();
+}

@@ -1,0 +1,133 @@
+//! Children that a script leaves behind: none outlives the job, however it hides and however the job ends.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::time::{Duration, Instant};
+
+use prs_tests::harness::Job;
+
+/// Starts children of every kind in the first call of each process, and tells their ids.
+const STARTS_CHILDREN: &str = r#"
+import multiprocessing, os, signal, subprocess, sys, time
+from marks import mark, count, wait_for, is_marked
+
+def stay():
+    for number in range(1, 32):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_IGN)
+    time.sleep(1000)
+    os._exit(0)
+
+def plain_fork():
+    pid = os.fork()
+    if pid == 0:
+        stay()
+    mark("child", pid)
+
+def daemon():
+    # Forks twice and leads a session of its own: its parent is the first process of the system.
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        if os.fork() == 0:
+            mark("child", os.getpid())
+            stay()
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+def popen():
+    mark("child", subprocess.Popen(["sleep", "1000"]).pid)
+    mark("child", subprocess.Popen(["setsid", "sleep", "1000"], start_new_session=True).pid)
+
+def pool():
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(1000,), daemon=True)
+    process.start()
+    mark("child", process.pid)
+
+started = False
+
+def run(mini_batch):
+    global started
+    if not started:
+        started = True
+        for start in (plain_fork, daemon, popen, pool):
+            start()
+    mark("ready", os.getpid())
+    if is_marked("hold"):
+        wait_for("never")
+    return [os.path.basename(path) for path in mini_batch]
+"#;
+
+/// Children for each process.
+const CHILDREN: usize = 5;
+
+fn job() -> Job {
+    Job::new(STARTS_CHILDREN).with_files(12)
+}
+
+#[test]
+fn no_child_outlives_a_job_that_completes() {
+    let job = job();
+    job.completes();
+    assert_eq!(job.run().rows().len(), 12);
+    assert!(job.marks("child").len() >= CHILDREN, "{:?}", job.marks("child"));
+    assert!(job.run().text("logs/sys/node/0/_main.txt").contains("left behind"), "{}", job.run().story());
+}
+
+#[test]
+fn no_child_outlives_its_process() {
+    // The process times out; its children go with it while the job goes on.
+    let job =
+        job().with("run_invocation_timeout", 2).with("run_max_try", 1).with("process_count_per_node", 1);
+    job.mark("hold");
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("the first children", || {
+        job.marks("ready").len() == 1 && job.processes().len() > CHILDREN
+    });
+    let first: Vec<i32> = job.marks("child").iter().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(first.len(), CHILDREN);
+    job.unmark("hold");
+    submit.wait_until("the end of the first process's children", || {
+        job.processes().iter().all(|found| !first.contains(&found.pid))
+    });
+    job.has_completed(&submit.wait());
+}
+
+#[test]
+fn no_child_outlives_a_job_that_is_aborted() {
+    let script = STARTS_CHILDREN.replace("    return [", "    raise ValueError('no good')\n    return [");
+    let job = Job::new(&script).with_files(12).with("error_threshold", 0).with("run_max_try", 1);
+    job.fails(&["error_threshold 0"]);
+}
+
+#[test]
+fn no_child_outlives_an_interrupt() {
+    let job = job();
+    job.mark("hold");
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both processes with children", || job.marks("ready").len() == 2);
+    let before = Instant::now();
+    submit.interrupt();
+    submit.wait().expect_code(130);
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    job.has_left_nothing();
+}
+
+#[test]
+fn no_process_outlives_the_program_when_it_is_killed() {
+    // Nobody is left to clean up: the processes notice by themselves, and end what is in their groups.
+    let script = r#"
+import os, subprocess, time
+from marks import mark, wait_for
+
+def run(mini_batch):
+    subprocess.Popen(["sleep", "1000"])
+    mark("ready")
+    wait_for("never")
+"#;
+    let job = Job::new(script).with_files(4);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both processes", || job.marks("ready").len() == 2);
+    assert!(submit.kill());
+    job.soon_leaves_nothing();
+}
