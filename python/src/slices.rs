@@ -180,7 +180,7 @@ fn widened(
         if told.insert((slice.origin.to_owned(), column)) {
             let name = schema.names.iter().nth(column).unwrap_or_default();
             notices.push(format!(
-                "{}: column {name:?} is {} in the mini-batch of bytes {}-{} and {} in the beginning of the data; \
+                "{}: column {name:?} is {} in the mini-batch of bytes {}-{} and {} in the sample of the file; \
                  declare its dtype in the job file to have it the same in every mini-batch",
                 slice.origin, batch.types[column], slice.start, slice.end, schema.types[column]
             ));

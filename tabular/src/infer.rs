@@ -18,6 +18,8 @@ use crate::split::BYTE_ORDER_MARK;
 use crate::value::{self, Kind};
 use crate::{Dialect, Malformed};
 
+/// Ragged records that are passed over in one part of a file.
+const MOST_RAGGED: usize = 64;
 /// How many blocks a sample has.
 const SAMPLES: u64 = 16;
 /// How long each is, in bytes.
@@ -227,15 +229,29 @@ fn scan_sample(bytes: &[u8], aligned: bool, dialect: Dialect, evidence: &mut [Ev
         let part = &bytes[start..];
         // What follows the last line end may be cut off.
         let Some(&last) = line_ends(part, dialect).last() else { continue };
-        let mut found = evidence.to_vec();
-        match scan_part(&part[..=last], dialect, &mut found) {
-            Ok(false) => {}
-            // The first sample starts where it should: what is odd in it is the file's own.
-            Ok(true) | Err(_) if aligned && start == 0 => {}
-            _ => continue,
+        if aligned && start == 0 {
+            // It starts where it should: what is odd in it is the file's own.
+            scan_tolerantly(&part[..=last], dialect, evidence);
+            return;
         }
-        evidence.copy_from_slice(&found);
-        return;
+        let mut found = evidence.to_vec();
+        if scan_part(&part[..=last], dialect, &mut found) == Ok(false) {
+            evidence.copy_from_slice(&found);
+            return;
+        }
+    }
+}
+
+/// Adds what is seen in all records but ragged ones; after too many of these it looks no further.
+fn scan_tolerantly(mut part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) {
+    for _ in 0..MOST_RAGGED {
+        let Err(Malformed::Ragged { offset, .. }) = scan_part(part, dialect, evidence) else { return };
+        let (before, ragged) = part.split_at(offset as usize);
+        // Evidence that is added twice is the same evidence.
+        let _ = scan_part(before, dialect, evidence);
+        let near = &ragged[..ragged.len().min(SAMPLE)];
+        let Some(&end) = line_ends(near, dialect).first() else { return };
+        part = &ragged[end + 1..];
     }
 }
 
@@ -250,7 +266,7 @@ fn scan_part(part: &[u8], dialect: Dialect, evidence: &mut [Evidence]) -> Result
     Ok(records.saw_stray_quotes())
 }
 
-/// Looks at all records from `start` on, but those in a step (about 1 MiB) after a malformed one.
+/// Looks at all records from `start` on, but malformed ones.
 fn scan_all<R: Read + Seek>(
     source: &mut R,
     start: u64,
@@ -267,7 +283,7 @@ fn scan_all<R: Read + Seek>(
         let whole =
             if ended { bytes.len() } else { line_ends(&bytes, dialect).last().map_or(0, |last| last + 1) };
         // An error is the reader's to tell, in the slice it belongs to.
-        let _ = scan_part(&bytes[..whole], dialect, evidence);
+        scan_tolerantly(&bytes[..whole], dialect, evidence);
         bytes.drain(..whole);
         if ended {
             return Ok(());
@@ -287,6 +303,23 @@ mod tests {
     fn infer(text: &str, has_header: bool, mode: InferMode) -> Schema {
         let dialect = Dialect::new(b',', has_header).unwrap();
         Schema::infer(&mut Cursor::new(text.as_bytes()), dialect, mode).unwrap()
+    }
+
+    #[test]
+    fn ragged_records_hide_nothing_but_themselves() {
+        let mut text = "a,b,c\n".to_owned();
+        for record in 0..30_000 {
+            match record {
+                0 | 7 | 20_000 => text.push_str("x,y\n"),
+                9 => text.push_str("1,2,3,4\r\n"),
+                _ => text.push_str("1,\"u\nv\",true\n"),
+            }
+        }
+        for mode in [InferMode::Sampled, InferMode::Full] {
+            assert_eq!(infer(&text, true, mode).types, [Int64, Utf8, Bool]);
+        }
+        let short = &text[..2_000];
+        assert_eq!(infer(short, true, InferMode::Sampled).types[..2], [Int64, Utf8]);
     }
 
     #[test]

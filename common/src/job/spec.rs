@@ -273,7 +273,7 @@ impl Default for TabularOptions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Infer {
-    /// From the beginning of the data.
+    /// From blocks sampled over the whole of the file.
     #[default]
     Sampled,
     /// From all of it.
