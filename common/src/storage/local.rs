@@ -1,6 +1,7 @@
 //! A folder as an object store: the storage of embedded jobs.
 //!
-//! A write goes to a temporary name in the store's own `.tmp` folder, is synced, and renamed into place.
+//! A write goes to a temporary name in the store's own `.tmp` folder, is synced, renamed into place, and the
+//! folder is synced.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -106,7 +107,9 @@ impl LocalStorage {
                 fs::create_dir_all(folder)?;
             }
             place()
-        })
+        })?;
+        // The name must survive the loss of power, too.
+        target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
     fn write_whole(&self, target: &Path, parts: &[Bytes], options: PutOptions) -> io::Result<()> {
