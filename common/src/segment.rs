@@ -7,7 +7,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::mini_batch::MiniBatchIndex;
+use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 use crate::storage::{ObjectMeta, Storage, StorageError};
 
 /// Last bytes of every segment.
@@ -107,6 +107,36 @@ pub struct TryRecord {
     /// The descriptor of a mini-batch that failed for good, to name its items.
     #[serde(with = "serde_bytes")]
     pub failed: Option<Vec<u8>>,
+}
+
+impl TryRecord {
+    /// A record of a try of the mini-batch with descriptor `body` that tells nothing of how it went: the rest
+    /// is for the caller to fill in.
+    pub fn new(index: MiniBatchIndex, body: &[u8], status: TryStatus) -> Self {
+        Self {
+            index,
+            checksum: checksum(body),
+            number: 0,
+            status,
+            last: false,
+            process: 0,
+            started_us: 0,
+            elapsed_us: 0,
+            cpu_us: 0,
+            run_us: 0,
+            items: 0,
+            succeeded: 0,
+            returned: 0,
+            category: String::new(),
+            message: String::new(),
+            detail: MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default(),
+            offset: 0,
+            length: 0,
+            header: None,
+            files: Vec::new(),
+            failed: None,
+        }
+    }
 }
 
 /// A process that ran tries.
@@ -244,30 +274,8 @@ mod tests {
     use super::*;
     use crate::storage::LocalStorage;
 
-    pub(crate) fn record(index: u64) -> TryRecord {
-        TryRecord {
-            index,
-            checksum: 0,
-            number: 1,
-            status: TryStatus::RunDone,
-            last: true,
-            process: 0,
-            started_us: 0,
-            elapsed_us: 0,
-            cpu_us: 0,
-            run_us: 0,
-            items: 1,
-            succeeded: 1,
-            returned: 1,
-            category: String::new(),
-            message: String::new(),
-            detail: "x".repeat(100),
-            offset: 0,
-            length: 0,
-            header: None,
-            files: vec![],
-            failed: None,
-        }
+    fn record(index: u64) -> TryRecord {
+        TryRecord { detail: "x".repeat(100), ..TryRecord::new(index, b"", TryStatus::RunDone) }
     }
 
     async fn round_trip(rows: Vec<(u64, Bytes)>) {

@@ -95,6 +95,16 @@ pub struct MiniBatchCounts {
     pub failed: u64,
 }
 
+impl From<&Progress> for MiniBatchCounts {
+    fn from(progress: &Progress) -> Self {
+        Self {
+            scheduled: progress.checkpoint.scheduled,
+            succeeded: progress.succeeded,
+            failed: progress.failed,
+        }
+    }
+}
+
 /// Counts of input items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ItemCounts {
@@ -104,6 +114,12 @@ pub struct ItemCounts {
     pub succeeded: u64,
     /// Of these, failed.
     pub failed: u64,
+}
+
+impl From<&Progress> for ItemCounts {
+    fn from(progress: &Progress) -> Self {
+        Self { total: progress.items, succeeded: progress.items_succeeded, failed: progress.items_failed() }
+    }
 }
 
 /// Why `job.json` cannot be read.

@@ -18,7 +18,7 @@ use tokio::sync::watch::Sender;
 
 use crate::catalog::Catalog;
 use crate::finalize::finalize;
-use crate::job_record::{ItemCounts, JobRecord, JobResult, MiniBatchCounts, Output, Status};
+use crate::job_record::{JobRecord, JobResult, Output, Status};
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::{ProgressOverview, describe};
 use crate::report::{job_result, readme};
@@ -456,16 +456,8 @@ impl<'a> Watch<'a> {
             reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
             output,
             logs: self.job.logs.display().to_string(),
-            mini_batches: MiniBatchCounts {
-                scheduled: progress.checkpoint.scheduled,
-                succeeded: progress.succeeded,
-                failed: progress.failed,
-            },
-            items: ItemCounts {
-                total: progress.items,
-                succeeded: progress.items_succeeded,
-                failed: progress.items_failed(),
-            },
+            mini_batches: progress.into(),
+            items: progress.into(),
             seconds: (self.started.elapsed().as_secs_f64() * 1e3).round() / 1e3,
         };
         self.state = end.state;

@@ -5,7 +5,6 @@
 //! dies between two of these steps is delivered again and loses against what was committed. Several segments
 //! may be on their way at a time, within a bound of memory.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,13 +16,12 @@ use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::{Answer, Delivery, settle_all};
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::StorageError;
-use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::intake::Ready;
+use crate::settlement::{Ready, Settle, Settlement, Tried, nodes_lost};
 
 /// Rows that make a segment worth writing, bytes.
 const BIG: usize = 8 << 20;
@@ -35,41 +33,6 @@ const ON_THEIR_WAY: usize = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// A mini-batch whose try has ended, on its way to its commit.
-#[derive(Debug)]
-pub(crate) struct Settlement {
-    /// The mini-batch.
-    pub(crate) ready: Ready,
-    /// How it ended.
-    pub(crate) settle: Settle,
-}
-
-/// How a try ended.
-#[derive(Debug)]
-pub(crate) enum Settle {
-    /// It succeeded, or the user's code spoiled it.
-    Tried(Box<Tried>),
-    /// It ran on too many nodes that were lost.
-    NodesLost,
-}
-
-/// A try that ran.
-#[derive(Debug)]
-pub(crate) struct Tried {
-    /// What the report says of it; `number`, `last` and `files` are filled in by the committer.
-    pub(crate) record: TryRecord,
-    /// The process that ran it.
-    pub(crate) process: Arc<ProcessRef>,
-    /// Position in the life of the process.
-    pub(crate) seq: u32,
-    /// Its rows.
-    pub(crate) rows: Bytes,
-    /// Files it wrote, `/`-separated, below the folder `seq` of `staging`.
-    pub(crate) files: Vec<String>,
-    /// Where the process stages files.
-    pub(crate) staging: Arc<Path>,
-}
 
 /// Uncommitted rows in memory, for whoever must slow down.
 #[derive(Debug, Clone, Default)]
@@ -175,7 +138,7 @@ impl Committer {
             }
             Settle::Tried(tried) => self.failed(*tried, ready, open).await,
             Settle::NodesLost => {
-                let record = lost_record(&ready);
+                let record = nodes_lost(&ready);
                 let process = ProcessRef { name: String::new(), pid: 0 };
                 Self::give_up(record, &process, ready, open);
             }
@@ -323,34 +286,5 @@ fn entry(record: &TryRecord) -> Entry {
         succeeded: record.status == TryStatus::RunDone,
         items: record.items,
         items_succeeded: record.succeeded,
-    }
-}
-
-/// The record of a mini-batch that no node survives.
-fn lost_record(ready: &Ready) -> TryRecord {
-    let mini_batch = prs_common::mini_batch::MiniBatch::decode(&ready.delivery.body);
-    let (items, detail) = mini_batch.map_or((0, String::new()), |known| (known.items(), known.detail()));
-    TryRecord {
-        index: ready.index,
-        checksum: prs_common::mini_batch::checksum(&ready.delivery.body),
-        number: ready.spoiled + 1,
-        status: TryStatus::NodeLost,
-        last: true,
-        process: 0,
-        started_us: now_us(),
-        elapsed_us: 0,
-        cpu_us: 0,
-        run_us: 0,
-        items,
-        succeeded: 0,
-        returned: 0,
-        category: "NodeLost".to_owned(),
-        message: "the node was lost each time it ran this mini-batch, as often as allowed".to_owned(),
-        detail,
-        offset: 0,
-        length: 0,
-        header: None,
-        files: Vec::new(),
-        failed: None,
     }
 }

@@ -20,16 +20,17 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::committer::{Backlog, Settlement};
-use crate::intake::Ready;
+use crate::committer::Backlog;
 use crate::launch::Launch;
-use crate::node::NodeSettings;
+use crate::node_settings::NodeSettings;
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, silent_death};
 use crate::process_log::ProcessLog;
-use crate::settlement::{Death, settle_death, settle_outcome};
+use crate::settlement::{Death, Ready, Settlement, settle_death, settle_outcome};
 use crate::slot::{Kill, Running, Slot, Stage};
 use crate::{batch_size, gpu};
 
+/// Events of processes that wait for the dispatcher.
+const EVENTS_AHEAD: usize = 256;
 /// Between two looks at timeouts and idle processes.
 const TICK: Duration = Duration::from_millis(20);
 /// Mini-batches kept at hand for each slot.
@@ -45,18 +46,27 @@ const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// Longest such pause.
 const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
 
+/// What a dispatcher works with.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) job: &'a JobContext,
+    pub(crate) settings: &'a NodeSettings,
+    pub(crate) node_id: u32,
+    /// The scratch folder of the node.
+    pub(crate) folder: PathBuf,
+    pub(crate) main_log: &'a LogFile,
+    /// Where ended tries go.
+    pub(crate) settle: mpsc::UnboundedSender<Settlement>,
+    /// Says whether nothing runs and nothing waits.
+    pub(crate) idle: watch::Sender<bool>,
+    pub(crate) backlog: Backlog,
+    /// What the heartbeat says.
+    pub(crate) report: watch::Sender<NodeReport>,
+    pub(crate) tasks: TaskTracker,
+}
+
 /// The dispatcher of one node.
 pub(crate) struct Dispatcher<'a> {
-    job: &'a JobContext,
-    settings: &'a NodeSettings,
-    node_id: u32,
-    folder: PathBuf,
-    main_log: &'a LogFile,
-    settle: mpsc::UnboundedSender<Settlement>,
-    idle: watch::Sender<bool>,
-    backlog: Backlog,
-    report: watch::Sender<NodeReport>,
-    tasks: TaskTracker,
+    with: Surroundings<'a>,
     events: mpsc::Sender<Event>,
     heard: mpsc::Receiver<Event>,
     slots: Vec<Slot>,
@@ -76,35 +86,14 @@ enum Ending {
 }
 
 impl<'a> Dispatcher<'a> {
-    #[expect(clippy::too_many_arguments, reason = "the parts of a node meet here, once")]
-    pub(crate) fn new(
-        job: &'a JobContext,
-        settings: &'a NodeSettings,
-        node_id: u32,
-        folder: PathBuf,
-        main_log: &'a LogFile,
-        settle: mpsc::UnboundedSender<Settlement>,
-        idle: watch::Sender<bool>,
-        backlog: Backlog,
-        report: watch::Sender<NodeReport>,
-        tasks: TaskTracker,
-    ) -> Self {
-        let (events, heard) = mpsc::channel(256);
-        let slots = (0..settings.slots).map(|_| Slot::default()).collect();
+    /// A dispatcher with empty slots.
+    pub(crate) fn new(with: Surroundings<'a>) -> Self {
+        let (events, heard) = mpsc::channel(EVENTS_AHEAD);
         Self {
-            job,
-            settings,
-            node_id,
-            folder,
-            main_log,
-            settle,
-            idle,
-            backlog,
-            report,
-            tasks,
+            slots: (0..with.settings.slots).map(|_| Slot::default()).collect(),
+            with,
             events,
             heard,
-            slots,
             pending: VecDeque::new(),
             processes_started: 0,
             failures_in_a_row: 0,
@@ -134,7 +123,7 @@ impl<'a> Dispatcher<'a> {
                 changed = fatal.changed(), if self.ending != Some(Ending::AtOnce) => {
                     if changed.is_ok() {
                         let reason = fatal.borrow_and_update().clone();
-                        self.report.send_modify(|report| report.fatal = reason);
+                        self.with.report.send_modify(|report| report.fatal = reason);
                     }
                     self.obey(Signal::Stop);
                 }
@@ -178,7 +167,7 @@ impl<'a> Dispatcher<'a> {
 
     /// Gives mini-batches to processes that have too few.
     fn feed(&mut self) {
-        if self.ending.is_some() || self.backlog.bytes() > LARGEST_BACKLOG {
+        if self.ending.is_some() || self.with.backlog.bytes() > LARGEST_BACKLOG {
             return;
         }
         let sharing = self.slots.iter().filter(|slot| slot.running.is_some()).count();
@@ -204,7 +193,7 @@ impl<'a> Dispatcher<'a> {
                 .iter()
                 .filter_map(|slot| slot.running.as_ref())
                 .all(|running| running.in_hand.is_empty());
-        self.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
+        self.with.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
     }
 
     /// Looks at timeouts, empty slots, and work that waits in the wrong place.
@@ -213,10 +202,10 @@ impl<'a> Dispatcher<'a> {
         if let Some(Ending::InOrder(until)) = self.ending
             && now > until
         {
-            self.main_log.line("processes have not ended in time and are killed");
+            self.with.main_log.line("processes have not ended in time and are killed");
             self.obey(Signal::Stop);
         }
-        let spec = &self.job.spec;
+        let spec = &self.with.job.spec;
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
         for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
@@ -266,16 +255,21 @@ impl<'a> Dispatcher<'a> {
         let name = format!("process{number:03}");
         let used =
             self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
-        let gpu = gpu::lowest_free(self.settings.host.gpus, used);
-        let folder = self.folder.join(&name);
-        let launch =
-            Launch { job: self.job, settings: self.settings, node_id: self.node_id, folder: &self.folder };
+        let gpu = gpu::lowest_free(self.with.settings.host.gpus, used);
+        let folder = self.with.folder.join(&name);
+        let launch = Launch {
+            job: self.with.job,
+            settings: self.with.settings,
+            node_id: self.with.node_id,
+            folder: &self.with.folder,
+        };
         let start = launch.start_message(&name);
         let settings = launch.process_settings(&name, &start, gpu);
-        let process = match Process::start(&settings, position, number, self.events.clone(), &self.tasks) {
+        let process = match Process::start(&settings, position, number, self.events.clone(), &self.with.tasks)
+        {
             Ok(process) => process,
             Err(error) => {
-                self.main_log.line(format_args!("{name} could not be started: {error}"));
+                self.with.main_log.line(format_args!("{name} could not be started: {error}"));
                 self.init_failed(position, &error.to_string());
                 return;
             }
@@ -286,9 +280,9 @@ impl<'a> Dispatcher<'a> {
         process.send(frame);
         let pid = process.pid;
         let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
-        self.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
-        let log = ProcessLog::new(&self.job.logs, self.node_id, &name);
-        log.line(format_args!("{name} at {}, pid {pid}{with}", self.settings.host.ip));
+        self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
+        let log = ProcessLog::new(&self.with.job.logs, self.with.node_id, &name);
+        log.line(format_args!("{name} at {}, pid {pid}{with}", self.with.settings.host.ip));
         self.slots[position].running = Some(Running {
             number,
             who: Arc::new(ProcessRef { name, pid }),
@@ -330,38 +324,38 @@ impl<'a> Dispatcher<'a> {
             Message::Hello { protocol, python } => {
                 running.log.line(format_args!("Python {python}"));
                 if protocol != PROTOCOL_VERSION {
-                    self.main_log.line(format_args!(
+                    self.with.main_log.line(format_args!(
                         "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
                     ));
                     running.kill(Kill::Nonsense);
                 }
             }
             Message::Ready { seconds } => {
-                self.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
+                self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
                 }
                 running.failures_before = std::mem::take(&mut self.failures_in_a_row);
-                self.report.send_modify(|report| report.ever_ready = true);
+                self.with.report.send_modify(|report| report.ever_ready = true);
             }
             Message::InitFailed(error) => {
                 running.log.error("init", now_us(), &error);
                 running.init_failed = true;
                 running.stage = Stage::Ending;
                 let summary = format!("{}: {}", error.category, error.message);
-                self.main_log.line(format_args!("{name}: init() failed: {summary}"));
-                let summary = format!("{summary} (logs/user/error/{}/{name}.txt)", self.node_id);
+                self.with.main_log.line(format_args!("{name}: init() failed: {summary}"));
+                let summary = format!("{summary} (logs/user/error/{}/{name}.txt)", self.with.node_id);
                 self.init_failed(position, &summary);
             }
             Message::Outcomes(outcomes) => self.finished(position, outcomes),
             Message::Skipped(seqs) => {
                 running.unacknowledged = running.unacknowledged.saturating_sub(seqs.len());
             }
-            Message::Notice(text) => self.main_log.line(format_args!("{name}: {text}")),
+            Message::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
             Message::Bye(error) => {
                 if let Some(error) = error {
                     running.log.error("shutdown", now_us(), &error);
-                    self.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
+                    self.with.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
                 }
             }
         }
@@ -375,16 +369,16 @@ impl<'a> Dispatcher<'a> {
         let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
         for outcome in outcomes {
             let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
-                self.main_log.line(format_args!(
+                self.with.main_log.line(format_args!(
                     "{} answered for a mini-batch it does not have; it is killed",
                     running.who.name
                 ));
                 running.kill(Kill::Nonsense);
                 return;
             };
-            self.backlog.add(outcome.rows.len());
+            self.with.backlog.add(outcome.rows.len());
             let settlement = settle_outcome(running, ready, outcome);
-            if self.settle.send(settlement).is_err() {
+            if self.with.settle.send(settlement).is_err() {
                 return;
             }
         }
@@ -398,9 +392,11 @@ impl<'a> Dispatcher<'a> {
     fn exited(&mut self, position: usize, returncode: i32, left_behind: usize) {
         let Some(mut running) = self.slots[position].running.take() else { return };
         let name = running.who.name.clone();
-        self.main_log.line(format_args!("{name} exits with returncode {returncode}."));
+        self.with.main_log.line(format_args!("{name} exits with returncode {returncode}."));
         if left_behind > 0 {
-            self.main_log.line(format_args!("{name} left {left_behind} processes behind; they are killed"));
+            self.with
+                .main_log
+                .line(format_args!("{name} left {left_behind} processes behind; they are killed"));
         }
         let started = running.process.page.claim().started;
         let (phase, long) = running.phase();
@@ -409,8 +405,8 @@ impl<'a> Dispatcher<'a> {
             if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
                 let death = Death { returncode, phase, long, items };
-                let settlement = settle_death(&self.job.spec, &mut running, seq, ready, &death);
-                let _ = self.settle.send(settlement);
+                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
+                let _ = self.with.settle.send(settlement);
             } else if self.ending.is_none() {
                 // Finished without its outcome getting through, or not started: not to blame.
                 self.pending.push_front(ready);
@@ -424,7 +420,7 @@ impl<'a> Dispatcher<'a> {
             running.log.error("init", now_us(), &error);
             self.init_failed(
                 position,
-                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.node_id),
+                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.with.node_id),
             );
         } else if running.stage == Stage::Ready && !running.worked && !expected {
             self.failures_in_a_row = running.failures_before;
@@ -450,8 +446,8 @@ impl<'a> Dispatcher<'a> {
     fn init_failed(&mut self, position: usize, error: &str) {
         self.failures_in_a_row += 1;
         let row = self.failures_in_a_row;
-        let gives_up = init_failures::node_gives_up(row, self.settings.slots);
-        self.report.send_modify(|report| {
+        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
+        self.with.report.send_modify(|report| {
             report.init_failures += 1;
             report.init_error = Some(error.to_owned());
             report.gave_up = gives_up;
@@ -459,7 +455,7 @@ impl<'a> Dispatcher<'a> {
         let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
         self.slots[position].restart_at = Some(Instant::now() + pause);
         if gives_up && self.ending.is_none() {
-            self.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
+            self.with.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
             self.obey(Signal::Stop);
         }
     }
@@ -472,7 +468,7 @@ impl<'a> Dispatcher<'a> {
             processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
         let youngest = running().map(|one| now.saturating_duration_since(one.since)).min();
         let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
-        self.report.send_modify(|report| {
+        self.with.report.send_modify(|report| {
             report.processes = processes;
             report.all_in_init = all_in_init;
         });

@@ -6,29 +6,18 @@
 use std::time::Duration;
 
 use prs_common::ledger::Begin;
-use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::mini_batch::MiniBatch;
 use prs_common::queue::{Answer, Delivery};
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::committer::{Settle, Settlement};
+use crate::settlement::{Ready, Settle, Settlement};
 
 /// Deliveries taken at a time.
 const AT_ONCE: usize = 512;
 /// Pause before consuming again after the queue was lost.
 const RECONSUME_PAUSE: Duration = Duration::from_millis(500);
-
-/// A mini-batch that may run.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    /// Where it came from; settled when its outcome is committed.
-    pub(crate) delivery: Delivery,
-    /// Which one it is.
-    pub(crate) index: MiniBatchIndex,
-    /// Tries that were spoiled before.
-    pub(crate) spoiled: u32,
-}
 
 /// When the intake ends: first it takes nothing more, then it lets go of what it took.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use prs_common::job::{Input, InputSource, OutputAction};
 use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
-use crate::node::NodeSettings;
+use crate::node_settings::NodeSettings;
 use crate::process::ProcessSettings;
 
 /// What all processes of a node have in common.

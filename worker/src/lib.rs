@@ -13,6 +13,7 @@ mod host;
 mod intake;
 mod launch;
 mod node;
+mod node_settings;
 mod process;
 mod process_log;
 mod python_home;
@@ -20,5 +21,6 @@ mod settlement;
 mod slot;
 
 pub use host::Host;
-pub use node::{NodeSettings, run_node};
+pub use node::run_node;
+pub use node_settings::NodeSettings;
 pub use python_home::{ExtensionMissing, find_extension};

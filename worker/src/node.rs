@@ -16,30 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::committer::{Backlog, Committer};
-use crate::dispatcher::Dispatcher;
-use crate::host::Host;
+use crate::dispatcher::{Dispatcher, Surroundings};
 use crate::intake::IntakeEnd;
+use crate::node_settings::NodeSettings;
 use crate::{heartbeat, intake, python_home};
 
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
-
-/// What a node is run with.
-#[derive(Debug, Clone)]
-pub struct NodeSettings {
-    /// The interpreter.
-    pub python: PathBuf,
-    /// The extension that processes load.
-    pub extension: PathBuf,
-    /// Unique name of the worker.
-    pub worker: String,
-    /// The host.
-    pub host: Host,
-    /// Processes to run.
-    pub slots: u32,
-    /// Unacknowledged mini-batches at a time, at most.
-    pub prefetch: usize,
-}
 
 /// Why a node could not serve a job.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +119,7 @@ async fn serve(
         fatal,
     };
     let committing = tokio::spawn(committer.run(settlements, is_idle));
-    let dispatcher = Dispatcher::new(
+    let dispatcher = Dispatcher::new(Surroundings {
         job,
         settings,
         node_id,
@@ -146,8 +129,8 @@ async fn serve(
         idle,
         backlog,
         report,
-        tasks.clone(),
-    );
+        tasks: tasks.clone(),
+    });
     dispatcher.run(intake, wanted, is_fatal, end.stop.clone()).await;
     if let Err(panic) = committing.await {
         tracing::error!(%panic, "the committer broke; what it had not committed runs again");

@@ -1,47 +1,80 @@
-//! From the end of a try to its settlement: what the reports will say of it.
+//! A mini-batch between its delivery and its commit: ready to run, then tried, and what the reports will say of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::job::JobSpec;
-use prs_common::mini_batch::{MiniBatch, checksum, id_of};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, id_of};
 use prs_common::process_page::Phase;
-use prs_common::segment::{TryRecord, TryStatus};
+use prs_common::queue::Delivery;
+use prs_common::segment::{ProcessRef, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 
-use crate::committer::{Settle, Settlement, Tried};
-use crate::intake::Ready;
 use crate::process::{OwnedOutcome, silent_death};
 use crate::slot::{Kill, Running};
 
-/// A record of a try with what the descriptor tells.
+/// A mini-batch that may run.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// Where it came from; settled when its outcome is committed.
+    pub(crate) delivery: Delivery,
+    /// Which one it is.
+    pub(crate) index: MiniBatchIndex,
+    /// Tries that were spoiled before.
+    pub(crate) spoiled: u32,
+}
+
+/// A mini-batch whose try has ended, on its way to its commit.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    /// The mini-batch.
+    pub(crate) ready: Ready,
+    /// How it ended.
+    pub(crate) settle: Settle,
+}
+
+/// How a try ended.
+#[derive(Debug)]
+pub(crate) enum Settle {
+    /// It succeeded, or the user's code spoiled it.
+    Tried(Box<Tried>),
+    /// It ran on too many nodes that were lost.
+    NodesLost,
+}
+
+/// A try that ran.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    /// What the report says of it; `number`, `last` and `files` are filled in by the committer.
+    pub(crate) record: TryRecord,
+    /// The process that ran it.
+    pub(crate) process: Arc<ProcessRef>,
+    /// Position in the life of the process.
+    pub(crate) seq: u32,
+    /// Its rows.
+    pub(crate) rows: Bytes,
+    /// Files it wrote, `/`-separated, below the folder `seq` of `staging`.
+    pub(crate) files: Vec<String>,
+    /// Where the process stages files.
+    pub(crate) staging: Arc<Path>,
+}
+
 fn new_record(ready: &Ready) -> TryRecord {
-    let body = &ready.delivery.body;
-    let detail = MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default();
+    TryRecord::new(ready.index, &ready.delivery.body, TryStatus::RunDone)
+}
+
+/// The record of a mini-batch that no node survives.
+pub(crate) fn nodes_lost(ready: &Ready) -> TryRecord {
     TryRecord {
-        index: ready.index,
-        checksum: checksum(body),
-        number: 0,
-        status: TryStatus::RunDone,
-        last: false,
-        process: 0,
-        started_us: 0,
-        elapsed_us: 0,
-        cpu_us: 0,
-        run_us: 0,
-        items: 0,
-        succeeded: 0,
-        returned: 0,
-        category: String::new(),
-        message: String::new(),
-        detail,
-        offset: 0,
-        length: 0,
-        header: None,
-        files: Vec::new(),
-        failed: None,
+        number: ready.spoiled + 1,
+        started_us: now_us(),
+        items: planned_items(ready),
+        category: "NodeLost".to_owned(),
+        message: "the node was lost each time it ran this mini-batch, as often as allowed".to_owned(),
+        ..TryRecord::new(ready.index, &ready.delivery.body, TryStatus::NodeLost)
     }
 }
 

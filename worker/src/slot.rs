@@ -9,9 +9,9 @@ use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::wire::encode_run;
 
-use crate::intake::Ready;
 use crate::process::Process;
 use crate::process_log::ProcessLog;
+use crate::settlement::Ready;
 
 /// A place for a process.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::job_record::{ItemCounts, JobResult, MiniBatchCounts, Output};
+use prs_orchestrator::job_record::{JobResult, Output};
 use prs_orchestrator::report::progress_overview::{describe, duration};
 use serde::Serialize;
 
@@ -43,16 +43,8 @@ impl StatusView {
                     ..Output::default()
                 },
                 logs: folder.join("logs").display().to_string(),
-                mini_batches: MiniBatchCounts {
-                    scheduled: progress.checkpoint.scheduled,
-                    succeeded: progress.succeeded,
-                    failed: progress.failed,
-                },
-                items: ItemCounts {
-                    total: progress.items,
-                    succeeded: progress.items_succeeded,
-                    failed: progress.items_failed(),
-                },
+                mini_batches: progress.into(),
+                items: progress.into(),
                 seconds: status.seconds,
             }
         });
