@@ -8,6 +8,7 @@ mod finalize;
 pub mod init_failures;
 pub mod job_context;
 pub mod job_record;
+mod journal;
 pub mod plan;
 pub mod recover;
 pub mod report;

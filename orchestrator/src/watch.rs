@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use prs_common::job::OutputAction;
 use prs_common::layout;
 use prs_common::ledger::{Abort, JobState, LedgerError, NodeView, Progress};
-use prs_common::log_file::LogFile;
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 use prs_common::timestamp::now_us;
@@ -19,9 +18,10 @@ use tokio::sync::watch::Sender;
 use crate::catalog::Catalog;
 use crate::finalize::finalize;
 use crate::job_record::{JobRecord, JobResult, Output, Status};
+use crate::journal::Journal;
+use crate::report::job_result;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
-use crate::report::progress_overview::{ProgressOverview, describe};
-use crate::report::{job_result, readme};
+use crate::report::progress_overview::describe;
 use crate::{JobContext, init_failures, thresholds};
 
 /// Between two writes of `job.json` while the job runs.
@@ -129,10 +129,7 @@ struct Watch<'a> {
     status: Status,
     rates: VecDeque<(Instant, u64)>,
     moved: (Instant, (u64, u64, u64)),
-    known_nodes: Vec<bool>,
-    master: LogFile,
-    errors: LogFile,
-    overview: ProgressOverview,
+    journal: Journal,
     overview_at: Instant,
     record_at: Instant,
     reserve: std::path::PathBuf,
@@ -150,13 +147,12 @@ impl<'a> Watch<'a> {
         let failed = |source| WatchError::Logs { path: logs.clone(), source };
         let report = ProcessedMiniBatches::create(&logs.join("sys/job_report/processed_mini-batches.csv"))
             .map_err(failed)?;
-        std::fs::create_dir_all(logs.join("sys/error")).map_err(failed)?;
-        std::fs::write(logs.join("readme.txt"), readme::TEXT).map_err(failed)?;
+        let journal = Journal::begin(logs).map_err(failed)?;
+        std::fs::create_dir_all(&job.work).map_err(failed)?;
         let reserve = job.work.join("reserve");
         std::fs::write(&reserve, vec![1; RESERVE]).map_err(failed)?;
         let now = Instant::now();
-        let master = LogFile::new(logs.join("sys/master_role.txt"));
-        master.line(format_args!(
+        journal.decision(format_args!(
             "{owner} watches over job {} (start {}), {} inputs, run_max_try {}, run_invocation_timeout {} s",
             job.id,
             job.incarnation,
@@ -177,10 +173,7 @@ impl<'a> Watch<'a> {
             status: Status::default(),
             rates: VecDeque::new(),
             moved: (now, (0, 0, 0)),
-            known_nodes: Vec::new(),
-            master,
-            errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
-            overview: ProgressOverview::new(logs.clone()),
+            journal,
             overview_at: now,
             record_at: now,
             reserve,
@@ -198,7 +191,7 @@ impl<'a> Watch<'a> {
                 Ok(Some(decision)) => return Ok(decision),
                 Ok(None) => {}
                 Err(error) if error.is_retryable() => {
-                    self.errors.line(format_args!("{error}; trying again"));
+                    self.journal.error(format_args!("{error}; trying again"));
                 }
                 Err(error) => return Err(error),
             }
@@ -209,15 +202,15 @@ impl<'a> Watch<'a> {
     async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
         let (job, id) = (self.job, &self.job.id);
         if job.ledger.lease(id, self.owner, job.timing.lease).await?.is_none() {
-            self.master.line("another node has taken over");
+            self.journal.decision("another node has taken over");
             return Err(WatchError::NotTheOrchestrator);
         }
         let nodes = job.ledger.nodes(id).await?;
         let progress = job.ledger.progress(id).await?;
-        self.note_nodes(&nodes);
+        self.journal.nodes(&nodes);
         if progress.checkpoint.complete && self.state == JobState::Scheduling {
             let scheduled = progress.checkpoint.scheduled;
-            self.master.line(format_args!("scheduling is complete: {scheduled} mini-batches"));
+            self.journal.decision(format_args!("scheduling is complete: {scheduled} mini-batches"));
             self.set_state(JobState::Running).await?;
         }
         self.follow(progress.segments).await?;
@@ -264,30 +257,6 @@ impl<'a> Watch<'a> {
                 still.as_secs()
             )
         })
-    }
-
-    /// Writes down which nodes came and went.
-    fn note_nodes(&mut self, nodes: &[NodeView]) {
-        for node in nodes.iter().skip(self.known_nodes.len()) {
-            let info = &node.info;
-            self.known_nodes.push(false);
-            self.master.line(format_args!(
-                "node {} joined: {} at {}, {} processes",
-                node.node_id, info.worker, info.ip, info.slots
-            ));
-        }
-        for node in nodes {
-            let left = &mut self.known_nodes[node.node_id as usize];
-            if node.left && !*left {
-                *left = true;
-                let why = match &node.report {
-                    report if report.gave_up => ": init() failed too often",
-                    report if report.fatal.is_some() => ": it cannot go on",
-                    _ => "",
-                };
-                self.master.line(format_args!("node {} left{why}", node.node_id));
-            }
-        }
     }
 
     /// Reads the segments that were committed since the last look.
@@ -345,8 +314,8 @@ impl<'a> Watch<'a> {
         let now = Instant::now();
         if now >= self.overview_at {
             self.overview_at = now + self.job.timing.overview;
-            self.overview.line(&describe(self.state, &self.status));
-            self.write_summaries();
+            self.journal.progress(&describe(self.state, &self.status));
+            self.journal.summaries(self.catalog.as_deref());
         }
         if now >= self.record_at {
             self.record_at = now + RECORD_INTERVAL;
@@ -358,33 +327,14 @@ impl<'a> Watch<'a> {
         self.record.state = self.state;
         self.record.status = self.status.clone();
         if let Err(error) = self.record.write(&*self.job.storage).await {
-            self.errors.line(format_args!("the job's record is not up to date: {error}"));
-        }
-    }
-
-    fn write_summaries(&self) {
-        let Some(catalog) = &self.catalog else { return };
-        let logs = &self.job.logs;
-        let errors = catalog.errors.text();
-        let files = [
-            ("job_error.txt", errors.clone()),
-            ("user/error.txt", errors),
-            ("sys/job_report/process_summary.csv", catalog.summaries.by_process()),
-            ("sys/job_report/node_summary.csv", catalog.summaries.by_node()),
-        ];
-        for (name, text) in files {
-            let path = logs.join(name);
-            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
-                tracing::warn!(path = %path.display(), %error, "a report is not up to date");
-            }
+            self.journal.error(format_args!("the job's record is not up to date: {error}"));
         }
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
         self.job.ledger.set_state(&self.job.id, state).await?;
         self.state = state;
-        self.master.line(format_args!("the job is {}", state.as_str()));
+        self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();
         Ok(())
     }
@@ -399,7 +349,7 @@ impl<'a> Watch<'a> {
                 return self.finalize(nothing).await;
             }
         };
-        self.master.line(format_args!("the job ends early: {}", abort.reason));
+        self.journal.decision(format_args!("the job ends early: {}", abort.reason));
         self.wait_for_nodes().await;
         let progress = self.job.ledger.progress(&self.job.id).await?;
         self.follow(progress.segments).await?;
@@ -422,7 +372,7 @@ impl<'a> Watch<'a> {
             (Abort { state: JobState::Failed, reason: reason.to_owned() }, nothing)
         } else {
             let output = finalize(self.job, &catalog).await?;
-            self.master.line(format_args!("the output is written: {}", output.uri));
+            self.journal.decision(format_args!("the output is written: {}", output.uri));
             (Abort { state: JobState::Completed, reason: String::new() }, output)
         };
         self.catalog = Some(catalog);
@@ -439,7 +389,7 @@ impl<'a> Watch<'a> {
                 _ => tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await,
             }
         }
-        self.master.line("some nodes have not left in time; the job ends without them");
+        self.journal.decision("some nodes have not left in time; the job ends without them");
     }
 
     /// Writes the last words of the job: reports, record, final state.
@@ -463,11 +413,11 @@ impl<'a> Watch<'a> {
         self.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
-        self.write_summaries();
+        self.journal.summaries(self.catalog.as_deref());
         let text = job_result::text(&result, &self.job.spec, self.place);
-        self.overview.line(&describe(self.state, &self.status));
-        self.overview.line(text.lines().next().unwrap_or_default());
-        self.master.line(text.lines().next().unwrap_or_default());
+        self.journal.progress(&describe(self.state, &self.status));
+        self.journal.progress(text.lines().next().unwrap_or_default());
+        self.journal.decision(text.lines().next().unwrap_or_default());
         let path = self.job.logs.join("job_result.txt");
         if let Err(source) = std::fs::write(&path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
@@ -492,7 +442,7 @@ impl<'a> Watch<'a> {
             Ok::<_, StorageError>(())
         };
         if let Err(error) = removed.await {
-            self.errors.line(format_args!("segments are left behind: {error}"));
+            self.journal.error(format_args!("segments are left behind: {error}"));
         }
     }
 }

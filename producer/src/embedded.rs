@@ -74,6 +74,11 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     let display = tokio::spawn(progress::show(seen));
     let place = shown(&folder);
     let result = watch(&job, &owner, record, &place, &view).await;
+    if let Err(error) = &result {
+        // Nobody watches any more: nothing may go on.
+        let abort = Abort { state: JobState::Failed, reason: error.to_string() };
+        job.ledger.abort(&job.id, &abort).await?;
+    }
     drop(view);
     stop.cancel();
     job.queue.delete(&job.queue_name()).await?;

@@ -1,0 +1,96 @@
+//! What the orchestrator writes down while it watches over a job (spec section 5): its decisions, the coming and
+//! going of nodes, the progress, the summaries.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use prs_common::ledger::NodeView;
+use prs_common::log_file::LogFile;
+
+use crate::catalog::Catalog;
+use crate::report::progress_overview::ProgressOverview;
+use crate::report::readme;
+
+/// The orchestrator's logs of one job.
+pub(crate) struct Journal {
+    logs: PathBuf,
+    master: LogFile,
+    errors: LogFile,
+    overview: ProgressOverview,
+    /// For each node, whether its leaving is written down.
+    left: Vec<bool>,
+}
+
+impl Journal {
+    /// Begins to write below `logs`.
+    pub(crate) fn begin(logs: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(logs.join("sys/error"))?;
+        std::fs::write(logs.join("readme.txt"), readme::TEXT)?;
+        Ok(Self {
+            master: LogFile::new(logs.join("sys/master_role.txt")),
+            errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
+            overview: ProgressOverview::new(logs.to_owned()),
+            left: Vec::new(),
+            logs: logs.to_owned(),
+        })
+    }
+
+    /// Something the orchestrator saw or decided.
+    pub(crate) fn decision(&self, text: impl Display) {
+        self.master.line(text);
+    }
+
+    /// An error of prs itself.
+    pub(crate) fn error(&self, text: impl Display) {
+        self.errors.line(text);
+    }
+
+    /// A line of the progress overview.
+    pub(crate) fn progress(&mut self, text: &str) {
+        self.overview.line(text);
+    }
+
+    /// Which nodes came and went since the last call.
+    pub(crate) fn nodes(&mut self, nodes: &[NodeView]) {
+        for node in nodes.iter().skip(self.left.len()) {
+            let info = &node.info;
+            self.left.push(false);
+            self.master.line(format_args!(
+                "node {} joined: {} at {}, {} processes",
+                node.node_id, info.worker, info.ip, info.slots
+            ));
+        }
+        for node in nodes {
+            let left = &mut self.left[node.node_id as usize];
+            if node.left && !*left {
+                *left = true;
+                let why = match &node.report {
+                    report if report.gave_up => ": init() failed too often",
+                    report if report.fatal.is_some() => ": it cannot go on",
+                    _ => "",
+                };
+                self.master.line(format_args!("node {} left{why}", node.node_id));
+            }
+        }
+    }
+
+    /// Writes the summaries of errors, processes and nodes anew.
+    pub(crate) fn summaries(&self, catalog: Option<&Catalog>) {
+        let Some(catalog) = catalog else { return };
+        let errors = catalog.errors.text();
+        let files = [
+            ("job_error.txt", errors.clone()),
+            ("user/error.txt", errors),
+            ("sys/job_report/process_summary.csv", catalog.summaries.by_process()),
+            ("sys/job_report/node_summary.csv", catalog.summaries.by_node()),
+        ];
+        for (name, text) in files {
+            let path = self.logs.join(name);
+            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
+                tracing::warn!(path = %path.display(), %error, "a report is not up to date");
+            }
+        }
+    }
+}
