@@ -108,7 +108,7 @@ $(VENV)/.examples: examples/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r examples/requirements.txt
 	@touch $@
 
-$(VENV)/.dev: ops/requirements-dev.txt examples/requirements.txt | $(VENV)/bin/python
+$(VENV)/.dev: ops/requirements-dev.txt examples/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-dev.txt
 	@touch $@ $(VENV)/.examples
 

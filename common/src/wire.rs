@@ -134,7 +134,7 @@ pub struct Outcome<'a> {
     /// The rows as they go into the result; empty for `summary_only` and on failure.
     #[serde(borrow, with = "serde_bytes")]
     pub rows: &'a [u8],
-    /// Header line of a returned DataFrame, where the job asks for one.
+    /// Header of a returned DataFrame with its line end, to be written as it is, where the job asks for one.
     #[serde(borrow)]
     pub header: Option<&'a str>,
     /// Files the mini-batch wrote below `output_dir`, now below the staging folder; `/`-separated.

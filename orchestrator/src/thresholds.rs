@@ -73,7 +73,7 @@ mod tests {
             match expected {
                 None => assert_eq!(reason, None),
                 Some(part) => {
-                    assert!(reason.as_deref().is_some_and(|reason| reason.contains(part)), "{reason:?}")
+                    assert!(reason.as_deref().is_some_and(|reason| reason.contains(part)), "{reason:?}");
                 }
             }
         }

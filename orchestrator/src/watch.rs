@@ -466,7 +466,7 @@ impl<'a> Watch<'a> {
                 succeeded: progress.items_succeeded,
                 failed: progress.items_failed(),
             },
-            seconds: self.started.elapsed().as_secs_f64(),
+            seconds: (self.started.elapsed().as_secs_f64() * 1e3).round() / 1e3,
         };
         self.state = end.state;
         self.status.seconds = result.seconds;

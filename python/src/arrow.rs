@@ -39,7 +39,7 @@ impl ArrowColumns {
 
 #[pymethods]
 impl ArrowColumns {
-    /// The Arrow PyCapsule interface.
+    /// The Arrow `PyCapsule` interface.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_array__<'py>(
         &self,
@@ -71,6 +71,7 @@ pub(crate) fn import(array: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(make_array(data.map_err(value_error)?))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn value_error(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -142,14 +142,22 @@ impl Outbox {
     }
 
     /// Adds an outcome; the rows, at most [`MAX_ROWS`], are taken out of `rows`. Returns true when the caller
-    /// should [`flush`](Self::flush) now. `flusher` is woken when it sleeps.
-    pub(crate) fn add(&self, finished: &Finished, rows: &mut Vec<u8>, now_ns: u64, flusher: &Thread) -> bool {
+    /// must [`flush`](Self::flush) now: always when there is nothing else to do (`is_last`). Otherwise `flusher`
+    /// is woken if it sleeps.
+    pub(crate) fn add(
+        &self,
+        finished: &Finished,
+        rows: &mut Vec<u8>,
+        is_last: bool,
+        now_ns: u64,
+        flusher: &Thread,
+    ) -> bool {
         let mut pending = self.pending();
         if pending.outcomes == 0 {
             pending.since_ns = now_ns;
         }
         pending.push(finished, rows);
-        let due = pending.bytes() >= FULL || now_ns.saturating_sub(pending.since_ns) >= OLD_NS;
+        let due = is_last || pending.bytes() >= FULL || now_ns.saturating_sub(pending.since_ns) >= OLD_NS;
         drop(pending);
         if !due && self.parked.load(Ordering::SeqCst) {
             flusher.unpark();

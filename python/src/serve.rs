@@ -145,9 +145,8 @@ impl<'py> Turns<'_, 'py> {
         for (position, one) in assigned.iter().enumerate() {
             let now_ns = monotonic_ns();
             if self.connection.page.start(one.seq) {
-                let is_due = self.turn(py, one, now_ns)?;
-                let is_last = position + 1 == assigned.len() && self.connection.inbox.is_empty();
-                if is_due || is_last {
+                let ends_frame = position + 1 == assigned.len();
+                if self.turn(py, one, ends_frame, now_ns)? {
                     py.detach(|| self.connection.outbox.flush())?;
                 }
             } else {
@@ -163,7 +162,13 @@ impl<'py> Turns<'_, 'py> {
 
     /// Runs one claimed mini-batch. Returns true when the outcomes should be written now. An error ends the
     /// process.
-    fn turn(&mut self, py: Python<'py>, one: &Assigned<'_>, began_ns: u64) -> PyResult<bool> {
+    fn turn(
+        &mut self,
+        py: Python<'py>,
+        one: &Assigned<'_>,
+        ends_frame: bool,
+        began_ns: u64,
+    ) -> PyResult<bool> {
         self.connection.page.enter(Phase::Loading, began_ns);
         let started = clock_gettime(ClockId::Realtime);
         let started_us = started.tv_sec as u64 * 1_000_000 + started.tv_nsec as u64 / 1_000;
@@ -205,12 +210,13 @@ impl<'py> Turns<'_, 'py> {
             run_us: progress.run_ended_ns.saturating_sub(run_started_ns) / 1_000,
             error,
         };
-        let Connection { page, outbox, flusher, .. } = self.connection;
+        let Connection { page, inbox, outbox, flusher, .. } = self.connection;
         page.enter(Phase::Idle, ended_ns);
         if outbox.is_too_full_for(self.rows.len()) {
             py.detach(|| outbox.flush())?;
         }
-        let is_due = outbox.add(&finished, &mut self.rows, ended_ns, flusher);
+        let is_last = ends_frame && inbox.is_empty();
+        let is_due = outbox.add(&finished, &mut self.rows, is_last, ended_ns, flusher);
         if self.rows.capacity() > KEPT_BUFFER {
             self.rows = Vec::new();
         }

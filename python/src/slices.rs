@@ -1,4 +1,4 @@
-//! Slices of delimited text, as DataFrames (spec D2, D5, E4).
+//! Slices of delimited text, as `DataFrame`s (spec D2, D5, E4).
 //!
 //! The bytes are read and parsed without holding the interpreter; `azureml_user.parallel_run.frames` makes the
 //! DataFrame of the columns, with the types `pandas.read_csv` would give. What is wrong with the data is told
@@ -56,12 +56,12 @@ pub(crate) struct SliceReader {
     file: Option<(String, File)>,
     bytes: Vec<u8>,
     /// Files and columns that a person was told about.
-    noticed: HashSet<(String, usize)>,
+    told: HashSet<(String, usize)>,
 }
 
 impl SliceReader {
     pub(crate) fn new(frames: Py<PyAny>) -> Self {
-        Self { frames, known: None, file: None, bytes: Vec::new(), noticed: HashSet::new() }
+        Self { frames, known: None, file: None, bytes: Vec::new(), told: HashSet::new() }
     }
 
     /// The DataFrame of a slice. Exceptions are of pandas; what is wrong with the data is the inner error.
@@ -91,7 +91,7 @@ impl SliceReader {
             Ok(batch) => batch,
             Err(error) => return Ok(Err(error)),
         };
-        let notices = widened(&mut self.noticed, &known.schema, slice, &batch);
+        let notices = widened(&mut self.told, &known.schema, slice, &batch);
         let records = batch.records;
         let columns = ArrowColumns::new(batch.columns, records)
             .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
@@ -170,14 +170,14 @@ fn absolute(error: ReadError, start: u64) -> ReadError {
 
 /// What to say about columns that could not keep their type, once for each file and column.
 fn widened(
-    noticed: &mut HashSet<(String, usize)>,
+    told: &mut HashSet<(String, usize)>,
     schema: &Schema,
     slice: Slice<'_>,
     batch: &Batch,
 ) -> Vec<String> {
     let mut notices = Vec::new();
     for &column in &batch.widened {
-        if noticed.insert((slice.origin.to_owned(), column)) {
+        if told.insert((slice.origin.to_owned(), column)) {
             let name = schema.names.iter().nth(column).unwrap_or_default();
             notices.push(format!(
                 "{}: column {name:?} is {} in the mini-batch of bytes {}-{} and {} in the beginning of the data; \

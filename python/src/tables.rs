@@ -1,4 +1,4 @@
-//! DataFrames that `run()` returned, as rows (spec E8).
+//! `DataFrame`s that `run()` returned, as rows (spec E8).
 //!
 //! `azureml_user.parallel_run.tables` hands over Arrow columns where the fast writer gives what pandas' `to_csv`
 //! gives, and the text pandas wrote otherwise.
@@ -13,7 +13,7 @@ use pyo3::types::PyString;
 use crate::arrow;
 use crate::results::{append, refuse_too_many, with_utf8};
 
-/// Writes DataFrames, always the same way.
+/// Writes `DataFrame`s, always the same way.
 pub(crate) struct TableWriter {
     /// `tables.Tables`.
     tables: Py<PyAny>,

@@ -1,6 +1,7 @@
 """Plays the agent: starts a real process and speaks the wire with it.
 
-Knows the protocol only as `common/src/wire.rs` and `process_page.rs` write it down. Every wait has a deadline.
+Knows the protocol only as `common/src/wire.rs` and `process_page.rs` write it down. Every wait has a
+deadline.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -40,13 +41,13 @@ class Outcome(NamedTuple):
     items: int
     returned: int
     rows: bytes
-    header: Optional[str]
+    header: str | None
     files: list[str]
     started_us: int
     elapsed_us: int
     cpu_us: int
     run_us: int
-    error: Optional[Error]
+    error: Error | None
 
 
 class Page:
@@ -81,7 +82,9 @@ def files(*paths: str, base: str = "/data") -> dict[str, Any]:
     return {"Files": [base, list(paths)]}
 
 
-def delimited(path: Path, names: Any, types: str, *, origin: str = "", part: Any = None, **more: Any) -> dict[str, Any]:
+def delimited(
+    path: Path, names: Any, types: str, *, origin: str = "", part: Any = None, **more: Any
+) -> dict[str, Any]:
     """The work of a slice of a CSV file; `part` is its bytes from and to. `types` has a letter a column, as
     `ColumnType` has it; `names` is a list, or a number where there is no header."""
     columns = {"h": names} if isinstance(names, list) else {"p": names}
@@ -111,12 +114,12 @@ class Process:
     def __init__(
         self,
         folder: Path,
-        script: Optional[str] = None,
+        script: str | None = None,
         *,
-        code: Optional[dict[str, str]] = None,
+        code: dict[str, str] | None = None,
         entry_script: str = "score.py",
-        environment: Optional[dict[str, str]] = None,
-        inputs: Optional[list[list[str]]] = None,
+        environment: dict[str, str] | None = None,
+        inputs: list[list[str]] | None = None,
         sitecustomize: str = "",
         **start: Any,
     ) -> None:
@@ -244,9 +247,7 @@ class Process:
         assert self.wait() == 1
         return Error(*content)
 
-    def hand_over(
-        self, *work: dict[str, Any], grant: Optional[int] = None, retry_count: int = 0
-    ) -> list[int]:
+    def hand_over(self, *work: dict[str, Any], grant: int | None = None, retry_count: int = 0) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers."""
         assigned = []
         for one in work:
@@ -277,7 +278,7 @@ class Process:
         outcomes = [self.outcome() for _ in self.hand_over(*(work or (files("a", "b"),)))]
         return outcomes[-1]
 
-    def shutdown(self) -> Optional[Error]:
+    def shutdown(self) -> Error | None:
         """Ends the process in order; returns what shutdown() raised."""
         self.send("Shutdown")
         kind, content = self.receive()

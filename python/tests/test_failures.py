@@ -10,7 +10,10 @@ from harness import eventually, files
 
 
 def failing(start, body):
-    script = "import os, sys\ndef run(mini_batch):\n    if mini_batch[0].endswith('fine'):\n        return ['fine']\n"
+    script = (
+        "import os, sys\ndef run(mini_batch):\n    if mini_batch[0].endswith('fine'):\n"
+        "        return ['fine']\n"
+    )
     process = start(script + "".join(f"    {line}\n" for line in body.split("\n"))).ready()
     outcome = process.run()
     assert process.run(files("fine")).rows == b"fine\n", "the process goes on"
@@ -79,7 +82,8 @@ def test_the_cause_is_part_of_the_traceback(start):
 def test_a_sudden_death_leaves_the_page_and_what_was_finished(start, death, code):
     process = start(
         "import os, time, pathlib\ndef run(mini_batch):\n    if mini_batch[0].endswith('die'):\n"
-        f"        while not pathlib.Path('go').exists():\n            time.sleep(0.001)\n        {death}\n    return ['x']\n"
+        f"        while not pathlib.Path('go').exists():\n            time.sleep(0.001)\n"
+        f"        {death}\n    return ['x']\n"
     ).ready()
     process.hand_over(files("a"), files("b"), files("die", "2", "3"), files("c"))
     assert [process.outcome().seq for _ in range(2)] == [1, 2]
@@ -123,7 +127,8 @@ def test_what_was_taken_back_is_skipped(start):
 def test_the_end_of_the_agent_ends_the_process_and_its_children(start):
     process = start(
         "import subprocess, time, pathlib\ndef run(mini_batch):\n"
-        "    child = subprocess.Popen(['sleep', '1000'])\n    pathlib.Path('child').write_text(str(child.pid) + '\\n')\n"
+        "    child = subprocess.Popen(['sleep', '1000'])\n"
+        "    pathlib.Path('child').write_text(str(child.pid) + '\\n')\n"
         "    time.sleep(1000)\n"
     ).ready()
     process.hand_over(files("a"))

@@ -47,7 +47,8 @@ def test_files_of_a_failed_try_are_deleted(start):
 
 def test_the_environment_names_the_same_folder(start):
     process = start(
-        "import os\ndef run(mini_batch):\n    open(os.environ['AZUREML_BI_OUTPUT_PATH'] + '/x', 'w').close()\n"
+        "import os\ndef run(mini_batch):\n"
+        "    open(os.environ['AZUREML_BI_OUTPUT_PATH'] + '/x', 'w').close()\n"
         "    return mini_batch\n"
     ).ready()
     assert process.run().files == ["x"]
@@ -115,8 +116,8 @@ def test_a_file_that_is_still_open_fails_the_try(start):
 
 def test_a_file_open_for_reading_is_no_trouble(start):
     process = start(
-        HEAD
-        + "held = []\ndef run(mini_batch):\n    (out / 'x').write_text('x')\n    held.append(open(out / 'x'))\n"
+        HEAD + "held = []\ndef run(mini_batch):\n    (out / 'x').write_text('x')\n"
+        "    held.append(open(out / 'x'))\n"
         "    return [held[-1].read()]\n"
     ).ready()
     assert process.run().files == ["x"]
@@ -125,7 +126,8 @@ def test_a_file_open_for_reading_is_no_trouble(start):
 def test_the_folder_may_be_removed_and_made_again(start):
     process = start(
         HEAD + "import shutil\ndef run(mini_batch):\n    shutil.rmtree(out)\n"
-        "    if not mini_batch[0].endswith('gone'):\n        out.mkdir()\n        (out / 'x').write_text('x')\n"
+        "    if not mini_batch[0].endswith('gone'):\n        out.mkdir()\n"
+        "        (out / 'x').write_text('x')\n"
         "    return mini_batch\n"
     ).ready()
     assert process.run(files("a")).files == ["x"]

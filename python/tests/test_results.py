@@ -120,5 +120,8 @@ def test_more_rows_than_a_frame_can_hold_are_refused(start):
 
 
 def test_no_library_is_imported_for_a_plain_script(start):
-    body = "return [m in sys.modules for m in ('pandas', 'numpy', 'pyarrow', 'asyncio', 'cProfile', 'multiprocessing')]"
+    body = (
+        "return [m in sys.modules for m in ('pandas', 'numpy', 'pyarrow', 'asyncio', 'cProfile', "
+        "'multiprocessing')]"
+    )
     assert set(ran(start, body).rows.decode().split()) == {"False"}

@@ -89,9 +89,11 @@ def test_the_script_does_not_see_the_descriptors_or_the_working_folder(start):
         "import os, sys, subprocess\n"
         "def run(mini_batch):\n"
         "    held = [k for k in os.environ if k.startswith('PRS_')]\n"
-        "    child = subprocess.run([sys.executable, '-c', 'import os; print(sorted(os.listdir(\"/proc/self/fd\")))'],\n"
+        "    child = subprocess.run([sys.executable, '-c', 'import os; "
+        'print(sorted(os.listdir("/proc/self/fd")))\'],\n'
         "                           capture_output=True, text=True, close_fds=False).stdout.strip()\n"
-        "    return [held, os.getcwd() in sys.path or '' in sys.path, sys.path[0] == os.path.dirname(__file__), child]\n"
+        "    return [held, os.getcwd() in sys.path or '' in sys.path, sys.path[0] == "
+        "os.path.dirname(__file__), child]\n"
     )
     outcome = start(script).ready().run(files("a"))
     held, seen, first, child = outcome.rows.decode().splitlines()
@@ -104,7 +106,8 @@ def test_children_can_import_the_package(start):
         "import subprocess, sys\n"
         "def run(mini_batch):\n"
         "    code = 'from azureml_user.parallel_run import EntryScript as E; print(E().output_dir)'\n"
-        "    return [subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout.strip()]\n"
+        "    return [subprocess.run([sys.executable, '-c', code], capture_output=True, "
+        "text=True).stdout.strip()]\n"
     )
     process = start(script)
     assert row_of(process) == process.start_fields["output_dir"]
@@ -199,7 +202,8 @@ def test_tracebacks_begin_in_the_script(start):
             "1",
         ),
         (
-            "import functools\ndef w(f):\n    @functools.wraps(f)\n    def g(*a, **k):\n        return f(*a, **k)\n"
+            "import functools\ndef w(f):\n    @functools.wraps(f)\n    def g(*a, **k):\n"
+            "        return f(*a, **k)\n"
             "    return g\n@w\ndef run(a, b):\n    return [2]",
             "2",
         ),

@@ -20,7 +20,8 @@ def test_the_context_tells_the_mini_batch(start):
         "    for c in (mini_batch_context, copy.deepcopy(mini_batch_context),\n"
         "              pickle.loads(pickle.dumps(mini_batch_context))):\n"
         "        d = c.dataset\n"
-        "        rows.append([c.minibatch_index, c.mini_batch_id, c.partition_key_value, c.retry_count, c.dataset_name,\n"
+        "        rows.append([c.minibatch_index, c.mini_batch_id, c.partition_key_value, "
+        "c.retry_count, c.dataset_name,\n"
         "                     d.name, d.type, d.path])\n"
         "    return rows\n"
     )
@@ -36,7 +37,8 @@ def test_entry_script_is_one_picklable_object(start):
         "import copy, pickle\n" + ENTRY + "e = EntryScript()\n"
         "def run(mini_batch):\n"
         "    same = e is EntryScript() is pickle.loads(pickle.dumps(e)) is copy.deepcopy(e) is copy.copy(e)\n"
-        "    return [same, e.agent_name, e.node_id, e.logging_level, e.log_dir, e.working_dir, e.output_dir]\n"
+        "    return [same, e.agent_name, e.node_id, e.logging_level, e.log_dir, e.working_dir, "
+        "e.output_dir]\n"
     )
     process = start(script, logging_level="DEBUG").ready()
     fields = process.start_fields
@@ -189,7 +191,10 @@ def test_faulthandler_can_be_switched_on(start):
 
 
 def test_times_are_told(start):
-    script = "import time\ndef run(mini_batch):\n    time.sleep(0.03)\n    sum(range(2_000_000))\n    return mini_batch\n"
+    script = (
+        "import time\ndef run(mini_batch):\n    time.sleep(0.03)\n    sum(range(2_000_000))\n"
+        "    return mini_batch\n"
+    )
     process = start(script).ready()
     outcome = process.run()
     assert 30_000 < outcome.run_us <= outcome.elapsed_us

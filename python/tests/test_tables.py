@@ -11,17 +11,36 @@ import pandas as pd
 import pytest
 from harness import files
 
-LOAD = "import pickle\ndef run(mini_batch):\n    with open(mini_batch[0], 'rb') as f:\n        return pickle.load(f)\n"
+LOAD = (
+    "import pickle\ndef run(mini_batch):\n    with open(mini_batch[0], 'rb') as f:\n"
+    "        return pickle.load(f)\n"
+)
 # The fast way is proven by the slow one being out of order.
 FAST_ONLY = "import pandas\npandas.DataFrame.to_csv = None\n" + LOAD
 
-WORDS = ["", "plain", "two words", 'quo"te', "a,b", "ü€😀", "new\nline", "tab\t", "'", "x" * 300, "NA", "1", " "]
+WORDS = [
+    "",
+    "plain",
+    "two words",
+    'quo"te',
+    "a,b",
+    "ü€😀",
+    "new\nline",
+    "tab\t",
+    "'",
+    "x" * 300,
+    "NA",
+    "1",
+    " ",
+]
 
 
 def sample(seed, rows):
     """A frame of columns the extension writes by itself."""
     random = np.random.default_rng(seed)
-    floats = random.choice([0.1, -0.0, 1e16, 1e-7, 123456789.123, np.nan, np.inf, -np.inf, 1 / 3, 5e-324], rows)
+    floats = random.choice(
+        [0.1, -0.0, 1e16, 1e-7, 123456789.123, np.nan, np.inf, -np.inf, 1 / 3, 5e-324], rows
+    )
     days = pd.Timestamp("2024-02-28") + pd.to_timedelta(random.integers(0, 900, rows), unit="D")
     seconds = days + pd.to_timedelta(random.integers(0, 86400, rows), unit="s")
     columns = {
@@ -30,7 +49,9 @@ def sample(seed, rows):
         "float32": random.normal(size=rows).astype("float32") * np.float32(1000),
         "bool": random.random(rows) < 0.5,
         "text": pd.Series(random.choice(np.array(WORDS, dtype=object), rows)),
-        "object": pd.Series(random.choice(np.array([*WORDS, None, np.nan], dtype=object), rows), dtype=object),
+        "object": pd.Series(
+            random.choice(np.array([*WORDS, None, np.nan], dtype=object), rows), dtype=object
+        ),
         "days": days,
         "seconds": pd.Series(seconds).where(random.random(rows) < 0.8),
         "micros": pd.Series(seconds + pd.to_timedelta(random.integers(0, 10**6, rows), unit="us")),
@@ -87,7 +108,9 @@ ODD = {
     "string": pd.DataFrame({"s": pd.array(["a b", None], "string")}),
     "arrow": pd.DataFrame({"s": pd.array([1, None], "int64[pyarrow]")}),
     "category": pd.DataFrame({"c": pd.Categorical(["x y", "z"]), "n": [1, 2]}),
-    "time zone": pd.DataFrame({"t": pd.to_datetime(["2024-01-01", "2024-06-01"]).tz_localize("Europe/Vienna")}),
+    "time zone": pd.DataFrame(
+        {"t": pd.to_datetime(["2024-01-01", "2024-06-01"]).tz_localize("Europe/Vienna")}
+    ),
     "timedelta": pd.DataFrame({"d": pd.to_timedelta(["1 days", None])}),
     "period": pd.DataFrame({"p": pd.period_range("2024-01", periods=2, freq="M")}),
     "interval": pd.DataFrame({"i": pd.interval_range(0, 2)}),
@@ -108,7 +131,9 @@ ODD = {
     "many levels": pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")])),
     "an index": pd.DataFrame({"a": [1, 2]}, index=["x", "y"]),
     "every other row": pd.DataFrame({"a": range(10), "s": list("abcdefghij"), "f": np.arange(10.0)})[::2],
-    "backwards": pd.DataFrame({"a": range(10), "f": np.arange(10.0), "t": pd.date_range("2024", periods=10)})[::-1],
+    "backwards": pd.DataFrame({"a": range(10), "f": np.arange(10.0), "t": pd.date_range("2024", periods=10)})[
+        ::-1
+    ],
     "joined": pd.concat([pd.DataFrame({"s": ["a", None]}), pd.DataFrame({"s": ["b"]})]),
     "wide": pd.DataFrame(np.arange(600.0).reshape(2, 300)),
     "old times": pd.DataFrame({"t": np.array(["0001-01-01", "9999-12-31T23:59:59", "NaT"], "datetime64[s]")}),
@@ -119,7 +144,11 @@ ODD = {
 
 @pytest.mark.parametrize("index", [False, True])
 def test_odd_frames_are_written_as_pandas_does(write, index):
-    code = {"parallel_run_step.settings.json": json.dumps({"append_row": {"pandas.DataFrame.to_csv": {"index": index}}})}
+    code = {
+        "parallel_run_step.settings.json": json.dumps(
+            {"append_row": {"pandas.DataFrame.to_csv": {"index": index}}}
+        )
+    }
     for (name, frame), outcome in zip(ODD.items(), write(ODD.values(), code=code)):
         assert outcome.error is None, (name, outcome.error)
         assert outcome.rows == to_rows(frame, index=index), name
@@ -129,7 +158,8 @@ def test_odd_frames_are_written_as_pandas_does(write, index):
 
 def test_a_frame_with_a_to_csv_of_its_own_is_asked(start):
     script = (
-        "import pandas\nclass Mine(pandas.DataFrame):\n    def to_csv(self, **arguments):\n        return 'mine\\n'\n"
+        "import pandas\nclass Mine(pandas.DataFrame):\n    def to_csv(self, **arguments):\n"
+        "        return 'mine\\n'\n"
         "def run(mini_batch):\n    return Mine({'a': [1]})\n"
     )
     assert start(script).ready().run().rows == b"mine\n"
@@ -151,7 +181,11 @@ FRAME = pd.DataFrame({"a b": [1, 2], "c": ["x", "y"]})
         (["--append_row_dataframe_header", "False"], None, {"header": False}),
         ([], {"header": True, "sep": ","}, {"header": True, "sep": ","}),
         ([], {"header": ["p", "q"]}, {"header": ["p", "q"]}),
-        ([], {"header": True, "index": True, "index_label": "i"}, {"header": True, "index": True, "index_label": "i"}),
+        (
+            [],
+            {"header": True, "index": True, "index_label": "i"},
+            {"header": True, "index": True, "index_label": "i"},
+        ),
         (["--append_row_dataframe_header", "True"], {"columns": ["c"]}, {"header": True, "columns": ["c"]}),
         ([], {"float_format": "%.2f", "quoting": 1}, {"float_format": "%.2f", "quoting": 1}),
         ([], {"lineterminator": "\r\n", "header": True}, {"lineterminator": "\r\n", "header": True}),
@@ -177,7 +211,10 @@ def test_settings_are_followed_and_the_header_is_kept_apart(write, arguments, se
         ('{"append": {}}', "'append' is not known here; 'append_row' is"),
         ('{"append_row": {"to_csv": {}}}', "'to_csv' is not known here; 'pandas.DataFrame.to_csv' is"),
         ('{"append_row": {"pandas.DataFrame.to_csv": []}}', "an object is expected"),
-        ('{"append_row": {"pandas.DataFrame.to_csv": {"separator": 1}}}', "to_csv has no argument 'separator'"),
+        (
+            '{"append_row": {"pandas.DataFrame.to_csv": {"separator": 1}}}',
+            "to_csv has no argument 'separator'",
+        ),
         ('{"append_row": {"pandas.DataFrame.to_csv": {"mode": "a"}}}', "'mode' cannot be set"),
     ],
 )
@@ -195,7 +232,10 @@ def test_a_header_that_is_neither_true_nor_false_is_refused(start):
 
 def test_frames_are_written_where_pyarrow_is_missing(start):
     hide = "import sys\nsys.modules['pyarrow'] = None\n"
-    script = "import pandas\ndef run(mini_batch):\n    return pandas.DataFrame({'a': [1, 2], 'c': ['x y', None]})\n"
+    script = (
+        "import pandas\ndef run(mini_batch):\n"
+        "    return pandas.DataFrame({'a': [1, 2], 'c': ['x y', None]})\n"
+    )
     outcome = start(script, sitecustomize=hide).ready().run()
     assert outcome.error is None, outcome.error
     assert outcome.rows == b'1 "x y"\n2 \n'

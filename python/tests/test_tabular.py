@@ -26,7 +26,8 @@ def table(start, tmp_path):
 
 
 TEXT = (
-    'Ann,1,0.5,True,True,18446744073709551615\n"Bob ""B"", jr",-2,,False,,0\n,3,1e300,True,False,7\n"two\nlines",4,inf,False,True,1\n'
+    'Ann,1,0.5,True,True,18446744073709551615\n"Bob ""B"", jr",-2,,False,,0\n'
+    ',3,1e300,True,False,7\n"two\nlines",4,inf,False,True,1\n'
 )
 NAMES = ["name", "n", "x", "b", "m", "u"]
 
@@ -56,7 +57,8 @@ def test_the_script_may_write_into_every_column(table):
         "def run(df):\n"
         "    for position, value in enumerate(['new', 5, 2.5, False, False, 9]):\n"
         "        df.iloc[0, position] = value\n"
-        "    df['n'] += 1\n    df.loc[1, 'x'] = 7\n    df.sort_values('n', inplace=True)\n    df['more'] = df['u'] * 2\n"
+        "    df['n'] += 1\n    df.loc[1, 'x'] = 7\n    df.sort_values('n', inplace=True)\n"
+        "    df['more'] = df['u'] * 2\n"
         "    return df[['name', 'n', 'x', 'b', 'm', 'u']].head(2)\n"
     )
     for text in (TEXT, "a,1,1,True,True,1\n" + TEXT):
@@ -67,13 +69,13 @@ def test_the_script_may_write_into_every_column(table):
 
 
 def test_a_slice_is_read_and_nothing_else(table):
-    process, outcome = table("h,k\na,1\nb,2\nc,3\n", ["h", "k"], "si", part=(8, 12))
+    _, outcome = table("h,k\na,1\nb,2\nc,3\n", ["h", "k"], "si", part=(8, 12))
     assert outcome.rows == b"b 2\n"
     assert (outcome.items, outcome.returned) == (1, 1)
 
 
 def test_a_slice_of_blank_lines_is_an_empty_frame(table):
-    process, outcome = table("\n\n", ["a", "b", "c"], "sib")
+    _, outcome = table("\n\n", ["a", "b", "c"], "sib")
     assert (outcome.items, outcome.returned, outcome.rows, outcome.error) == (0, 0, b"", None)
 
 
@@ -92,11 +94,19 @@ def test_a_widened_column_is_told_once(start, tmp_path):
     ("text", "options", "message"),
     [
         (b"a,1\nb\n", {}, "ragged row: record 1 at byte 4 has 1 fields where 2 are expected"),
-        (b"a,1\nb,2,3\n", {"part": (4, 10)}, "ragged row: record 0 at byte 4 has 3 fields where 2 are expected"),
+        (
+            b"a,1\nb,2,3\n",
+            {"part": (4, 10)},
+            "ragged row: record 0 at byte 4 has 3 fields where 2 are expected",
+        ),
         (b'a,1\n"b,2\n', {"part": (4, 9)}, "the quote opened at byte 4 is never closed"),
         (b"a,1\nb\xff,2\n", {}, "bad UTF-8 at byte 5"),
         (b"a,1\nb,x\n", {"declared": [False, True]}, 'value "x" of record 1 does not fit column "k"'),
-        (b"a,1\n", {"part": (0, 100)}, "the file has 4 bytes now and had at least 100 when the job was planned"),
+        (
+            b"a,1\n",
+            {"part": (0, 100)},
+            "the file has 4 bytes now and had at least 100 when the job was planned",
+        ),
     ],
 )
 def test_bad_data_fails_its_mini_batch_with_file_and_place(start, tmp_path, text, options, message):
@@ -132,13 +142,17 @@ def test_what_is_not_installed_is_named_before_any_mini_batch(start, missing):
 def test_the_context_names_the_tabular_input(start, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,1\n")
-    process = start("def run(df, context):\n    return [context.dataset.type, context.dataset_name]\n", inputs=INPUTS)
+    process = start(
+        "def run(df, context):\n    return [context.dataset.type, context.dataset_name]\n", inputs=INPUTS
+    )
     assert process.ready().run(delimited(path, 2, "si")).rows == b"tabular\nsales\n"
 
 
 def test_files_are_served_without_pandas_being_imported(start):
     process = start("import sys\ndef run(mini_batch):\n    return ['pandas' in sys.modules]\n").ready()
     assert process.run(files("a")).rows == b"False\n"
-    process = start("def init():\n    import sys\n    print('pandas' in sys.modules)\n" + SAVE, inputs=INPUTS).ready()
+    process = start(
+        "def init():\n    import sys\n    print('pandas' in sys.modules)\n" + SAVE, inputs=INPUTS
+    ).ready()
     assert process.shutdown() is None
     assert process.stdout == "True\n"

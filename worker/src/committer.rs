@@ -5,7 +5,7 @@
 //! dies between two of these steps is delivered again and loses against what was committed. Several segments
 //! may be on their way at a time, within a bound of memory.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -60,15 +60,15 @@ pub(crate) struct Tried {
     /// What the report says of it; `number`, `last` and `files` are filled in by the committer.
     pub(crate) record: TryRecord,
     /// The process that ran it.
-    pub(crate) process: ProcessRef,
+    pub(crate) process: Arc<ProcessRef>,
+    /// Position in the life of the process.
+    pub(crate) seq: u32,
     /// Its rows.
     pub(crate) rows: Bytes,
-    /// Files it wrote, `/`-separated, below `staged_in`.
+    /// Files it wrote, `/`-separated, below the folder `seq` of `staging`.
     pub(crate) files: Vec<String>,
-    /// Where they are.
-    pub(crate) staged_in: PathBuf,
-    /// Unique name of the try in the job.
-    pub(crate) id: String,
+    /// Where the process stages files.
+    pub(crate) staging: Arc<Path>,
 }
 
 /// Uncommitted rows in memory, for whoever must slow down.
@@ -177,13 +177,15 @@ impl Committer {
             Settle::NodesLost => {
                 let record = lost_record(&ready);
                 let process = ProcessRef { name: String::new(), pid: 0 };
-                self.give_up(record, &process, ready, open);
+                Self::give_up(record, &process, ready, open);
             }
         }
     }
 
     async fn succeeded(&self, tried: Tried, ready: Ready, open: &mut Open) {
-        let Tried { mut record, process, rows, files, staged_in, id } = tried;
+        let id = if tried.files.is_empty() { String::new() } else { self.try_id(&tried) };
+        let Tried { mut record, process, seq, rows, files, staging } = tried;
+        let staged_in = staging.join(seq.to_string());
         for path in files {
             let key = layout::staged_file(&id, &path);
             let staged = staged_in.join(&path);
@@ -201,7 +203,8 @@ impl Committer {
     }
 
     async fn failed(&self, tried: Tried, ready: Ready, open: &mut Open) {
-        let Tried { mut record, process, id, .. } = tried;
+        let id = self.try_id(&tried);
+        let Tried { mut record, process, .. } = tried;
         let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
         let verdict = self
             .until_done("a failed try", || self.job.ledger.record_failure(&self.job.id, &failed))
@@ -220,12 +223,17 @@ impl Committer {
             }
             Verdict::GiveUp { spoiled } => {
                 record.number = spoiled;
-                self.give_up(record, &process, ready, open);
+                Self::give_up(record, &process, ready, open);
             }
         }
     }
 
-    fn give_up(&self, mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
+    /// Unique name of a try in the job.
+    fn try_id(&self, tried: &Tried) -> String {
+        format!("{:04}-{:05}-{}-{}", self.job.incarnation, self.node_id, tried.process.name, tried.seq)
+    }
+
+    fn give_up(mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
         record.last = true;
         record.failed = Some(ready.delivery.body.to_vec());
         open.entries.push(entry(&record));

@@ -5,28 +5,28 @@
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use prs_common::job::OutputAction;
 use prs_common::ledger::{NodeReport, Signal};
 use prs_common::log_file::LogFile;
-use prs_common::mini_batch::{MiniBatch, checksum};
 use prs_common::process_page::Phase;
-use prs_common::segment::{ProcessRef, TryRecord, TryStatus};
+use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ErrorInfo, PROTOCOL_VERSION, Start, ToProcess, encode_frame};
+use prs_common::wire::{self, PROTOCOL_VERSION, ToProcess, encode_frame};
 use prs_orchestrator::{JobContext, init_failures};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::committer::{Backlog, Settle, Settlement, Tried};
+use crate::committer::{Backlog, Settlement};
 use crate::intake::Ready;
+use crate::launch::Launch;
 use crate::node::NodeSettings;
-use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, ProcessSettings, silent_death};
+use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, silent_death};
 use crate::process_log::ProcessLog;
+use crate::settlement::{Death, settle_death, settle_outcome};
 use crate::slot::{Kill, Running, Slot, Stage};
 use crate::{batch_size, gpu};
 
@@ -156,12 +156,11 @@ impl<'a> Dispatcher<'a> {
     /// Does what the job wants.
     fn obey(&mut self, signal: Signal) {
         match signal {
-            Signal::Run => return,
             Signal::Finish if self.ending.is_none() => {
                 self.ending = Some(Ending::InOrder(Instant::now() + SHUTDOWN_GRACE));
             }
-            Signal::Finish => return,
             Signal::Stop => self.ending = Some(Ending::AtOnce),
+            Signal::Run | Signal::Finish => return,
         }
         // Dropped deliveries are available to others again.
         self.pending.clear();
@@ -269,8 +268,10 @@ impl<'a> Dispatcher<'a> {
             self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
         let gpu = gpu::lowest_free(self.settings.host.gpus, used);
         let folder = self.folder.join(&name);
-        let start = self.start_message(&name, &folder);
-        let settings = self.process_settings(&name, &start, gpu);
+        let launch =
+            Launch { job: self.job, settings: self.settings, node_id: self.node_id, folder: &self.folder };
+        let start = launch.start_message(&name);
+        let settings = launch.process_settings(&name, &start, gpu);
         let process = match Process::start(&settings, position, number, self.events.clone(), &self.tasks) {
             Ok(process) => process,
             Err(error) => {
@@ -280,7 +281,7 @@ impl<'a> Dispatcher<'a> {
             }
         };
         let mut frame = Vec::new();
-        let staging = PathBuf::from(&start.staging_dir);
+        let staging = Arc::from(Path::new(&start.staging_dir));
         encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
         process.send(frame);
         let pid = process.pid;
@@ -290,7 +291,7 @@ impl<'a> Dispatcher<'a> {
         log.line(format_args!("{name} at {}, pid {pid}{with}", self.settings.host.ip));
         self.slots[position].running = Some(Running {
             number,
-            who: ProcessRef { name, pid },
+            who: Arc::new(ProcessRef { name, pid }),
             process,
             stage: Stage::Starting,
             since: Instant::now(),
@@ -307,66 +308,6 @@ impl<'a> Dispatcher<'a> {
             failures_before: 0,
             init_failed: false,
         });
-    }
-
-    /// What the process is told first.
-    fn start_message(&self, name: &str, folder: &std::path::Path) -> Start {
-        let spec = &self.job.spec;
-        let logs = &self.job.logs;
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let output_dir = text(folder.join("output"));
-        let arguments = [
-            ("--mini_batch_size", spec.mini_batch_size.amount().to_string()),
-            ("--logging_level", spec.logging_level.to_string()),
-            ("--output", output_dir.clone()),
-            ("--output_action", spec.output_action.to_string()),
-            ("--append_row_file_name", spec.append_row_file_name.clone()),
-            ("--node_count", spec.node_count.to_string()),
-            ("--process_count_per_node", self.settings.slots.to_string()),
-            ("--run_invocation_timeout", spec.run_invocation_timeout.to_string()),
-            ("--run_max_try", spec.run_max_try.to_string()),
-        ];
-        let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
-        let profile = logs.join(format!("sys/node/{}/{name}.profile", self.node_id));
-        Start {
-            protocol: PROTOCOL_VERSION,
-            job_id: self.job.id.clone(),
-            node_id: self.node_id,
-            process_name: name.to_owned(),
-            code_dir: text(self.folder.join("code")),
-            entry_script: spec.entry_script.clone(),
-            arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
-            logging_level: spec.logging_level.to_string(),
-            append_row: spec.output_action == OutputAction::AppendRow,
-            log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
-            working_dir: text(folder.join("working")),
-            staging_dir: text(folder.join("staging")),
-            output_dir,
-            profile_path: Some(text(profile)),
-            inputs: spec.inputs.iter().map(describe_input).collect(),
-        }
-    }
-
-    fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
-        let (logs, node_id) = (&self.job.logs, self.node_id);
-        let own = [
-            ("AZUREML_RUN_ID", self.job.id.clone()),
-            ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
-            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.to_string()),
-        ];
-        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let users = self.job.spec.environment_variables.clone();
-        ProcessSettings {
-            python: self.settings.python.clone(),
-            python_home: self.folder.join("python"),
-            working_dir: start.working_dir.clone().into(),
-            folders: vec![start.output_dir.clone().into(), start.staging_dir.clone().into()],
-            stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),
-            stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
-            variables: own.chain(users).collect(),
-            gpu,
-            token: format!("{}-{}-{node_id}-{name}", self.job.id, self.job.incarnation),
-        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -442,7 +383,7 @@ impl<'a> Dispatcher<'a> {
                 return;
             };
             self.backlog.add(outcome.rows.len());
-            let settlement = settle_outcome(self.job, self.node_id, running, ready, outcome);
+            let settlement = settle_outcome(running, ready, outcome);
             if self.settle.send(settlement).is_err() {
                 return;
             }
@@ -468,7 +409,7 @@ impl<'a> Dispatcher<'a> {
             if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
                 let death = Death { returncode, phase, long, items };
-                let settlement = settle_death(self.job, self.node_id, &mut running, seq, ready, &death);
+                let settlement = settle_death(&self.job.spec, &mut running, seq, ready, &death);
                 let _ = self.settle.send(settlement);
             } else if self.ending.is_none() {
                 // Finished without its outcome getting through, or not started: not to blame.
@@ -536,165 +477,4 @@ impl<'a> Dispatcher<'a> {
             report.all_in_init = all_in_init;
         });
     }
-}
-
-fn describe_input(input: &prs_common::job::Input) -> wire::InputInfo {
-    use prs_common::job::InputSource;
-    let path = match &input.source {
-        InputSource::Paths(paths) => paths.join(", "),
-        InputSource::List(path) => path.display().to_string(),
-    };
-    wire::InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path }
-}
-
-/// A record of a try with what the descriptor tells.
-fn new_record(ready: &Ready) -> TryRecord {
-    let body = &ready.delivery.body;
-    let detail = MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default();
-    TryRecord {
-        index: ready.index,
-        checksum: checksum(body),
-        number: 0,
-        status: TryStatus::RunDone,
-        last: false,
-        process: 0,
-        started_us: 0,
-        elapsed_us: 0,
-        cpu_us: 0,
-        run_us: 0,
-        items: 0,
-        succeeded: 0,
-        returned: 0,
-        category: String::new(),
-        message: String::new(),
-        detail,
-        offset: 0,
-        length: 0,
-        header: None,
-        files: Vec::new(),
-        failed: None,
-    }
-}
-
-fn planned_items(ready: &Ready) -> u64 {
-    MiniBatch::decode(&ready.delivery.body).map_or(0, |mini_batch| mini_batch.items())
-}
-
-fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) {
-    record.status = status;
-    record.category.clone_from(&error.category);
-    record.message.clone_from(&error.message);
-}
-
-/// The settlement of a try that the process reported.
-fn settle_outcome(
-    job: &JobContext,
-    node_id: u32,
-    running: &mut Running,
-    ready: Ready,
-    outcome: OwnedOutcome,
-) -> Settlement {
-    let mut record = new_record(&ready);
-    record.started_us = outcome.started_us;
-    record.elapsed_us = outcome.elapsed_us;
-    record.cpu_us = outcome.cpu_us;
-    record.run_us = outcome.run_us;
-    record.items = outcome.items;
-    match &outcome.error {
-        None => {
-            record.returned = outcome.returned;
-            record.succeeded = outcome.returned.min(outcome.items);
-            record.header = outcome.header;
-        }
-        Some(error) => {
-            let loading = error.stage == wire::Stage::Load;
-            fail(
-                &mut record,
-                if loading { TryStatus::LoadException } else { TryStatus::RunException },
-                error,
-            );
-            record.items = if outcome.items > 0 { outcome.items } else { planned_items(&ready) };
-            let what = format!("{} try {}", prs_common::mini_batch::id_of(ready.index), ready.spoiled + 1);
-            running.log.error(&what, outcome.started_us, error);
-        }
-    }
-    running.log.note(&record);
-    let rows = if outcome.error.is_none() { outcome.rows } else { Bytes::new() };
-    settlement(job, node_id, running, outcome.seq, ready, record, rows, outcome.files)
-}
-
-/// How a process died.
-struct Death {
-    returncode: i32,
-    phase: Phase,
-    long: Duration,
-    items: u64,
-}
-
-/// The settlement of the mini-batch that a process was running when it died.
-fn settle_death(
-    job: &JobContext,
-    node_id: u32,
-    running: &mut Running,
-    seq: u32,
-    ready: Ready,
-    death: &Death,
-) -> Settlement {
-    let mut record = new_record(&ready);
-    let spec = &job.spec;
-    let (status, error) = match running.killed {
-        Some(Kill::RunTimeout) => {
-            (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout))
-        }
-        Some(Kill::LoadTimeout) => (
-            TryStatus::LoadTimeout,
-            timeout("reading the data", "task_overhead_timeout", spec.task_overhead_timeout),
-        ),
-        _ => {
-            let during = "while it ran this mini-batch";
-            (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
-        }
-    };
-    fail(&mut record, status, &error);
-    let long = death.long.as_micros() as u64;
-    record.started_us = now_us().saturating_sub(long);
-    record.elapsed_us = long;
-    record.run_us = if death.phase == Phase::Running { long } else { 0 };
-    record.items = if death.items > 0 { death.items } else { planned_items(&ready) };
-    let what = format!("{} try {}", prs_common::mini_batch::id_of(ready.index), ready.spoiled + 1);
-    running.log.error(&what, now_us(), &error);
-    running.log.note(&record);
-    running.log.flush();
-    settlement(job, node_id, running, seq, ready, record, Bytes::new(), Vec::new())
-}
-
-fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
-    ErrorInfo {
-        stage: wire::Stage::Run,
-        category: "Timeout".to_owned(),
-        message: format!("{what} took longer than {key} ({seconds} s); the process was killed"),
-        traceback: String::new(),
-    }
-}
-
-#[expect(clippy::too_many_arguments, reason = "the one place where a try becomes a settlement")]
-fn settlement(
-    job: &JobContext,
-    node_id: u32,
-    running: &Running,
-    seq: u32,
-    ready: Ready,
-    record: TryRecord,
-    rows: Bytes,
-    files: Vec<String>,
-) -> Settlement {
-    let tried = Tried {
-        record,
-        process: running.who.clone(),
-        rows,
-        staged_in: running.staging.join(seq.to_string()),
-        files,
-        id: format!("{:04}-{node_id:05}-{}-{seq}", job.incarnation, running.who.name),
-    };
-    Settlement { ready, settle: Settle::Tried(Box::new(tried)) }
 }

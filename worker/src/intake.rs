@@ -30,14 +30,24 @@ pub(crate) struct Ready {
     pub(crate) spoiled: u32,
 }
 
-/// Consumes the queue of `job` until `stop`, or until the other end of `ready` is closed.
+/// When the intake ends: first it takes nothing more, then it lets go of what it took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IntakeEnd {
+    /// Take nothing more.
+    pub(crate) stop: CancellationToken,
+    /// Everything is settled; what is not goes back with the consumer.
+    pub(crate) release: CancellationToken,
+}
+
+/// Consumes the queue of `job` until it is told to end. The consumer is kept until then: without it, nothing
+/// could be acknowledged any more.
 pub(crate) async fn take_in(
     job: JobContext,
     node_id: u32,
     prefetch: usize,
     ready: mpsc::Sender<Vec<Ready>>,
     settle: mpsc::UnboundedSender<Settlement>,
-    stop: CancellationToken,
+    end: IntakeEnd,
 ) {
     let mut starts = 0;
     loop {
@@ -48,14 +58,18 @@ pub(crate) async fn take_in(
                 tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
                 tokio::select! {
                     () = tokio::time::sleep(RECONSUME_PAUSE) => continue,
-                    () = stop.cancelled() => return,
+                    () = end.stop.cancelled() => return,
                 }
             }
         };
         loop {
             let taken = tokio::select! {
                 taken = deliveries.next(AT_ONCE) => taken,
-                () = stop.cancelled() => return,
+                () = end.stop.cancelled() => {
+                    drop(settle);
+                    end.release.cancelled().await;
+                    return;
+                }
             };
             if taken.is_empty() {
                 break;
@@ -66,6 +80,8 @@ pub(crate) async fn take_in(
                 batch.extend(look_at(&job, node_id, starts, delivery, &settle).await);
             }
             if !batch.is_empty() && ready.send(batch).await.is_err() {
+                drop(settle);
+                end.release.cancelled().await;
                 return;
             }
         }

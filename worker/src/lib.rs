@@ -11,10 +11,12 @@ mod gpu;
 mod heartbeat;
 mod host;
 mod intake;
+mod launch;
 mod node;
 mod process;
 mod process_log;
 mod python_home;
+mod settlement;
 mod slot;
 
 pub use host::Host;

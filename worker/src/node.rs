@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::committer::{Backlog, Committer};
 use crate::dispatcher::Dispatcher;
 use crate::host::Host;
+use crate::intake::IntakeEnd;
 use crate::{heartbeat, intake, python_home};
 
 /// Batches of mini-batches that wait between intake and dispatcher.
@@ -119,20 +120,13 @@ async fn serve(
     wanted: watch::Receiver<Signal>,
 ) {
     let tasks = TaskTracker::new();
-    let stop_intake = CancellationToken::new();
+    let end = IntakeEnd::default();
     let (ready, intake) = mpsc::channel(INTAKE_AHEAD);
     let (settle, settlements) = mpsc::unbounded_channel();
     let (idle, is_idle) = watch::channel(false);
     let (fatal, is_fatal) = watch::channel(None);
     let backlog = Backlog::default();
-    tasks.spawn(intake::take_in(
-        job.clone(),
-        node_id,
-        settings.prefetch,
-        ready,
-        settle.clone(),
-        stop_intake.clone(),
-    ));
+    tasks.spawn(intake::take_in(job.clone(), node_id, settings.prefetch, ready, settle.clone(), end.clone()));
     let committer = Committer {
         job: job.clone(),
         node_id,
@@ -141,7 +135,7 @@ async fn serve(
         backlog: backlog.clone(),
         fatal,
     };
-    tasks.spawn(committer.run(settlements, is_idle));
+    let committing = tokio::spawn(committer.run(settlements, is_idle));
     let dispatcher = Dispatcher::new(
         job,
         settings,
@@ -154,7 +148,11 @@ async fn serve(
         report,
         tasks.clone(),
     );
-    dispatcher.run(intake, wanted, is_fatal, stop_intake).await;
+    dispatcher.run(intake, wanted, is_fatal, end.stop.clone()).await;
+    if let Err(panic) = committing.await {
+        tracing::error!(%panic, "the committer broke; what it had not committed runs again");
+    }
+    end.release.cancel();
     tasks.close();
     tasks.wait().await;
 }

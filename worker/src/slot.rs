@@ -1,7 +1,8 @@
 //! A slot: a place for a process on the node, and what the process in it has in hand.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prs_common::process_page::{Phase, monotonic_ns};
@@ -51,14 +52,14 @@ pub(crate) struct Running {
     /// Which process of the node it is, from 0.
     pub(crate) number: u32,
     /// Name and process id.
-    pub(crate) who: ProcessRef,
+    pub(crate) who: Arc<ProcessRef>,
     pub(crate) process: Process,
     pub(crate) stage: Stage,
     pub(crate) since: Instant,
     pub(crate) gpu: Option<u32>,
     pub(crate) log: ProcessLog,
     /// Where it stages the files of finished mini-batches.
-    pub(crate) staging: PathBuf,
+    pub(crate) staging: Arc<Path>,
     /// Its own folder, removed when it has ended.
     pub(crate) folder: PathBuf,
     /// Mini-batches it was given, by `seq`.

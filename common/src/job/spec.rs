@@ -61,7 +61,7 @@ pub struct JobSpec {
     pub output: Option<PathBuf>,
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).
     pub arguments: Vec<String>,
-    /// Whether a former job's output may be given back without running (P3).
+    /// Whether a former job's output may be given back without running (P3); not built yet, so always false.
     pub allow_reuse: bool,
     /// Seconds that the overhead of one mini-batch may take, at least 1.
     pub task_overhead_timeout: u64,
@@ -69,7 +69,7 @@ pub struct JobSpec {
     pub progress_update_timeout: Option<u64>,
     /// Seconds until the first mini-batch must be scheduled, at least 1.
     pub first_task_creation_timeout: u64,
-    /// Seconds between two looks at the host's resources; 0 is off.
+    /// Seconds between two looks at the host's resources; 0 is off. Not built yet, so always 0.
     pub resource_monitor_interval: u64,
     /// What the loader took with a reservation that its author should know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -110,11 +110,11 @@ impl JobSpec {
             inputs,
             output: None,
             arguments: Vec::new(),
-            allow_reuse: true,
+            allow_reuse: false,
             task_overhead_timeout: 600,
             progress_update_timeout: None,
             first_task_creation_timeout: 600,
-            resource_monitor_interval: 600,
+            resource_monitor_interval: 0,
             notes: Vec::new(),
         }
     }

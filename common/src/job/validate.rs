@@ -66,6 +66,10 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
         spec.compute_target = name;
     }
     spec.allow_reuse = reader.boolean("allow_reuse").unwrap_or(spec.allow_reuse);
+    if let Some(setting) = reader.get("allow_reuse").filter(|_| spec.allow_reuse) {
+        let message = "giving back the output of a former job is not supported yet: give false, or remove the key";
+        reader.refuse(&setting, message.to_owned());
+    }
     spec
 }
 

@@ -28,7 +28,7 @@ struct StatusView {
 }
 
 impl StatusView {
-    fn new(folder: &Path, record: JobRecord) -> Self {
+    fn new(folder: &Path, record: &JobRecord) -> Self {
         let status = &record.status;
         let running = !record.state.is_final();
         let result = record.result.clone().unwrap_or_else(|| {
@@ -39,7 +39,7 @@ impl StatusView {
                 state: record.state,
                 reason: (!running).then(|| run_folder::interrupted(folder)),
                 output: Output {
-                    uri: embedded::output_folder(folder, &record).display().to_string(),
+                    uri: embedded::output_folder(folder, record).display().to_string(),
                     ..Output::default()
                 },
                 logs: folder.join("logs").display().to_string(),
@@ -71,7 +71,7 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
     let folder = run_folder::find(job)?;
     let record = run_folder::read(&folder).await.map_err(Failure::usage)?;
     let line = describe(record.state, &record.status);
-    let view = StatusView::new(&folder, record);
+    let view = StatusView::new(&folder, &record);
     if format == Format::Json {
         output::json(&view);
     } else if view.result.state.is_final() {
@@ -97,7 +97,7 @@ pub(super) async fn list(list: &List, format: Format) -> Result<ExitCode, Failur
         for entry in entries.flatten() {
             let folder = entry.path();
             if let Ok(record) = run_folder::read(&folder).await {
-                jobs.push((record.submitted_us, StatusView::new(&folder, record)));
+                jobs.push((record.submitted_us, StatusView::new(&folder, &record)));
             }
         }
     }
@@ -128,7 +128,7 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
     let folder = run_folder::find(&fetch.job)?;
     let record = run_folder::read(&folder).await.map_err(Failure::usage)?;
     let output_folder = embedded::output_folder(&folder, &record);
-    let mut result = StatusView::new(&folder, record).result;
+    let mut result = StatusView::new(&folder, &record).result;
     if result.state != JobState::Completed {
         let why = result.reason.as_deref().unwrap_or("it is not done yet");
         return Err(Failure::wrong(format!(

@@ -1,7 +1,7 @@
 """`EntryScript`: what a script may know of the process it runs in (spec E12).
 
-Without a fleet it stands for a process of its own in the current folder. Nothing is created before it is asked
-for, so importing has no effect on the disk.
+Without a fleet it stands for a process of its own in the current folder. Nothing is created before it is
+asked for, so importing has no effect on the disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from typing import Any, Optional
+from typing import Any
 
 _LOGGER_NAME = "azureml_user.entry_script"
 _FORMAT = "%(asctime)s|%(levelname)s|%(processName)s|%(process)d|%(message)s"
@@ -22,11 +22,11 @@ class EntryScript:
     Its pickle carries the folders along, so that a child process started by the script sees the same ones.
     """
 
-    _instance: Optional[EntryScript] = None
+    _instance: EntryScript | None = None
     _lock = threading.RLock()
 
     _state: dict[str, Any]
-    _logger: Optional[logging.Logger]
+    _logger: logging.Logger | None
 
     def __new__(cls) -> EntryScript:
         with cls._lock:

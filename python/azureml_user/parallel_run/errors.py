@@ -1,7 +1,8 @@
 """Words for an exception of the script: category, message, traceback.
 
-Nothing an exception does while it is described may harm the process: its `__str__` may raise, return something
-else or be endless. Frames of this package are left out of the traceback; they say nothing about the script.
+Nothing an exception does while it is described may harm the process: its `__str__` may raise, return
+something else or be endless. Frames of this package are left out of the traceback; they say nothing about the
+script.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 import traceback
 from types import TracebackType
-from typing import Optional
 
 _LIMIT = 64 * 1024
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -70,7 +70,7 @@ def _traceback(error: BaseException, category: str) -> str:
         return f"{category} (its traceback cannot be shown: {_category(inner)})"
 
 
-def _own_frames_dropped(frames: Optional[TracebackType]) -> Optional[TracebackType]:
+def _own_frames_dropped(frames: TracebackType | None) -> TracebackType | None:
     """Skips what lies before the first frame of the script."""
     while frames is not None:
         file = frames.tb_frame.f_code.co_filename

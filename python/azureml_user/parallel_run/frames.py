@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import io
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 from azureml_user.parallel_run.errors import ScriptError
 
@@ -25,8 +25,9 @@ def check(inputs: Sequence[tuple[str, str, str]]) -> bool:
     if missing:
         raise ScriptError(
             "ModuleNotFoundError",
-            f"the input {tabular[0]!r} is tabular, so run() gets a pandas.DataFrame, and the job's environment has "
-            f"no {' and no '.join(missing)}; install it there: python -m pip install pandas pyarrow",
+            f"the input {tabular[0]!r} is tabular, so run() gets a pandas.DataFrame, and the job's "
+            f"environment has no {' and no '.join(missing)}; install it there: "
+            "python -m pip install pandas pyarrow",
         )
     return True
 
@@ -41,11 +42,12 @@ class Frames:
         if int(pyarrow.__version__.split(".")[0]) < _OLDEST_PYARROW:
             raise ScriptError(
                 "ImportError",
-                f"pyarrow {pyarrow.__version__} is too old for tabular inputs; install {_OLDEST_PYARROW} or newer",
+                f"pyarrow {pyarrow.__version__} is too old for tabular inputs; "
+                f"install {_OLDEST_PYARROW} or newer",
             )
         self._pandas = pandas
         self._pyarrow = pyarrow
-        self._text_dtype: Optional[Any] = None
+        self._text_dtype: Any | None = None
 
     def index_of_names(self, names: list[str]) -> Any:
         """Column names from a header."""
@@ -66,7 +68,7 @@ class Frames:
     def _array(self, column: Any) -> Any:
         types = self._pyarrow.types
         is_text = types.is_string(column.type) or types.is_large_string(column.type)
-        if is_text and self._text() != object:
+        if is_text and hasattr(self._text(), "__from_arrow__"):
             return self._text().__from_arrow__(column)
         values = column.to_numpy(zero_copy_only=False)
         if column.null_count and values.dtype == object:

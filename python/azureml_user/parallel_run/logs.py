@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Optional, TextIO
+from typing import TextIO
 
 _FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
 
@@ -16,7 +16,7 @@ class _OutputHandler(logging.StreamHandler):  # type: ignore[type-arg]
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> Optional[TextIO]:
+    def stream(self) -> TextIO | None:
         return getattr(sys, "stdout", None)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -1,7 +1,7 @@
 """`python -m azureml_user.parallel_run.process`: the life of one process.
 
-Started by the agent with two inherited descriptors; shakes hands, imports the script, calls `init()`, lets the
-extension run mini-batches and ends in order. Started by hand it only says so.
+Started by the agent with two inherited descriptors; shakes hands, imports the script, calls `init()`, lets
+the extension run mini-batches and ends in order. Started by hand it only says so.
 """
 
 from __future__ import annotations
@@ -10,9 +10,19 @@ import os
 import platform
 import sys
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
-from azureml_user.parallel_run import context, errors, frames, logs, profiling, results, script, settings, tables
+from azureml_user.parallel_run import (
+    context,
+    errors,
+    frames,
+    logs,
+    profiling,
+    results,
+    script,
+    settings,
+    tables,
+)
 from azureml_user.parallel_run.entry_script import EntryScript
 
 _SOCKET = "PRS_PROCESS_SOCKET"
@@ -24,7 +34,7 @@ _OOM_SCORE = "500"
 class Host:
     """What the loop in the extension calls."""
 
-    def __init__(self, start: Any, entry: script.Script, profiler: Optional[profiling.Profiler]) -> None:
+    def __init__(self, start: Any, entry: script.Script, profiler: profiling.Profiler | None) -> None:
         self.run: Callable[..., Any] = entry.run
         self.describe = errors.describe
         to_csv = settings.to_csv_arguments(entry.path, start.arguments)
@@ -54,7 +64,7 @@ def main() -> int:
     os.register_at_fork(after_in_child=connection.forget)
 
     place = f"importing {start.entry_script}"
-    profiler: Optional[profiling.Profiler] = None
+    profiler: profiling.Profiler | None = None
     try:
         _prepare(start)
         profile_path = start.profile_path or os.path.join(start.log_dir, f"{start.process_name}.profile")
@@ -104,7 +114,7 @@ def _prepare(start: Any) -> None:
     sys.argv = [os.path.join(start.code_dir, start.entry_script), *start.arguments]
 
 
-def _call(function: Optional[Callable[[], Any]], profiler: Optional[profiling.Profiler]) -> None:
+def _call(function: Callable[[], Any] | None, profiler: profiling.Profiler | None) -> None:
     if function is None:
         return
     if profiler is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional, Sequence
+from collections.abc import Sequence
+from typing import Callable
 
 from azureml_user.parallel_run.errors import ScriptError
 
@@ -38,7 +39,7 @@ class Profiler:
         os.replace(f"{self._path}.part", self._path)
 
 
-def requested(arguments: Sequence[str]) -> Optional[str]:
+def requested(arguments: Sequence[str]) -> str | None:
     """The profiling module the arguments name, if any."""
     for index, argument in enumerate(arguments):
         if argument == _OPTION:
@@ -48,7 +49,7 @@ def requested(arguments: Sequence[str]) -> Optional[str]:
     return None
 
 
-def make(arguments: Sequence[str], path: str) -> Optional[Profiler]:
+def make(arguments: Sequence[str], path: str) -> Profiler | None:
     """The profiler the arguments ask for, writing to `path`."""
     name = requested(arguments)
     if name is None:

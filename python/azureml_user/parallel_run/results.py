@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from azureml_user.parallel_run.tables import Tables
 
 _EXPECTED = (
-    "expected is a list, a tuple, a numpy array, a pandas Series or DataFrame, or an iterator, with one element "
-    "for every item that succeeded"
+    "expected is a list, a tuple, a numpy array, a pandas Series or DataFrame, or an iterator, with one "
+    "element for every item that succeeded"
 )
 
 
@@ -20,8 +20,8 @@ class Results:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
 
-    def elements(self, result: Any) -> Optional[Iterable[Any]]:
-        """The elements of `result`, or `None` when it is a DataFrame. Raises `TypeError` for anything else."""
+    def elements(self, result: Any) -> Iterable[Any] | None:
+        """The elements of `result`, or `None` when it is a DataFrame. Refuses anything else."""
         pandas = sys.modules.get("pandas")
         if pandas is not None:
             if isinstance(result, pandas.DataFrame):

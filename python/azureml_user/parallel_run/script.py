@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from azureml_user.parallel_run.errors import ScriptError
 
@@ -44,13 +44,13 @@ def load(code_dir: str, entry_script: str) -> Script:
         if error.name and (entry_script == error.name or entry_script.startswith(f"{error.name}.")):
             raise ScriptError(
                 "ModuleNotFoundError",
-                f"the entry script {entry_script!r} is neither a file below {code_dir} nor a module that can be "
-                f"imported (no module named {error.name!r}); {_content(code_dir)}",
+                f"the entry script {entry_script!r} is neither a file below {code_dir} nor a module that can "
+                f"be imported (no module named {error.name!r}); {_content(code_dir)}",
             ) from None
         raise
 
 
-def _file_of(code_dir: str, entry_script: str) -> Optional[str]:
+def _file_of(code_dir: str, entry_script: str) -> str | None:
     """The file that is meant, or `None` for a module's name."""
     path = os.path.normpath(os.path.join(code_dir, entry_script))
     if os.path.commonpath([os.path.abspath(code_dir), os.path.abspath(path)]) != os.path.abspath(code_dir):
@@ -122,7 +122,7 @@ def _means(name: str, path: str) -> bool:
     )
 
 
-def _optional(module: ModuleType, name: str) -> Optional[Callable[..., Any]]:
+def _optional(module: ModuleType, name: str) -> Callable[..., Any] | None:
     return _function(module, name) if getattr(module, name, None) is not None else None
 
 
@@ -175,7 +175,6 @@ def _behind_wrapper(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_set(cell: Any) -> bool:
     try:
-        cell.cell_contents
+        return cell.cell_contents is not None
     except ValueError:
         return False
-    return True

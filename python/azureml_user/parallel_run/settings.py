@@ -1,4 +1,4 @@
-"""How DataFrames are to be written: `parallel_run_step.settings.json` and an argument of the job (spec E8)."""
+"""How DataFrames are written: `parallel_run_step.settings.json` and an argument of the job (spec E8)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,24 @@ _HEADER_OPTION = "--append_row_dataframe_header"
 _DEFAULTS: dict[str, Any] = {"sep": " ", "header": False, "index": False}
 # What `to_csv` takes in any version of pandas, and what of it has no meaning for rows of a bigger file.
 _KNOWN = frozenset(
-    "sep na_rep float_format columns header index index_label quoting quotechar lineterminator line_terminator "
-    "chunksize date_format doublequote escapechar decimal".split()
+    [
+        "sep",
+        "na_rep",
+        "float_format",
+        "columns",
+        "header",
+        "index",
+        "index_label",
+        "quoting",
+        "quotechar",
+        "lineterminator",
+        "line_terminator",
+        "chunksize",
+        "date_format",
+        "doublequote",
+        "escapechar",
+        "decimal",
+    ]
 )
 _MEANINGLESS = frozenset(["path_or_buf", "mode", "encoding", "compression", "errors", "storage_options"])
 
@@ -58,7 +74,9 @@ def _read(path: str) -> dict[str, Any]:
         settings = settings.get(section, {})
     for name in _object(path, settings):
         if name in _MEANINGLESS:
-            raise ScriptError("ValueError", f"{path}: {name!r} cannot be set, the rows go to the job's result")
+            raise ScriptError(
+                "ValueError", f"{path}: {name!r} cannot be set, the rows go to the job's result"
+            )
         if name not in _KNOWN:
             raise ScriptError("ValueError", f"{path}: to_csv has no argument {name!r}")
     return dict(settings)

@@ -1,22 +1,22 @@
 """DataFrames that `run()` returned, as the text `to_csv` writes (spec E8).
 
-Most columns are handed to the extension as Arrow arrays, which writes them in a fraction of the time; whatever it
-does not write exactly as pandas does is left to pandas. The header line is kept apart from the rows: it is
-written once into the result, not once for every mini-batch.
+Most columns are handed to the extension as Arrow arrays, which writes them in a fraction of the time;
+whatever it does not write exactly as pandas does is left to pandas. The header line is kept apart from the
+rows: it is written once into the result, not once for every mini-batch.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import Any, Optional
+from typing import Any
 
 # sep, na_rep, whether a lone carriage return is quoted, from where a float32 has an exponent.
 FastOptions = tuple[str, str, bool, float]
 
 # Earlier pandas writes a year before 1000 with as many digits as it has.
 _PADS_YEARS = 3
-_FOUR_DIGITS = "1677-09-22"
+_EARLIEST = "1677-09-22"
 _FAST_ARGUMENTS = frozenset(["sep", "na_rep", "header", "index"])
 
 
@@ -27,9 +27,9 @@ class Tables:
         self._rows = {**arguments, "header": False}
         header = arguments["header"]
         self._header = arguments if isinstance(header, list) or header else None
-        self._pyarrow: Optional[Any] = None
+        self._pyarrow: Any | None = None
 
-    def header(self, table: Any) -> Optional[str]:
+    def header(self, table: Any) -> str | None:
         """The header of `table`, with its line end, where the job asks for one."""
         return None if self._header is None else table.iloc[:0].to_csv(**self._header)
 
@@ -37,7 +37,7 @@ class Tables:
         """The rows as pandas writes them."""
         return table.to_csv(**self._rows)
 
-    def fast_options(self) -> Optional[FastOptions]:
+    def fast_options(self) -> FastOptions | None:
         """How the extension is to write; `None` when it cannot."""
         sep, na_rep = self._rows["sep"], self._rows.get("na_rep", "")
         is_plain = isinstance(sep, str) and len(sep) == 1 and sep.isascii() and isinstance(na_rep, str)
@@ -54,7 +54,7 @@ class Tables:
         million = numpy.array([1e6], dtype="float32").astype(object).astype(str)[0]
         return sep, na_rep, '"' in written.getvalue(), 1e6 if "e" in million else 1e16
 
-    def columns(self, table: Any) -> Optional[list[Any]]:
+    def columns(self, table: Any) -> list[Any] | None:
         """The columns as Arrow arrays; `None` when one of them is for pandas to write."""
         import pandas
 
@@ -67,7 +67,7 @@ class Tables:
             return None
         return None if any(array is None for array in arrays) else arrays
 
-    def _array(self, column: Any) -> Optional[Any]:
+    def _array(self, column: Any) -> Any | None:
         import pandas
 
         pyarrow, dtype = self._pyarrow, column.dtype
@@ -83,7 +83,9 @@ class Tables:
             if not pyarrow.types.is_string(array.type) and not pyarrow.types.is_large_string(array.type):
                 return None
         elif dtype.kind == "M":
-            if int(pandas.__version__.split(".")[0]) < _PADS_YEARS and column.min() < pandas.Timestamp(_FOUR_DIGITS):
+            if int(pandas.__version__.split(".")[0]) < _PADS_YEARS and column.min() < pandas.Timestamp(
+                _EARLIEST
+            ):
                 return None
             array = pyarrow.array(column.to_numpy(), from_pandas=True)
         else:

@@ -159,19 +159,18 @@ impl Supervisor {
         loop {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
-                message = reader.next(), if reading => match message {
-                    Some(message) => {
+                message = reader.next(), if reading => {
+                    if let Some(message) = message {
                         let event = Event { slot: self.slot, number: self.number, kind: EventKind::Said(message) };
                         if self.events.send(event).await.is_err() {
                             self.kill.cancel();
                         }
-                    }
-                    // It closed its socket, or speaks rubbish: it is of no use any more.
-                    None => {
+                    } else {
+                        // It closed its socket, or speaks rubbish: it is of no use any more.
                         reading = false;
                         self.kill.cancel();
                     }
-                },
+                }
                 () = self.kill.cancelled(), if !killed => {
                     killed = true;
                     spawn::kill_group(self.pid);

@@ -42,11 +42,11 @@ fn defaults() {
         ("compute_target", json!("default")),
         ("output", json!(null)),
         ("arguments", json!([])),
-        ("allow_reuse", json!(true)),
+        ("allow_reuse", json!(false)),
         ("task_overhead_timeout", json!(600)),
         ("progress_update_timeout", json!(null)),
         ("first_task_creation_timeout", json!(600)),
-        ("resource_monitor_interval", json!(600)),
+        ("resource_monitor_interval", json!(0)),
     ] {
         assert_eq!(json[key], expected, "{key}");
         assert_eq!(project.setting(&format!("{REQUIRED}{key}: null\n"), key), expected, "{key}: null");
@@ -97,7 +97,7 @@ fn accepted_values() {
         ),
         ("arguments: []", json!([])),
         ("allow_reuse: false", json!(false)),
-        ("allow_reuse: 'True'", json!(true)),
+        ("allow_reuse: 'False'", json!(false)),
         ("task_overhead_timeout: 5", json!(5)),
         ("progress_update_timeout: 5", json!(5)),
         ("first_task_creation_timeout: 5", json!(5)),
@@ -181,6 +181,7 @@ fn refused_values() {
         ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
         ("arguments: --x 1", "\"--x 1\" where a list is expected"),
         ("allow_reuse: yes", "\"yes\" is not one of true, false"),
+        ("allow_reuse: true", "giving back the output of a former job is not supported yet"),
         ("task_overhead_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
         (
             "progress_update_timeout: -1",

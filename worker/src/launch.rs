@@ -1,0 +1,91 @@
+//! What a process is started with: its folders, environment, arguments, and the first message (spec E11, E16).
+
+use std::path::{Path, PathBuf};
+
+use prs_common::job::{Input, InputSource, OutputAction};
+use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
+use prs_orchestrator::JobContext;
+
+use crate::node::NodeSettings;
+use crate::process::ProcessSettings;
+
+/// What all processes of a node have in common.
+pub(crate) struct Launch<'a> {
+    pub(crate) job: &'a JobContext,
+    pub(crate) settings: &'a NodeSettings,
+    pub(crate) node_id: u32,
+    /// The scratch folder of the node.
+    pub(crate) folder: &'a Path,
+}
+
+impl Launch<'_> {
+    /// What the process is told first.
+    pub(crate) fn start_message(&self, name: &str) -> Start {
+        let folder = self.folder.join(name);
+        let spec = &self.job.spec;
+        let logs = &self.job.logs;
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let output_dir = text(folder.join("output"));
+        let arguments = [
+            ("--mini_batch_size", spec.mini_batch_size.amount().to_string()),
+            ("--logging_level", spec.logging_level.to_string()),
+            ("--output", output_dir.clone()),
+            ("--output_action", spec.output_action.to_string()),
+            ("--append_row_file_name", spec.append_row_file_name.clone()),
+            ("--node_count", spec.node_count.to_string()),
+            ("--process_count_per_node", self.settings.slots.to_string()),
+            ("--run_invocation_timeout", spec.run_invocation_timeout.to_string()),
+            ("--run_max_try", spec.run_max_try.to_string()),
+        ];
+        let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let profile = logs.join(format!("sys/node/{}/{name}.profile", self.node_id));
+        Start {
+            protocol: PROTOCOL_VERSION,
+            job_id: self.job.id.clone(),
+            node_id: self.node_id,
+            process_name: name.to_owned(),
+            code_dir: text(self.folder.join("code")),
+            entry_script: spec.entry_script.clone(),
+            arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
+            logging_level: spec.logging_level.to_string(),
+            append_row: spec.output_action == OutputAction::AppendRow,
+            log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
+            working_dir: text(folder.join("working")),
+            staging_dir: text(folder.join("staging")),
+            output_dir,
+            profile_path: Some(text(profile)),
+            inputs: spec.inputs.iter().map(describe_input).collect(),
+        }
+    }
+
+    /// What it is started with.
+    pub(crate) fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
+        let (logs, node_id) = (&self.job.logs, self.node_id);
+        let own = [
+            ("AZUREML_RUN_ID", self.job.id.clone()),
+            ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
+            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.to_string()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let users = self.job.spec.environment_variables.clone();
+        ProcessSettings {
+            python: self.settings.python.clone(),
+            python_home: self.folder.join("python"),
+            working_dir: start.working_dir.clone().into(),
+            folders: vec![start.output_dir.clone().into(), start.staging_dir.clone().into()],
+            stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),
+            stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
+            variables: own.chain(users).collect(),
+            gpu,
+            token: format!("{}-{}-{node_id}-{name}", self.job.id, self.job.incarnation),
+        }
+    }
+}
+
+fn describe_input(input: &Input) -> InputInfo {
+    let path = match &input.source {
+        InputSource::Paths(paths) => paths.join(", "),
+        InputSource::List(path) => path.display().to_string(),
+    };
+    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path }
+}
