@@ -138,9 +138,7 @@ def run(mini_batch, context):
 "#;
     let job = Job::new(script).with_files(12);
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("three mini-batches done", || {
-        job.marks("held").len() == 2 && done(&job) == 3
-    });
+    submit.wait_until("three mini-batches done", || job.marks("held").len() == 2 && done(&job) == 3);
     assert!(submit.signal(Signal::INT));
     let printed = submit.wait().json();
     assert_eq!(printed["mini_batches"]["succeeded"], 3);
