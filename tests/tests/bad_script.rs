@@ -146,7 +146,6 @@ fn a_script_that_changes_its_surroundings_harms_nobody() {
         "os.umask(0o777)",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
         "os.setpgid(0, 0) if os.getpgrp() != os.getpid() else None",
-        "threading.Thread(target=time.sleep, args=(1000,)).start()",
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})",
         "signal.setitimer(signal.ITIMER_REAL, 1000)",
     ] {
@@ -189,7 +188,12 @@ def run(mini_batch, context):
 
 #[test]
 fn a_shutdown_that_fails_or_hangs_does_not_spoil_the_job() {
-    for shutdown in ["raise ValueError('late')", "import os; os._exit(9)", "import time; time.sleep(1000)"] {
+    for shutdown in [
+        "raise ValueError('late')",
+        "import os; os._exit(9)",
+        "import time; time.sleep(1000)",
+        "import threading, time; threading.Thread(target=time.sleep, args=(1000,)).start()",
+    ] {
         let job =
             job(&format!("def run(mini_batch):\n    return mini_batch\n\ndef shutdown():\n    {shutdown}\n"));
         let ended = job.submit();

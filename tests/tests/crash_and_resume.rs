@@ -126,7 +126,7 @@ fn survives_kills_of_the_program(seed: u64) {
     for moment in moments {
         let mut program = start_or_resume(&job);
         if await_moment(&mut program, &job, moment, &mut random) && program.kill() {
-            story += &format!(" {moment:?}");
+            story.push_str(&format!(" {moment:?}"));
             hit.insert(moment);
             job.soon_leaves_nothing();
         } else if moment == Moment::Finalizing {

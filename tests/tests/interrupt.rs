@@ -35,7 +35,10 @@ fn expected() -> Vec<String> {
 fn interrupted_by(signal: Signal) {
     let job = job();
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("two mini-batches that are held", || job.marks("held").len() == 2);
+    submit.wait_until("ten mini-batches that are done and two that are held", || {
+        let report = job.run().text_so_far("logs/sys/job_report/processed_mini-batches.csv");
+        job.marks("held").len() == 2 && report.matches("RUN_DONE").count() == 10
+    });
     let before = Instant::now();
     assert!(submit.signal(signal));
     let ended = submit.wait();

@@ -71,7 +71,11 @@ fn no_child_outlives_a_job_that_completes() {
     job.completes();
     assert_eq!(job.run().rows().len(), 12);
     assert!(job.marks("child").len() >= CHILDREN, "{:?}", job.marks("child"));
-    assert!(job.run().text("logs/sys/node/0/_main.txt").contains("left behind"), "{}", job.run().story());
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    let told = main.lines().find_map(|line| line.split_once(" left ")?.1.split_once(" processes behind"));
+    let count: usize = told.unwrap_or_else(|| panic!("it is not told:\n{main}")).0.parse().unwrap();
+    // `multiprocessing` has a helper of its own.
+    assert!((CHILDREN..=CHILDREN + 1).contains(&count), "{count} children are told:\n{main}");
 }
 
 #[test]

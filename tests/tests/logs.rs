@@ -95,7 +95,7 @@ fn every_log_of_the_layout_is_there() {
     assert!(day.is_some_and(|day| day.len() == 8 && day.parse::<u32>().is_ok()), "{overview}");
 
     let readme = run.text("logs/readme.txt");
-    for file in files {
+    for file in files.iter().filter(|file| !file.ends_with("readme.txt")) {
         let folder = file.trim_start_matches("logs/").split('/').take(2).collect::<Vec<_>>().join("/");
         let part = folder.split('.').next().unwrap();
         assert!(readme.contains(part), "{file} is not explained in readme.txt");

@@ -118,6 +118,11 @@ fn a_job_that_is_running_is_refused() {
     assert_eq!(job.run().rows().len(), 4);
 }
 
+/// Mini-batches that are known to be done.
+fn done(job: &Job) -> usize {
+    job.run().text_so_far("logs/sys/job_report/processed_mini-batches.csv").matches("RUN_DONE").count()
+}
+
 /// A job of six mini-batches that was interrupted when the first three were done.
 fn half_done() -> Job {
     let script = r#"
@@ -133,7 +138,7 @@ def run(mini_batch, context):
 "#;
     let job = Job::new(script).with_files(12);
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("three mini-batches done", || job.marks("held").len() == 2);
+    submit.wait_until("three mini-batches done", || job.marks("held").len() == 2 && done(&job) == 3);
     assert!(submit.signal(Signal::INT));
     let printed = submit.wait().json();
     assert_eq!(printed["mini_batches"]["succeeded"], 3);
@@ -189,10 +194,7 @@ def run(mini_batch, context):
 "#;
     let job = Job::new(script).with_files(12).with("process_count_per_node", 3);
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("four mini-batches done", || {
-        let report = job.run().text_so_far("logs/sys/job_report/processed_mini-batches.csv");
-        report.matches("RUN_DONE").count() == 4
-    });
+    submit.wait_until("four mini-batches done", || done(&job) == 4);
     submit.interrupt();
     submit.wait().expect_code(130);
     job.mark("go");
@@ -215,7 +217,7 @@ def run(mini_batch, context):
 "#;
     let job = Job::new(script).with_tables(&[2, 2, 2]);
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("one mini-batch done", || job.marks("held").len() == 2);
+    submit.wait_until("one mini-batch done", || done(&job) == 1);
     submit.interrupt();
     submit.wait().expect_code(130);
     job.mark("go");

@@ -135,9 +135,9 @@ fn the_death_of_a_process_fails_only_its_current_try() {
         assert_eq!(counts(&job.completes()), one_failed().each_ref(), "{body}");
         assert_eq!(job.run().rows(), OTHERS, "{body}");
         assert_eq!(job.run().statuses()["mb-0000000001"], ["PROCESS_DIED"; 2], "{body}");
-        let mut ran = job.marks("ran");
-        ran.sort();
-        assert_eq!(ran, ["0 0", "1 0", "1 1", "2 0", "3 0"], "{body}: the others ran once");
+        // What a dying process had finished but not told runs again; none of that is a spoiled try.
+        let ran: BTreeSet<_> = job.marks("ran").into_iter().collect();
+        assert_eq!(ran, ["0 0", "1 0", "1 1", "2 0", "3 0"].map(str::to_owned).into(), "{body}");
         let main = job.run().text("logs/sys/node/0/_main.txt");
         let told = format!("exits with returncode {returncode}.");
         assert_eq!(main.matches(&told).count(), 2, "{body}:\n{main}");

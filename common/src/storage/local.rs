@@ -14,6 +14,7 @@ use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::process::{Pid, test_kill_process};
 
 use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
 
@@ -26,11 +27,15 @@ pub struct LocalStorage {
 }
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
-/// Begins the temporary names of this process. Process ids alone come again, after a restart and in another
-/// container, and what a dead writer left may be a second name of a published object.
+/// Begins the temporary names of this process: `<host>-<process id>-<time>`. Process ids alone come again, after
+/// a restart and in another container, and what a dead writer left may be a second name of a published object.
 static WRITER: LazyLock<String> = LazyLock::new(|| {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
-    format!("{:x}-{}", now.as_nanos(), std::process::id())
+    format!("{}-{}-{:x}", *HOST, std::process::id(), now.as_nanos())
+});
+static HOST: LazyLock<String> = LazyLock::new(|| {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    name.replace('/', "_").chars().take(64).collect()
 });
 
 impl LocalStorage {
@@ -76,17 +81,35 @@ impl LocalStorage {
 
     fn temporary(&self) -> io::Result<(PathBuf, File)> {
         let folder = self.root.join(TEMPORARY);
-        let name = format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed));
-        let path = folder.join(name);
-        let open = || OpenOptions::new().write(true).create(true).truncate(true).open(&path);
-        let file = open().or_else(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
+        let path = folder.join(format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed)));
+        // Another process may sweep the folder away just after it was made.
+        let mut again = 0..3;
+        loop {
+            match OpenOptions::new().write(true).create(true).truncate(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && again.next().is_some() => {
+                    fs::create_dir_all(&folder)?;
+                }
+                opened => return opened.map(|file| (path, file)),
             }
-            fs::create_dir_all(&folder)?;
-            open()
-        })?;
-        Ok((path, file))
+        }
+    }
+
+    /// Removes what writers of this host left when they were killed, and the folder for it where nothing else
+    /// is in it. Other writers may be at work meanwhile.
+    pub fn sweep(&self) -> Result<(), StorageError> {
+        let folder = self.root.join(TEMPORARY);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(|error| self.error(TEMPORARY, &error))?,
+        };
+        for entry in entries.flatten() {
+            if entry.file_name().to_str().is_some_and(is_left_behind) {
+                // Somebody else may sweep as well.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let _ = fs::remove_dir(&folder);
+        Ok(())
     }
 
     fn publish(file: &File, temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
@@ -140,6 +163,19 @@ impl fmt::Display for LocalStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.root.display())
     }
+}
+
+/// Whether the writer of the temporary file `name` is dead for sure: a process of this host that is no more.
+fn is_left_behind(name: &str) -> bool {
+    let Some((writer, _number)) = name.rsplit_once('-') else { return false };
+    let mut parts = writer.rsplitn(3, '-').skip(1);
+    let (Some(pid), Some(host)) = (parts.next(), parts.next()) else { return false };
+    let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) else { return false };
+    if host != *HOST || writer == *WRITER {
+        return false;
+    }
+    // Its id may be another process's by now, even this one's.
+    pid == rustix::process::getpid() || test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
 }
 
 fn read_range(path: &Path, range: &Range<u64>) -> io::Result<Bytes> {
@@ -326,5 +362,48 @@ impl Drop for LocalUpload {
     fn drop(&mut self) {
         // After `finish` the name is gone already.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_files_of_dead_writers_are_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStorage::new(folder.path());
+        store.sweep().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (dead, own) = (child.id(), std::process::id());
+        child.wait().unwrap();
+        let (kept, _file) = store.temporary().unwrap();
+        let table = [
+            (format!("{}-{dead}-5f-0", *HOST), false),
+            (format!("{}-{own}-5f-0", *HOST), false),
+            (format!("{}-1-5f-0", *HOST), true),
+            (format!("elsewhere-{dead}-5f-0"), true),
+            ("-".to_owned(), true),
+            ("unknown".to_owned(), true),
+        ];
+        for (name, _) in &table {
+            fs::write(folder.path().join(TEMPORARY).join(name), "x").unwrap();
+        }
+        store.sweep().unwrap();
+        assert!(kept.exists());
+        for (name, stays) in table {
+            assert_eq!(folder.path().join(TEMPORARY).join(&name).exists(), stays, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_empty_temporary_folder_is_swept_away_and_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStorage::new(folder.path());
+        let (temporary, _) = store.temporary().unwrap();
+        fs::remove_file(&temporary).unwrap();
+        store.sweep().unwrap();
+        assert!(!folder.path().join(TEMPORARY).exists());
+        assert!(store.temporary().is_ok());
     }
 }
