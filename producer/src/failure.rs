@@ -50,6 +50,15 @@ impl From<anyhow::Error> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        let mut text = String::new();
+        for cause in self.error.chain() {
+            let cause = cause.to_string();
+            // Many errors name their cause themselves.
+            if !text.contains(&cause) {
+                text.push_str(if text.is_empty() { "" } else { ": " });
+                text.push_str(&cause);
+            }
+        }
+        f.write_str(&text)
     }
 }
