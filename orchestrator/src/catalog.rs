@@ -34,11 +34,20 @@ pub(crate) struct Place {
 pub(crate) struct TryFailure {
     #[serde(rename = "try")]
     number: u32,
+    #[serde(skip)]
+    incarnation: u32,
     status: TryStatus,
     category: String,
     message: String,
     node_id: u32,
     process: String,
+}
+
+impl TryFailure {
+    /// Sorts the tries of a mini-batch by age.
+    pub(crate) fn order(&self) -> (u32, u32) {
+        (self.incarnation, self.number)
+    }
 }
 
 /// What is remembered of a mini-batch that had failed tries.
@@ -122,7 +131,7 @@ impl Catalog {
             self.summaries.add(index.node_id, process, record);
             if record.status != TryStatus::RunDone {
                 self.errors.add(index.node_id, process, record);
-                self.add_failure(index.node_id, process, record);
+                self.add_failure(&index, process, record);
             }
         }
         for record in index.tries {
@@ -155,15 +164,16 @@ impl Catalog {
         }
     }
 
-    fn add_failure(&mut self, node_id: u32, process: &str, record: &TryRecord) {
+    fn add_failure(&mut self, index: &SegmentIndex, process: &str, record: &TryRecord) {
         let mut message = record.message.clone();
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         self.failures.entry(record.index).or_default().tries.push(TryFailure {
             number: record.number,
+            incarnation: index.incarnation,
             status: record.status,
             category: record.category.clone(),
             message,
-            node_id,
+            node_id: index.node_id,
             process: process.to_owned(),
         });
     }

@@ -4,19 +4,20 @@
 //! beginning to its end, a window at a time, and memory stays bounded whatever the size of the result. Doing it
 //! again writes the same bytes.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use bytes::{Bytes, BytesMut};
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::mini_batch::{MiniBatch, Work, id_of};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
 use prs_common::storage::{PutOptions, StorageError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::JobContext;
-use crate::catalog::{Catalog, Place};
+use crate::catalog::{Catalog, Place, TryFailure};
 use crate::job_record::Output;
 
 /// Bytes read from a segment at a time.
@@ -122,25 +123,39 @@ impl Windows<'_> {
 async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
     let mut files: Vec<_> = catalog.files.iter().collect();
     files.sort_by_key(|(index, file)| (*index, &file.path));
-    let mut taken = std::collections::HashSet::new();
-    taken.insert(FAILED_MINI_BATCHES.to_owned());
-    if job.spec.output_action == OutputAction::AppendRow {
-        taken.insert(job.spec.append_row_file_name.clone());
-    }
-    for (index, file) in files {
-        let mut name = file.path.clone();
-        if !taken.insert(name.clone()) {
-            name = with_id(&file.path, &id_of(*index));
-            tracing::info!(
-                path = file.path,
-                published = name,
-                "several mini-batches wrote this file; all are kept"
-            );
-            taken.insert(name.clone());
-        }
+    let spec = &job.spec;
+    let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
+    let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
+    for ((_, file), name) in files.into_iter().zip(names) {
         publish(job, &file.key, &name).await?;
     }
     Ok(())
+}
+
+/// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.
+fn names<'a>(
+    files: impl Iterator<Item = (MiniBatchIndex, &'a str)> + Clone,
+    own_file: Option<&'a str>,
+) -> Vec<String> {
+    let mut taken: HashSet<Cow<'a, str>> = own_file.into_iter().map(Cow::Borrowed).collect();
+    taken.insert(FAILED_MINI_BATCHES.into());
+    // First everyone who comes first keeps the name; then no made-up name takes one of these.
+    let first: Vec<bool> = files.clone().map(|(_, path)| taken.insert(path.into())).collect();
+    let name = |((index, path), first): ((MiniBatchIndex, &'a str), bool)| {
+        if first {
+            return path.to_owned();
+        }
+        let id = id_of(index);
+        let mut candidates = std::iter::once(id.clone()).chain((2..).map(|number| format!("{id}-{number}")));
+        let free = candidates.find_map(|id| {
+            let name = with_id(path, &id);
+            taken.insert(name.clone().into()).then_some(name)
+        });
+        let name = free.expect("there are more numbers than files");
+        tracing::info!(path, name, "several mini-batches wrote this file; all are kept");
+        name
+    };
+    files.zip(first).map(name).collect()
 }
 
 /// Copies a staged object to the output, a piece at a time: the two may be different stores.
@@ -183,12 +198,14 @@ pub(crate) async fn list_failures(job: &JobContext, catalog: &Catalog) -> Result
             continue;
         };
         let input = job.spec.inputs.get(mini_batch.input as usize).map(|input| input.name.as_str());
+        let mut tries = failures.tries.clone();
+        tries.sort_by_key(TryFailure::order);
         let line = json!({
             "mini_batch_id": id_of(*index),
             "minibatch_index": index,
             "input": input,
             "items": items(&mini_batch.work),
-            "tries": failures.tries,
+            "tries": tries,
         });
         let _ = writeln!(text, "{line}");
     }
@@ -212,7 +229,20 @@ fn items(work: &Work<'_>) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::with_id;
+    use super::*;
+
+    #[test]
+    fn every_file_gets_a_name_of_its_own() {
+        let files = [(0, "a.txt"), (1, "a.txt"), (1, "rows.txt"), (2, "a.mb-0000000001.txt"), (2, "a.txt")];
+        let expected = [
+            "a.txt",
+            "a.mb-0000000001-2.txt",
+            "rows.mb-0000000001.txt",
+            "a.mb-0000000001.txt",
+            "a.mb-0000000002.txt",
+        ];
+        assert_eq!(names(files.into_iter(), Some("rows.txt")), expected);
+    }
 
     #[test]
     fn the_id_goes_before_the_suffix() {

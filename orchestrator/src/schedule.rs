@@ -56,8 +56,12 @@ pub async fn schedule(job: &JobContext, known: KnownChecksums, stop: &Cancellati
         (Ok(None), _) => return,
         (Ok(Some(_)), Err(error)) => Err(error.into()),
         (Ok(Some(checkpoint)), Ok(())) => {
-            let complete = Checkpoint { complete: true, ..checkpoint };
-            job.ledger.checkpoint(&job.id, complete).await.map_err(ScheduleError::from)
+            if let Some(gone) = beyond(&known, checkpoint.scheduled) {
+                Err(ScheduleError::Changed { id: id_of(gone) })
+            } else {
+                let complete = Checkpoint { complete: true, ..checkpoint };
+                job.ledger.checkpoint(&job.id, complete).await.map_err(ScheduleError::from)
+            }
         }
         (Err(error), _) => Err(error),
     };
@@ -97,6 +101,11 @@ async fn publish(
     Ok(Some(checkpoint))
 }
 
+/// The first mini-batch whose outcome is known and that the plan, which ends before `end`, does not have.
+fn beyond(known: &KnownChecksums, end: u64) -> Option<u64> {
+    (end..).zip(known.get(end as usize..)?).find_map(|(index, &checksum)| (checksum != 0).then_some(index))
+}
+
 /// Takes the mini-batches out of `batch` whose outcome is known, once their descriptors are found unchanged.
 fn leave_out_known(batch: &mut Batch, known: &KnownChecksums) -> Result<(), ScheduleError> {
     let known = known.get(batch.first as usize..).unwrap_or_default();
@@ -129,5 +138,8 @@ mod tests {
         let changed = vec![0, checksum(b"x")];
         let error = leave_out_known(&mut batch(), &changed).unwrap_err();
         assert!(error.to_string().contains("mb-0000000001 is not what it was"), "{error}");
+        assert_eq!(beyond(&changed, 2), None);
+        assert_eq!(beyond(&changed, 1), Some(1));
+        assert_eq!(beyond(&changed, 7), None);
     }
 }

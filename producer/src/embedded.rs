@@ -41,7 +41,8 @@ pub(crate) struct Run {
 /// Runs a job to its end.
 pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     let Run { folder, record, python, extension } = run;
-    let job = context(&folder, &record);
+    let output = output_folder(&folder, &record);
+    let job = context(&folder, &output, &record);
     let work = job.work.clone();
     // Left over when a former run was killed.
     remove(&work)?;
@@ -86,10 +87,13 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     tasks.wait().await;
     let _ = display.await;
     remove(&work)?;
+    for store in [&folder, &output] {
+        LocalStorage::new(store).sweep()?;
+    }
     Ok(result?)
 }
 
-fn context(folder: &Path, record: &JobRecord) -> JobContext {
+fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     let spec = Arc::new(record.spec.clone());
     JobContext {
         id: record.job_id.clone(),
@@ -98,7 +102,7 @@ fn context(folder: &Path, record: &JobRecord) -> JobContext {
         queue: Arc::new(EmbeddedQueue::default()),
         ledger: Arc::new(EmbeddedLedger::default()),
         storage: Arc::new(LocalStorage::new(folder)),
-        output: Arc::new(LocalStorage::new(output_folder(folder, record))),
+        output: Arc::new(LocalStorage::new(output)),
         logs: folder.join("logs"),
         work: folder.join("work"),
         timing: Timing::embedded(),

@@ -3,6 +3,7 @@
 //! Every process carries a token in its environment, which its children inherit; who has the token belongs to
 //! it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -12,22 +13,26 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const TOKEN_VARIABLE: &str = "PRS_PROCESS_TOKEN";
 /// How long to look for processes that are being born while others are killed.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// Kills every process with `token` in its environment and returns how many there were. Blocks.
 pub(crate) fn kill_all(token: &str) -> usize {
     let wanted = format!("{TOKEN_VARIABLE}={token}");
     let deadline = Instant::now() + PATIENCE;
-    let mut killed = 0;
+    let mut killed = HashSet::new();
     loop {
         let found = having(wanted.as_bytes());
         if found.is_empty() || Instant::now() > deadline {
-            return killed;
+            return killed.len();
         }
-        killed += found.len();
         for process in found {
-            // It may have ended meanwhile.
-            let _ = kill_process(process, Signal::KILL);
+            // It may have ended meanwhile, or take a moment to.
+            if killed.insert(process) {
+                let _ = kill_process(process, Signal::KILL);
+            }
         }
+        std::thread::sleep(AGAIN);
     }
 }
 

@@ -37,10 +37,6 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     }
     let job_id = new_id(&spec.name);
     let folder = arguments.run_dir.clone().unwrap_or_else(|| Path::new("prs-runs").join(&job_id));
-    let folder = make_folder(&folder)?;
-    let _lock = run_folder::lock(&folder)?
-        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
-    let storage = LocalStorage::new(&folder);
     if folder.join(layout::JOB).exists() {
         return Err(Failure::wrong(format!(
             "{} holds a job already; give another --run-dir, or continue it with prs-producer resume",
@@ -59,6 +55,10 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         result: None,
     };
     check_output(&folder, &record)?;
+    let folder = make_folder(&folder)?;
+    let _lock = run_folder::lock(&folder)?
+        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
+    let storage = LocalStorage::new(&folder);
     let put = storage.put(&record.code, code.body.into(), PutOptions::default()).await;
     put.context("cannot store the code of the job")?;
     record.write(&storage).await.context("cannot store the job")?;
