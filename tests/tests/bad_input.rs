@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use prs_tests::harness::Job;
+use prs_tests::harness::{Job, expected_by_python};
 use serde_json::json;
 
 const READS: &str = r#"
@@ -188,6 +188,42 @@ fn a_table_that_is_no_file_is_told_by_its_name() {
         assert!(matches!(ended.code, Some(2 | 42)), "{ended:?}");
     }
     job.has_left_nothing();
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_named() {
+    let job = job();
+    symlink("/nowhere/at/all", job.path("data/0002b.txt")).unwrap();
+    let ended = job.submit();
+    assert!(matches!(ended.code, Some(2 | 42)), "{ended:?}");
+    assert!(ended.stderr.contains("0002b.txt"), "{}", ended.stderr);
+    if ended.code == Some(42) {
+        job.has_failed(&ended, &["0002b.txt"]);
+    }
+    job.has_left_nothing();
+}
+
+#[test]
+fn a_compressed_table_that_was_cut_short_fails_alone() {
+    let job = Job::new(TABLE).with_tables(&[2]).with("run_max_try", 1);
+    let compress =
+        "import gzip, sys\nsys.stdout.buffer.write(gzip.compress(open('000.csv', 'rb').read() * 200))";
+    let whole = expected_by_python(&job.path("data"), compress);
+    job.data("100.csv.gz", &whole[..whole.len() / 2]);
+    job.data("200.csv", "id,name,value\n5,x,1.5\n");
+    let job = job.with("inputs", json!([{ "type": "tabular", "path": "data" }]));
+    let ended = job.submit();
+    ended.expect_code(0);
+    let printed = job.has_completed(&ended);
+    assert!(printed["mini_batches"]["failed"].as_u64().unwrap() >= 1, "{printed}");
+    let rows = job.run().rows();
+    assert_eq!(
+        (rows.first().unwrap().as_str(), rows.last().unwrap().as_str()),
+        ("0 \"name, 0\" 0.5", "5 x 1.5")
+    );
+    let failed = job.run().tries().into_iter().find(|row| row["Status"] != "RUN_DONE").unwrap();
+    assert_eq!(failed["Status"], "LOAD_EXCEPTION");
+    assert!(failed["Error Message"].contains("100.csv.gz"), "{failed:?}");
 }
 
 #[test]

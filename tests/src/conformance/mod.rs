@@ -3,7 +3,7 @@
 //! A case is an async function over the interface; it uses names of its own, so that all cases can run against
 //! one server at a time. Each list expands to one test a case:
 //!
-//! ```ignore
+//! ```text
 //! prs_tests::queue_conformance!((EmbeddedQueue::default(), ()));
 //! ```
 //!
