@@ -74,8 +74,8 @@ fn no_child_outlives_a_job_that_completes() {
     let main = job.run().text("logs/sys/node/0/_main.txt");
     let told = main.lines().find_map(|line| line.split_once(" left ")?.1.split_once(" processes behind"));
     let count: usize = told.unwrap_or_else(|| panic!("it is not told:\n{main}")).0.parse().unwrap();
-    // `multiprocessing` has a helper of its own.
-    assert!((CHILDREN..=CHILDREN + 1).contains(&count), "{count} children are told:\n{main}");
+    // Those in the process's own group may go with it untold; `multiprocessing` has a helper of its own.
+    assert!((2..=CHILDREN + 1).contains(&count), "{count} children are told:\n{main}");
 }
 
 #[test]
