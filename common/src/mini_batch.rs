@@ -35,7 +35,8 @@ pub enum Work<'a> {
     },
     /// A slice of a delimited text file: whole records, without the header record.
     Delimited {
-        /// Absolute local path of the plain (decompressed) file.
+        /// Local path of the plain file: absolute, or, for a decompressed copy, relative to the scratch
+        /// folder of the job.
         #[serde(borrow)]
         path: &'a str,
         /// The file as the user named it (it differs from `path` for compressed files), for messages.

@@ -64,6 +64,8 @@ pub struct Start {
     /// Folder into which the files of a finished mini-batch are moved, as `<staging_dir>/<seq>/<path>`;
     /// on the same file system as `output_dir`.
     pub staging_dir: String,
+    /// Folder that relative paths in descriptors start from (plain copies of compressed inputs).
+    pub scratch_dir: String,
     /// File the cProfile figures go to, when the job asks for them.
     pub profile_path: Option<String>,
     /// The inputs of the job, by position.

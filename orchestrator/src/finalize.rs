@@ -9,10 +9,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
-use prs_common::storage::{PutOptions, StorageError};
+use prs_common::storage::{PutOptions, StorageError, StorageErrorKind, Upload};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -24,42 +25,46 @@ use crate::job_record::Output;
 const WINDOW: u64 = 1 << 20;
 /// Segments read side by side at most; more cost another read, not memory.
 const MOST_WINDOWS: usize = 64;
+/// Files published side by side.
+const PUBLISHED_AT_ONCE: usize = 16;
 /// Bytes written to the result at a time.
 const PIECE: usize = 4 << 20;
 
-/// Writes the result, publishes the files of the mini-batches, and lists the failed ones.
+/// Writes the result and publishes the files of the mini-batches.
 pub(crate) async fn finalize(job: &JobContext, catalog: &Catalog) -> Result<Output, StorageError> {
     let mut output = Output { uri: job.output.uri(""), rows: catalog.returned, ..Output::default() };
     if job.spec.output_action == OutputAction::AppendRow {
         write_result(job, catalog, &mut output).await?;
     }
     publish_files(job, catalog).await?;
-    list_failures(job, catalog).await?;
     Ok(output)
 }
 
 async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) -> Result<(), StorageError> {
     let name = &job.spec.append_row_file_name;
-    let mut upload = job.output.upload(name).await?;
-    let mut hasher = Sha256::new();
+    let mut result = ResultFile { upload: job.output.upload(name).await?, hasher: Sha256::new(), bytes: 0 };
     let mut piece = BytesMut::with_capacity(PIECE);
     if let Some((_, header)) = &catalog.header {
         piece.extend_from_slice(header.as_bytes());
     }
     let mut windows = Windows { job, catalog, open: HashMap::new(), clock: 0 };
     for place in catalog.places.iter().flatten().filter(|place| place.length > 0) {
-        piece.extend_from_slice(&windows.rows(place).await?);
-        if piece.len() >= PIECE {
+        let rows = windows.rows(place).await?;
+        let large = rows.len() >= PIECE;
+        if large || piece.len() + rows.len() > PIECE {
             let full = std::mem::replace(&mut piece, BytesMut::with_capacity(PIECE)).freeze();
-            hasher.update(&full);
-            output.bytes += full.len() as u64;
-            upload.write(full).await?;
+            result.write(full).await?;
+        }
+        if large {
+            result.write(rows).await?;
+        } else {
+            piece.extend_from_slice(&rows);
         }
     }
-    hasher.update(&piece);
-    output.bytes += piece.len() as u64;
-    upload.write(piece.freeze()).await?;
+    result.write(piece.freeze()).await?;
+    let ResultFile { upload, hasher, bytes } = result;
     upload.finish().await?;
+    output.bytes = bytes;
     let sum = hasher.finalize();
     output.sha256 = Some(sum.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -67,6 +72,21 @@ async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) 
     }));
     output.uri = job.output.uri(name);
     Ok(())
+}
+
+/// The result file, being written.
+struct ResultFile {
+    upload: Box<dyn Upload>,
+    hasher: Sha256,
+    bytes: u64,
+}
+
+impl ResultFile {
+    async fn write(&mut self, rows: Bytes) -> Result<(), StorageError> {
+        self.hasher.update(&rows);
+        self.bytes += rows.len() as u64;
+        self.upload.write(rows).await
+    }
 }
 
 /// The parts of segments that are in memory.
@@ -102,11 +122,16 @@ impl Windows<'_> {
         let bytes = self.job.storage.get_range(key, place.offset..end).await?;
         let window = Window { start: place.offset, bytes, used: self.clock };
         let rows = within(&window).ok_or_else(|| StorageError {
-            kind: prs_common::storage::StorageErrorKind::NotFound,
+            kind: StorageErrorKind::NotFound,
             place: self.job.storage.to_string(),
             key: key.clone(),
             message: "the segment is shorter than its index says".to_owned(),
         })?;
+        // A large mini-batch fills its window: nothing in it is needed again.
+        if place.length >= WINDOW {
+            self.open.remove(&place.segment);
+            return Ok(rows);
+        }
         self.open.insert(place.segment, window);
         if self.open.len() > MOST_WINDOWS {
             let oldest = self.open.iter().min_by_key(|(_, window)| window.used).map(|(&segment, _)| segment);
@@ -126,10 +151,13 @@ async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), Storag
     let spec = &job.spec;
     let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
-    for ((_, file), name) in files.into_iter().zip(names) {
-        publish(job, &file.key, &name).await?;
+    let published =
+        files.into_iter().zip(names).map(|((index, file), name)| publish(job, *index, &file.key, name));
+    let mut published = futures_util::stream::iter(published).buffer_unordered(PUBLISHED_AT_ONCE);
+    while let Some(done) = published.next().await {
+        done?;
     }
-    Ok(())
+    job.output.flush().await
 }
 
 /// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.
@@ -139,8 +167,19 @@ fn names<'a>(
 ) -> Vec<String> {
     let mut taken: HashSet<Cow<'a, str>> = own_file.into_iter().map(Cow::Borrowed).collect();
     taken.insert(FAILED_MINI_BATCHES.into());
-    // First everyone who comes first keeps the name; then no made-up name takes one of these.
-    let first: Vec<bool> = files.clone().map(|(_, path)| taken.insert(path.into())).collect();
+    // First everyone who comes first keeps the name; then no made-up name takes one of these. What is a folder
+    // to one file cannot be another file.
+    let mut folders: HashSet<&str> = HashSet::new();
+    let mut keeps = |path: &'a str| {
+        let parents = || path.match_indices('/').map(|(at, _)| &path[..at]);
+        let free = !folders.contains(path) && !parents().any(|parent| taken.contains(parent));
+        if free && taken.insert(path.into()) {
+            folders.extend(parents());
+            return true;
+        }
+        false
+    };
+    let first: Vec<bool> = files.clone().map(|(_, path)| keeps(path)).collect();
     let name = |((index, path), first): ((MiniBatchIndex, &'a str), bool)| {
         if first {
             return path.to_owned();
@@ -148,7 +187,10 @@ fn names<'a>(
         let id = id_of(index);
         let mut candidates = std::iter::once(id.clone()).chain((2..).map(|number| format!("{id}-{number}")));
         let free = candidates.find_map(|id| {
-            let name = with_id(path, &id);
+            // Where a folder of it is somebody's file, the folder is renamed, else the file.
+            let file = path.match_indices('/').find(|(at, _)| taken.contains(&path[..*at]));
+            let renamed = file.map_or(path.len(), |(at, _)| at);
+            let name = with_id(&path[..renamed], &id) + &path[renamed..];
             taken.insert(name.clone().into()).then_some(name)
         });
         let name = free.expect("there are more numbers than files");
@@ -158,8 +200,53 @@ fn names<'a>(
     files.zip(first).map(name).collect()
 }
 
-/// Copies a staged object to the output, a piece at a time: the two may be different stores.
-async fn publish(job: &JobContext, key: &str, name: &str) -> Result<(), StorageError> {
+/// Copies a staged object to the output; a piece at a time where that is another store. There may be files of
+/// somebody else there: these are left alone, and ours gets its id into the name.
+async fn publish(
+    job: &JobContext,
+    index: MiniBatchIndex,
+    key: &str,
+    name: String,
+) -> Result<(), StorageError> {
+    if let Some(prefix) = job.output_prefix {
+        return job.storage.copy(key, &format!("{prefix}{name}")).await;
+    }
+    let renamed = || with_id(&name, &id_of(index));
+    for name in [name.clone(), renamed()] {
+        match is_published(job, key, &name).await? {
+            Some(true) => return Ok(()),
+            Some(false) => {}
+            None => return copy_over(job, key, &name).await,
+        }
+    }
+    Err(StorageError {
+        kind: StorageErrorKind::AlreadyExists,
+        place: job.output.to_string(),
+        key: renamed(),
+        message: "somebody else's files have this name and the one without the id; move them away".to_owned(),
+    })
+}
+
+/// Whether the output has `name` with the bytes of the staged object `key`; nothing where it has no such file.
+async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<bool>, StorageError> {
+    let mut offset = 0;
+    loop {
+        let range = offset..offset + PIECE as u64;
+        let there = match job.output.get_range(name, range.clone()).await {
+            Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(None),
+            there => there?,
+        };
+        if there != job.storage.get_range(key, range).await? {
+            return Ok(Some(false));
+        }
+        if there.len() < PIECE {
+            return Ok(Some(true));
+        }
+        offset += PIECE as u64;
+    }
+}
+
+async fn copy_over(job: &JobContext, key: &str, name: &str) -> Result<(), StorageError> {
     let mut upload = job.output.upload(name).await?;
     let mut offset = 0;
     loop {
@@ -233,6 +320,8 @@ mod tests {
 
     #[test]
     fn every_file_gets_a_name_of_its_own() {
+        let files = [(0, "x"), (1, "x/y"), (1, "u/v"), (2, "u")];
+        assert_eq!(names(files.into_iter(), None), ["x", "x.mb-0000000001/y", "u/v", "u.mb-0000000002"]);
         let files = [(0, "a.txt"), (1, "a.txt"), (1, "rows.txt"), (2, "a.mb-0000000001.txt"), (2, "a.txt")];
         let expected = [
             "a.txt",

@@ -28,6 +28,8 @@ pub struct JobContext {
     pub storage: Arc<dyn Storage>,
     /// Where the result goes.
     pub output: Arc<dyn Storage>,
+    /// The prefix of `output` within `storage`, where it is a part of it.
+    pub output_prefix: Option<&'static str>,
     /// Local folder of the job's logs.
     pub logs: PathBuf,
     /// Local folder for what need not outlive the run.

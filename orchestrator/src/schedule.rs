@@ -42,9 +42,9 @@ enum ScheduleError {
 pub async fn schedule(job: &JobContext, known: KnownChecksums, stop: &CancellationToken) {
     let (sender, receiver) = mpsc::channel(4);
     let planner = {
-        let (spec, work) = (job.spec.clone(), job.work.clone());
+        let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
         tokio::task::spawn_blocking(move || {
-            plan(&spec, &work, &mut |batch| match sender.blocking_send(batch) {
+            plan(&spec, &work, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })

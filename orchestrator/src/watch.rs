@@ -16,7 +16,7 @@ use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
 use crate::catalog::Catalog;
-use crate::finalize::finalize;
+use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobResult, Output, Status};
 use crate::journal::Journal;
 use crate::report::job_result;
@@ -91,21 +91,61 @@ pub async fn watch(
     if job.ledger.lease(&job.id, owner, job.timing.lease).await?.is_none() {
         return Err(WatchError::NotTheOrchestrator);
     }
-    let mut watch = Watch::start(job, owner, record, place, view)?;
+    let mut watch = match Watch::start(job, owner, record.clone(), place, view) {
+        Ok(watch) => watch,
+        Err(error) => return fail_at_once(job, record, &error).await,
+    };
     let outcome = match watch.until_decided().await {
-        Ok(decision) => watch.end(decision).await,
-        Err(error) => Err(error),
+        Ok(decision) => watch.end(decision).await.map_err(|error| (error, "the result cannot be written")),
+        Err(error) => Err((error, "the job cannot be watched over")),
     };
     match outcome {
         Ok(result) => Ok(result),
         // Whatever broke, the job gets an end that says so.
-        Err(WatchError::NotTheOrchestrator) => Err(WatchError::NotTheOrchestrator),
-        Err(error) => {
-            let reason = format!("the result cannot be written: {error}");
-            let abort = job.ledger.abort(&job.id, &Abort { state: JobState::Failed, reason }).await?;
+        Err((WatchError::NotTheOrchestrator, _)) => Err(WatchError::NotTheOrchestrator),
+        Err((error, what)) => {
+            let abort = Abort { state: JobState::Failed, reason: format!("{what}: {error}") };
+            let abort = job.ledger.abort(&job.id, &abort).await?;
             watch.wait_for_nodes().await;
-            watch.close(&abort, Output { uri: job.output.uri(""), ..Output::default() }).await
+            watch.close(&abort, nothing(job)).await
         }
+    }
+}
+
+/// Ends a job that cannot even be watched over (its logs cannot be written).
+async fn fail_at_once(
+    job: &JobContext,
+    mut record: JobRecord,
+    error: &WatchError,
+) -> Result<JobResult, WatchError> {
+    let abort = Abort { state: JobState::Failed, reason: error.to_string() };
+    let abort = job.ledger.abort(&job.id, &abort).await?;
+    job.ledger.set_state(&job.id, abort.state).await?;
+    let result = result(job, &abort, nothing(job), &Progress::default(), Duration::ZERO);
+    record.state = abort.state;
+    record.result = Some(result.clone());
+    if let Err(error) = record.write(&*job.storage).await {
+        tracing::error!(%error, "the job's record does not say how the job ended");
+    }
+    Ok(result)
+}
+
+/// The output of a job that has none.
+fn nothing(job: &JobContext) -> Output {
+    Output { uri: job.output.uri(""), ..Output::default() }
+}
+
+fn result(job: &JobContext, end: &Abort, output: Output, progress: &Progress, took: Duration) -> JobResult {
+    JobResult {
+        job_id: job.id.clone(),
+        name: job.spec.name.clone(),
+        state: end.state,
+        reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
+        output,
+        logs: job.logs.display().to_string(),
+        mini_batches: progress.into(),
+        items: progress.into(),
+        seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
     }
 }
 
@@ -323,12 +363,15 @@ impl<'a> Watch<'a> {
         }
     }
 
-    async fn write_record(&mut self) {
+    /// Brings `job.json` up to date; false when that failed.
+    async fn write_record(&mut self) -> bool {
         self.record.state = self.state;
         self.record.status = self.status.clone();
-        if let Err(error) = self.record.write(&*self.job.storage).await {
+        let written = self.record.write(&*self.job.storage).await;
+        if let Err(error) = &written {
             self.journal.error(format_args!("the job's record is not up to date: {error}"));
         }
+        written.is_ok()
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
@@ -341,43 +384,63 @@ impl<'a> Watch<'a> {
 
     /// Ends the job as decided.
     async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
-        let nothing = Output { uri: self.job.output.uri(""), ..Output::default() };
-        let abort = match decision {
-            Decision::Abort(abort) => abort,
+        let (end, output) = match decision {
             Decision::Finalize => {
                 self.set_state(JobState::Finalizing).await?;
-                return self.finalize(nothing).await;
+                self.finalize().await?
             }
+            Decision::Abort(abort) => (abort, nothing(self.job)),
         };
-        self.journal.decision(format_args!("the job ends early: {}", abort.reason));
+        if end.state != JobState::Completed {
+            self.journal.decision(format_args!("the job ends early: {}", end.reason));
+        }
         self.wait_for_nodes().await;
+        // Segments with the last failed tries may come after the last outcome.
         let progress = self.job.ledger.progress(&self.job.id).await?;
         self.follow(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
-            crate::finalize::list_failures(self.job, catalog).await?;
+            list_failures(self.job, catalog).await?;
         }
-        self.close(&abort, nothing).await
+        self.close(&end, output).await
     }
 
-    async fn finalize(&mut self, nothing: Output) -> Result<JobResult, WatchError> {
+    /// Writes the output, unless somebody cancels the job meanwhile.
+    async fn finalize(&mut self) -> Result<(Abort, Output), WatchError> {
         let progress = self.job.ledger.progress(&self.job.id).await?;
         self.follow(progress.segments).await?;
-        self.status.progress = progress;
-        let catalog = self.catalog.take().expect("nothing reads a segment now");
-        let no_rows = self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0;
-        let end = if no_rows {
-            let reason = "append_row: the entry script returned no row in the whole job; return one element for each item, or use output_action summary_only";
-            crate::finalize::list_failures(self.job, &catalog).await?;
-            (Abort { state: JobState::Failed, reason: reason.to_owned() }, nothing)
-        } else {
-            let output = finalize(self.job, &catalog).await?;
-            self.journal.decision(format_args!("the output is written: {}", output.uri));
-            (Abort { state: JobState::Completed, reason: String::new() }, output)
-        };
-        self.catalog = Some(catalog);
-        self.wait_for_nodes().await;
-        self.close(&end.0, end.1).await
+        let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
+        let failed = |reason: String| Ok((Abort { state: JobState::Failed, reason }, nothing(self.job)));
+        if self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0 {
+            return failed(match catalog.errors.most_frequent() {
+                Some(error) if progress.succeeded == 0 => {
+                    format!(
+                        "append_row: no row was returned, for every mini-batch failed; the most frequent error: {error}"
+                    )
+                }
+                _ => "append_row: no row was returned in the whole job; return one element for \
+                      each item, or use output_action summary_only"
+                    .to_owned(),
+            });
+        }
+        tokio::select! {
+            output = finalize(self.job, catalog) => {
+                let output = output?;
+                self.journal.decision(format_args!("the output is written: {}", output.uri));
+                Ok((Abort { state: JobState::Completed, reason: String::new() }, output))
+            }
+            abort = self.canceled() => Ok((abort, nothing(self.job))),
+        }
+    }
+
+    /// Waits until somebody ends the job.
+    async fn canceled(&self) -> Abort {
+        loop {
+            tokio::time::sleep(self.job.timing.watch).await;
+            if let Ok(Progress { abort: Some(abort), .. }) = self.job.ledger.progress(&self.job.id).await {
+                return abort;
+            }
+        }
     }
 
     /// Waits until every node has left, for as long as that may take.
@@ -398,18 +461,7 @@ impl<'a> Watch<'a> {
         if let Ok(progress) = self.job.ledger.progress(&self.job.id).await {
             self.status.progress = progress;
         }
-        let progress = &self.status.progress;
-        let result = JobResult {
-            job_id: self.job.id.clone(),
-            name: self.job.spec.name.clone(),
-            state: end.state,
-            reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
-            output,
-            logs: self.job.logs.display().to_string(),
-            mini_batches: progress.into(),
-            items: progress.into(),
-            seconds: (self.started.elapsed().as_secs_f64() * 1e3).round() / 1e3,
-        };
+        let result = result(self.job, end, output, &self.status.progress, self.started.elapsed());
         self.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -423,8 +475,8 @@ impl<'a> Watch<'a> {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
         self.record.result = Some(result.clone());
-        self.write_record().await;
-        if end.state == JobState::Completed && result.mini_batches.failed == 0 {
+        let written = self.write_record().await;
+        if written && end.state == JobState::Completed && result.mini_batches.failed == 0 {
             self.remove_segments().await;
         }
         self.job.ledger.set_state(&self.job.id, end.state).await?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use prs_common::layout;
 use prs_common::ledger::{Abort, EmbeddedLedger, JobState, TryLimits};
 use prs_common::queue::{EmbeddedQueue, QueueOptions};
 use prs_common::storage::LocalStorage;
@@ -14,7 +15,7 @@ use prs_orchestrator::recover::{Recovered, recover};
 use prs_orchestrator::schedule::schedule;
 use prs_orchestrator::watch::{View, watch};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing};
-use prs_worker::{Host, NodeSettings, run_node};
+use prs_worker::{Host, NodeSettings, end_left_overs, run_node};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -45,7 +46,8 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     let job = context(&folder, &output, &record);
     let work = job.work.clone();
     // Left over when a former run was killed.
-    remove(&work)?;
+    end_left_overs(&job.id);
+    remove(&work);
     std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let limits = TryLimits { run_max_try: job.spec.run_max_try, max_node_losses: MAX_NODE_LOSSES };
     job.ledger.create(&job.id, limits).await?;
@@ -70,25 +72,33 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
         tasks.spawn(async move { schedule(&job, recovered.known, &stop).await });
     }
     tasks.spawn(serve(job.clone(), node));
-    tasks.spawn(listen(job.clone(), stop.clone()));
+    let deaf = CancellationToken::new();
+    let listener = tokio::spawn(listen(job.clone(), deaf.clone()));
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let place = shown(&folder);
     let result = watch(&job, &owner, record, &place, &view).await;
     if let Err(error) = &result {
         // Nobody watches any more: nothing may go on.
-        let abort = Abort { state: JobState::Failed, reason: error.to_string() };
-        job.ledger.abort(&job.id, &abort).await?;
+        abort(&job, error.to_string()).await;
     }
     drop(view);
     stop.cancel();
-    job.queue.delete(&job.queue_name()).await?;
+    // The job has ended: what fails from here on is said, and changes nothing.
+    if let Err(error) = job.queue.delete(&job.queue_name()).await {
+        output::say(error);
+    }
     tasks.close();
     tasks.wait().await;
-    let _ = display.await;
-    remove(&work)?;
+    deaf.cancel();
+    for task in [display, listener] {
+        let _ = task.await;
+    }
+    remove(&work);
     for store in [&folder, &output] {
-        LocalStorage::new(store).sweep()?;
+        if let Err(error) = LocalStorage::new(store).sweep() {
+            output::say(error);
+        }
     }
     Ok(result?)
 }
@@ -103,6 +113,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
         ledger: Arc::new(EmbeddedLedger::default()),
         storage: Arc::new(LocalStorage::new(folder)),
         output: Arc::new(LocalStorage::new(output)),
+        output_prefix: record.spec.output.is_none().then_some(layout::OUTPUT),
         logs: folder.join("logs"),
         work: folder.join("work"),
         timing: Timing::embedded(),
@@ -115,9 +126,25 @@ pub(crate) fn output_folder(folder: &Path, record: &JobRecord) -> PathBuf {
     record.spec.output.clone().unwrap_or_else(|| folder.join("output"))
 }
 
+/// Runs the one node. There is no other to go on with the job when it ends before the job does.
 async fn serve(job: JobContext, node: NodeSettings) {
-    if let Err(error) = run_node(job, node).await {
-        tracing::error!(%error, "the node has left the job");
+    let reason = match tokio::spawn(run_node(job.clone(), node)).await {
+        Ok(Ok(())) => "the node left before the job was done".to_owned(),
+        Ok(Err(error)) => format!("the node left the job: {error}"),
+        Err(panic) => format!("the node ended unexpectedly: {panic}"),
+    };
+    let nodes = job.ledger.nodes(&job.id).await.unwrap_or_default();
+    let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
+    let state = job.ledger.state(&job.id).await;
+    if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
+        abort(&job, reason).await;
+    }
+}
+
+/// Fails the job.
+async fn abort(job: &JobContext, reason: String) {
+    if let Err(error) = job.ledger.abort(&job.id, &Abort { state: JobState::Failed, reason }).await {
+        tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
 
@@ -148,12 +175,13 @@ async fn listen(job: JobContext, stop: CancellationToken) {
     }
 }
 
-fn remove(folder: &Path) -> anyhow::Result<()> {
+/// Removes a scratch folder. A script may have left something in it that cannot be removed; that is no failure.
+fn remove(folder: &Path) {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+            output::say(format_args!("{} is left behind: {error}", folder.display()));
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prs_common::layout;
@@ -14,6 +15,8 @@ use crate::cli::Job;
 use crate::failure::Failure;
 
 const LOCK: &str = ".lock";
+/// How long somebody who only looks whether a job is running may hold the lock.
+const LOOKERS: Duration = Duration::from_millis(200);
 
 /// A run folder in which this program works alone.
 #[derive(Debug)]
@@ -26,10 +29,14 @@ pub(crate) fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
     let path = folder.join(LOCK);
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(Locked { _file: file })),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    let deadline = Instant::now() + LOOKERS;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(Locked { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() > deadline => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
     }
 }
 
@@ -60,8 +67,14 @@ pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
 /// Reads the record of the job in `folder`. A job that nobody works on any more, and that has no end, was
 /// interrupted: the record says so.
 pub(crate) async fn read(folder: &Path) -> anyhow::Result<JobRecord> {
-    let mut record = JobRecord::read(&LocalStorage::new(folder)).await?;
-    if !record.state.is_final() && !is_locked(folder) {
+    let storage = LocalStorage::new(folder);
+    let record = JobRecord::read(&storage).await?;
+    if record.state.is_final() || is_locked(folder) {
+        return Ok(record);
+    }
+    // It may have ended between the two looks.
+    let mut record = JobRecord::read(&storage).await?;
+    if !record.state.is_final() {
         record.state = JobState::Failed;
     }
     Ok(record)

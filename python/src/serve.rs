@@ -59,15 +59,15 @@ struct Host<'py> {
 }
 
 impl<'py> Host<'py> {
-    fn new(host: &Bound<'py, PyAny>, append_row: bool) -> PyResult<Self> {
+    fn new(host: &Bound<'py, PyAny>, start: &StartInfo) -> PyResult<Self> {
         let optional = |name| host.getattr(name).map(|value| (!value.is_none()).then_some(value));
         Ok(Self {
             run: host.getattr("run")?,
             context: optional("context")?,
             profiler: optional("profiler")?,
-            slices: optional("frames")?.map(|frames| SliceReader::new(frames.unbind())),
+            slices: optional("frames")?.map(|frames| SliceReader::new(frames.unbind(), &start.scratch_dir)),
             describer: Describer::new(host.getattr("describe")?.unbind()),
-            collector: Collector::new(&host.getattr("results")?, append_row)?,
+            collector: Collector::new(&host.getattr("results")?, start.append_row)?,
         })
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn serve(
 ) -> PyResult<()> {
     let mut turns = Turns {
         connection,
-        host: Host::new(host, start.append_row)?,
+        host: Host::new(host, start)?,
         outputs: Outputs::watch(Path::new(&start.output_dir), Path::new(&start.staging_dir))?,
         rows: Vec::new(),
         cpu_ns: cpu_ns(),

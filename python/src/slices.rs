@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_tabular::{Batch, Dialect, Malformed, Names, ReadError, Schema};
@@ -55,13 +56,16 @@ pub(crate) struct SliceReader {
     /// The file last read, open.
     file: Option<(String, File)>,
     bytes: Vec<u8>,
+    /// What relative paths start from.
+    scratch: PathBuf,
     /// Files and columns that a person was told about.
     told: HashSet<(String, usize)>,
 }
 
 impl SliceReader {
-    pub(crate) fn new(frames: Py<PyAny>) -> Self {
-        Self { frames, known: None, file: None, bytes: Vec::new(), told: HashSet::new() }
+    pub(crate) fn new(frames: Py<PyAny>, scratch: &str) -> Self {
+        let scratch = scratch.into();
+        Self { frames, known: None, file: None, bytes: Vec::new(), scratch, told: HashSet::new() }
     }
 
     /// The DataFrame of a slice. Exceptions are of pandas; what is wrong with the data is the inner error.
@@ -78,9 +82,9 @@ impl SliceReader {
             },
         };
         let known = self.known.insert(known);
-        let (file, bytes) = (&mut self.file, &mut self.bytes);
+        let (file, bytes, scratch) = (&mut self.file, &mut self.bytes, &self.scratch);
         let batch = py.detach(|| {
-            read_bytes(file, slice, bytes)?;
+            read_bytes(file, scratch, slice, bytes)?;
             prs_tabular::read(bytes, &known.dialect, &known.schema)
                 .map_err(|error| data_error(slice, absolute(error, slice.start).to_string()))
         });
@@ -119,6 +123,7 @@ impl SliceReader {
 /// Reads exactly the bytes of the slice.
 fn read_bytes(
     file: &mut Option<(String, File)>,
+    scratch: &Path,
     slice: Slice<'_>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), ErrorInfo> {
@@ -128,7 +133,7 @@ fn read_bytes(
     };
     let held = match file.take().filter(|(path, _)| path == slice.path) {
         Some(held) => held,
-        None => (slice.path.to_owned(), File::open(slice.path).map_err(|error| of(&error))?),
+        None => (slice.path.to_owned(), File::open(scratch.join(slice.path)).map_err(|error| of(&error))?),
     };
     let (_, open) = file.insert(held);
     let length = slice.end.saturating_sub(slice.start);

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -213,12 +213,13 @@ impl Splitter {
     }
 }
 
-/// Splits the file at `path`, handing every slice to `on_slice` as soon as its end is known.
+/// Splits the file at `path`, handing every slice to `on_slice` as soon as its end is known, until that says
+/// stop.
 pub fn split_file(
     path: &Path,
     dialect: &Dialect,
     target_bytes: u64,
-    mut on_slice: impl FnMut(Slice),
+    mut on_slice: impl FnMut(Slice) -> ControlFlow<()>,
 ) -> Result<Header, SplitError> {
     let mut file = File::open(path)?;
     let mut splitter = Splitter::new(*dialect, target_bytes);
@@ -232,10 +233,13 @@ pub fn split_file(
             Err(error) => return Err(error.into()),
         };
         splitter.feed(&block[..read], &mut slices);
-        slices.drain(..).for_each(&mut on_slice);
+        if slices.drain(..).try_for_each(&mut on_slice).is_break() {
+            return Ok(splitter.header().clone());
+        }
     }
     let header = splitter.finish(&mut slices)?;
-    slices.drain(..).for_each(&mut on_slice);
+    // Whoever stops here stops at the end.
+    let _ = slices.drain(..).try_for_each(&mut on_slice);
     Ok(header)
 }
 

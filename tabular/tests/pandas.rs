@@ -9,6 +9,7 @@
 
 mod random;
 
+use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -170,7 +171,11 @@ fn texts_are_read_value_for_value_as_pandas_reads_them() {
             schema.declare([(name.as_str(), dtype.parse().unwrap())]).unwrap();
         }
         let mut slices: Vec<Slice> = vec![];
-        split_file(&path, &dialect, u64::MAX, |slice| slices.push(slice)).unwrap();
+        split_file(&path, &dialect, u64::MAX, |slice| {
+            slices.push(slice);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         let bytes = slices
             .first()
             .map_or(&b""[..], |slice| &text.content.as_bytes()[slice.start as usize..slice.end as usize]);

@@ -209,8 +209,13 @@ impl Committer {
         let Open { builder, entries, deliveries, .. } = open;
         let bytes = builder.bytes();
         let key = layout::segment(self.job.incarnation, self.node_id, number);
-        let (parts, _) = builder.seal(self.job.incarnation, self.node_id, &self.ip);
+        let (parts, index) = builder.seal(self.job.incarnation, self.node_id, &self.ip);
+        let with_files = index.tries.iter().any(|record| !record.files.is_empty());
+        drop(index);
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        if with_files {
+            self.until_done("the files of mini-batches", || self.job.storage.flush()).await;
+        }
         let put = self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await;
         self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
         if put.is_none() {

@@ -1,7 +1,7 @@
 //! Ends what a process left behind: children that outlived it, also those that left its process group.
 //!
 //! Every process carries a token in its environment, which its children inherit; who has the token belongs to
-//! it.
+//! it. Tokens are `<job>-<incarnation>-<node>-<process>.`: a prefix stands for all processes of a job or node.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,9 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// Kills every process with `token` in its environment and returns how many there were. Blocks.
-pub(crate) fn kill_all(token: &str) -> usize {
-    let wanted = format!("{TOKEN_VARIABLE}={token}");
+/// Ends what former runs of a job left behind on this host: children that had left the group of a process whose
+/// agent was killed. Blocks.
+pub fn end_left_overs(job_id: &str) -> usize {
+    kill_all(&format!("{job_id}-"))
+}
+
+/// Kills every process whose token starts with `prefix` and returns how many there were. Blocks.
+pub(crate) fn kill_all(prefix: &str) -> usize {
+    let wanted = format!("{TOKEN_VARIABLE}={prefix}");
     let deadline = Instant::now() + PATIENCE;
     let mut killed = HashSet::new();
     loop {
@@ -44,7 +50,7 @@ fn having(variable: &[u8]) -> Vec<Pid> {
             let pid = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
             // Unreadable: somebody else's, or gone. A zombie has an empty environment.
             let environment = fs::read(entry.path().join("environ")).ok()?;
-            environment.split(|&byte| byte == 0).any(|entry| entry == variable).then_some(pid)
+            environment.split(|&byte| byte == 0).any(|entry| entry.starts_with(variable)).then_some(pid)
         })
         .collect()
 }

@@ -23,11 +23,11 @@ use tokio_util::task::TaskTracker;
 use crate::committer::Backlog;
 use crate::launch::Launch;
 use crate::node_settings::NodeSettings;
-use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, silent_death};
+use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, Tending, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, Ready, Settlement, settle_death, settle_outcome};
 use crate::slot::{Kill, Running, Slot, Stage};
-use crate::{batch_size, gpu};
+use crate::{batch_size, descendants, gpu};
 
 /// Events of processes that wait for the dispatcher.
 const EVENTS_AHEAD: usize = 256;
@@ -41,6 +41,8 @@ const LARGEST_BACKLOG: usize = 64 << 20;
 const STUCK: Duration = Duration::from_millis(10);
 /// How long processes have for `shutdown()`.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+/// How long a process may take to exit after `shutdown()` has returned.
+const EXIT_GRACE: Duration = Duration::from_secs(3);
 /// Pause before a process is started again, for each failure in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// Longest such pause.
@@ -67,7 +69,7 @@ pub(crate) struct Surroundings<'a> {
 /// The dispatcher of one node.
 pub(crate) struct Dispatcher<'a> {
     with: Surroundings<'a>,
-    events: mpsc::Sender<Event>,
+    tending: Tending,
     heard: mpsc::Receiver<Event>,
     slots: Vec<Slot>,
     pending: VecDeque<Ready>,
@@ -91,8 +93,8 @@ impl<'a> Dispatcher<'a> {
         let (events, heard) = mpsc::channel(EVENTS_AHEAD);
         Self {
             slots: (0..with.settings.slots).map(|_| Slot::default()).collect(),
+            tending: Tending { events, tasks: with.tasks.clone(), all_end: CancellationToken::new() },
             with,
-            events,
             heard,
             pending: VecDeque::new(),
             processes_started: 0,
@@ -140,6 +142,22 @@ impl<'a> Dispatcher<'a> {
                 }
             }
         }
+        if self.tending.all_end.is_cancelled() {
+            let prefix = self.launch().token_prefix();
+            let swept = tokio::task::spawn_blocking(move || descendants::kill_all(&prefix)).await;
+            if let Ok(count @ 1..) = swept {
+                self.with.main_log.line(format_args!("{count} processes were left behind; they are killed"));
+            }
+        }
+    }
+
+    fn launch(&self) -> Launch<'_> {
+        Launch {
+            job: self.with.job,
+            settings: self.with.settings,
+            node_id: self.with.node_id,
+            folder: &self.with.folder,
+        }
     }
 
     /// Does what the job wants.
@@ -153,6 +171,9 @@ impl<'a> Dispatcher<'a> {
         }
         // Dropped deliveries are available to others again.
         self.pending.clear();
+        if self.ending == Some(Ending::AtOnce) {
+            self.tending.all_end.cancel();
+        }
         let mut farewell = Vec::new();
         encode_frame(&ToProcess::Shutdown, &mut farewell);
         for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
@@ -205,14 +226,27 @@ impl<'a> Dispatcher<'a> {
             self.with.main_log.line("processes have not ended in time and are killed");
             self.obey(Signal::Stop);
         }
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            if running.said_bye.is_some_and(|at| now > at + EXIT_GRACE) && running.killed.is_none() {
+                let name = &running.who.name;
+                self.with.main_log.line(format_args!("{name} has said good-bye and stays; it is killed"));
+                running.kill(Kill::Stop);
+            }
+        }
         let spec = &self.with.job.spec;
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
         for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
-            match running.phase() {
-                (Phase::Running, long) if long > run_limit => running.kill(Kill::RunTimeout),
-                (Phase::Loading, long) if long > load_limit => running.kill(Kill::LoadTimeout),
-                _ => {}
+            let started = running.process.page.claim().started;
+            let kill = match running.phase() {
+                (Phase::Running, long) if long > run_limit => Kill::RunTimeout,
+                (Phase::Loading, long) if long > load_limit => Kill::LoadTimeout,
+                _ => continue,
+            };
+            // From here on it starts no other: the one that took too long is the one that is blamed.
+            self.pending.extend(running.take_back());
+            if running.process.page.claim().started == started {
+                running.kill(kill);
             }
         }
         self.rebalance();
@@ -257,16 +291,10 @@ impl<'a> Dispatcher<'a> {
             self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
         let gpu = gpu::lowest_free(self.with.settings.host.gpus, used);
         let folder = self.with.folder.join(&name);
-        let launch = Launch {
-            job: self.with.job,
-            settings: self.with.settings,
-            node_id: self.with.node_id,
-            folder: &self.with.folder,
-        };
+        let launch = self.launch();
         let start = launch.start_message(&name);
         let settings = launch.process_settings(&name, &start, gpu);
-        let process = match Process::start(&settings, position, number, self.events.clone(), &self.with.tasks)
-        {
+        let process = match Process::start(&settings, position, number, &self.tending) {
             Ok(process) => process,
             Err(error) => {
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
@@ -301,6 +329,7 @@ impl<'a> Dispatcher<'a> {
             worked: false,
             failures_before: 0,
             init_failed: false,
+            said_bye: None,
         });
     }
 
@@ -353,6 +382,7 @@ impl<'a> Dispatcher<'a> {
             }
             Message::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
             Message::Bye(error) => {
+                running.said_bye = Some(Instant::now());
                 if let Some(error) = error {
                     running.log.error("shutdown", now_us(), &error);
                     self.with.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
@@ -379,6 +409,9 @@ impl<'a> Dispatcher<'a> {
             self.with.backlog.add(outcome.rows.len());
             let settlement = settle_outcome(running, ready, outcome);
             if self.with.settle.send(settlement).is_err() {
+                let reason = "the committer of the node has ended unexpectedly".to_owned();
+                self.with.report.send_modify(|report| report.fatal = Some(reason));
+                self.obey(Signal::Stop);
                 return;
             }
         }
@@ -450,7 +483,7 @@ impl<'a> Dispatcher<'a> {
         self.with.report.send_modify(|report| {
             report.init_failures += 1;
             report.init_error = Some(error.to_owned());
-            report.gave_up = gives_up;
+            report.gave_up |= gives_up;
         });
         let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
         self.slots[position].restart_at = Some(Instant::now() + pause);

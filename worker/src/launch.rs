@@ -53,9 +53,15 @@ impl Launch<'_> {
             working_dir: text(folder.join("working")),
             staging_dir: text(folder.join("staging")),
             output_dir,
+            scratch_dir: text(self.job.work.clone()),
             profile_path: Some(text(profile)),
             inputs: spec.inputs.iter().map(describe_input).collect(),
         }
+    }
+
+    /// What the tokens of all processes of the node start with.
+    pub(crate) fn token_prefix(&self) -> String {
+        format!("{}-{}-{}-", self.job.id, self.job.incarnation, self.node_id)
     }
 
     /// What it is started with.
@@ -77,7 +83,7 @@ impl Launch<'_> {
             stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
             variables: own.chain(users).collect(),
             gpu,
-            token: format!("{}-{}-{node_id}-{name}", self.job.id, self.job.incarnation),
+            token: format!("{}{name}.", self.token_prefix()),
         }
     }
 }

@@ -20,6 +20,7 @@ mod python_home;
 mod settlement;
 mod slot;
 
+pub use descendants::end_left_overs;
 pub use host::Host;
 pub use node::run_node;
 pub use node_settings::NodeSettings;

@@ -75,6 +75,8 @@ pub(crate) struct Running {
     /// Failures in a row when it became ready.
     pub(crate) failures_before: u32,
     pub(crate) init_failed: bool,
+    /// When it said that `shutdown()` has returned.
+    pub(crate) said_bye: Option<Instant>,
 }
 
 impl Running {

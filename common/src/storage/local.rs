@@ -112,26 +112,31 @@ impl LocalStorage {
         Ok(())
     }
 
-    fn publish(file: &File, temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
-        file.sync_data()?;
-        let place = || {
-            if options.if_absent {
-                fs::hard_link(temporary, target)?;
-                fs::remove_file(temporary)
+    /// Gives a whole file its name.
+    fn place(temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+        // Somebody may remove the folder, when it is empty, just after it was made.
+        let mut again = 0..3;
+        loop {
+            let placed = if options.if_absent {
+                fs::hard_link(temporary, target).and_then(|()| fs::remove_file(temporary))
             } else {
                 fs::rename(temporary, target)
+            };
+            match (placed, target.parent()) {
+                (Err(error), Some(folder))
+                    if error.kind() == io::ErrorKind::NotFound && again.next().is_some() =>
+                {
+                    fs::create_dir_all(folder)?;
+                }
+                (placed, _) => return placed,
             }
-        };
-        place().or_else(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
-            }
-            if let Some(folder) = target.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            place()
-        })?;
-        // The name must survive the loss of power, too.
+        }
+    }
+
+    /// The same, safe from the loss of power.
+    fn publish(file: &File, temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+        file.sync_data()?;
+        Self::place(temporary, target, options)?;
         target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
@@ -227,17 +232,14 @@ impl Storage for LocalStorage {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         let source = file.to_owned();
         self.blocking(key, move |store, path| {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            match fs::rename(&source, path) {
+            match Self::place(&source, path, PutOptions::default()) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
                 done => return done,
             }
             let (temporary, mut file) = store.temporary()?;
             let copied = File::open(&source)
                 .and_then(|mut source| io::copy(&mut source, &mut file))
-                .and_then(|_| Self::publish(&file, &temporary, path, PutOptions::default()));
+                .and_then(|_| Self::place(&temporary, path, PutOptions::default()));
             match copied {
                 Ok(()) => fs::remove_file(&source),
                 Err(error) => fs::remove_file(&temporary).and(Err(error)),
@@ -270,15 +272,15 @@ impl Storage for LocalStorage {
         let place = self.clone();
         let from = from.to_owned();
         self.blocking(to, move |store, path| {
-            let (temporary, mut file) = store.temporary()?;
+            let (temporary, _) = store.temporary()?;
             // Objects never change in place, so a second name is as good as a copy.
             fs::remove_file(&temporary)?;
             let copied = fs::hard_link(&source, &temporary)
                 .or_else(|_| {
-                    file = File::create(&temporary)?;
+                    let mut file = File::create(&temporary)?;
                     io::copy(&mut File::open(&source)?, &mut file).map(drop)
                 })
-                .and_then(|()| Self::publish(&file, &temporary, path, PutOptions::default()));
+                .and_then(|()| Self::place(&temporary, path, PutOptions::default()));
             // Renaming one name of a file to another of its names does nothing: it may still be there.
             let _ = fs::remove_file(&temporary);
             copied
@@ -307,9 +309,29 @@ impl Storage for LocalStorage {
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.blocking(key, |store, path| match fs::remove_file(path) {
             Err(error) if store.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
-            done => done,
+            Err(error) => Err(error),
+            Ok(()) => {
+                // Folders are no objects: an empty one goes, but for those at the top.
+                let below_top =
+                    |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **store.root);
+                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **store.root);
+                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
+                Ok(())
+            }
         })
         .await
+    }
+
+    async fn flush(&self) -> Result<(), StorageError> {
+        let store = self.clone();
+        let flushed = tokio::task::spawn_blocking(move || match File::open(&*store.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            folder => folder.and_then(|folder| Ok(rustix::fs::syncfs(folder)?)),
+        });
+        flushed
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|error| self.error("", &error))
     }
 
     fn uri(&self, key: &str) -> String {

@@ -74,7 +74,9 @@ pub struct ObjectMeta {
 /// # Contract
 /// * An object is seen whole or not at all: a reader never meets a part of a `put`, an `upload` that was not
 ///   finished, or a mixture of two writers.
-/// * When a write returns, a reader on any host sees it, and the death of the writer does not undo it.
+/// * When a write returns, a reader on any host sees it, and the death of the writer does not undo it. The loss
+///   of power does not either, but for `put_file` and `copy`, of which many come together: these are safe
+///   from it after the next `flush`.
 /// * `delete` of an absent object succeeds. `list` is sorted bytewise by key and shows what was written before
 ///   the call.
 /// * Every call may be repeated safely.
@@ -107,6 +109,9 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Removes an object.
     async fn delete(&self, key: &str) -> Result<(), StorageError>;
 
+    /// Makes everything written before survive the loss of power.
+    async fn flush(&self) -> Result<(), StorageError>;
+
     /// Where the object is, for people.
     fn uri(&self, key: &str) -> String;
 }
@@ -124,6 +129,6 @@ pub trait Upload: Send {
 pub fn is_valid_key(key: &str) -> bool {
     !key.is_empty()
         && key.len() <= 1024
-        && !key.contains(['\0', '\\'])
+        && !key.contains(|character: char| character == '\\' || character.is_control())
         && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

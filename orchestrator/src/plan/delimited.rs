@@ -8,7 +8,7 @@ use prs_common::job::{Infer, Input, TabularOptions};
 use prs_common::mini_batch::Work;
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, SplitError, split_file};
 
-use super::plain_text::{self, PlainText, PlainTextError};
+use super::plain_text::{self, PlainText, PlainTextError, Scratch};
 use super::{PlanError, Sink};
 
 /// Plans one input with about `size` bytes a mini-batch. A file that cannot be split becomes one mini-batch
@@ -28,10 +28,10 @@ pub(super) fn plan(
     loop {
         let visited = listing.next_batch(256, &mut files).map_err(failed)?;
         for file in files.drain(..) {
-            let scratch = work.join(format!("plain/{position}-{number:06}"));
+            let scratch = Scratch { work, name: format!("plain/{position}-{number:06}") };
             number += 1;
             plan_file(&options, position, size, &file.path(), &scratch, sink)?;
-            if sink.stopped {
+            if sink.is_stopped() {
                 return Ok(());
             }
         }
@@ -46,15 +46,14 @@ fn plan_file(
     position: u32,
     size: u64,
     file: &Path,
-    scratch: &Path,
+    scratch: &Scratch<'_>,
     sink: &mut Sink<'_>,
 ) -> Result<(), PlanError> {
     let origin = file.to_string_lossy();
-    // The sink remembers that it was stopped.
     let unreadable = |sink: &mut Sink<'_>, offset: u64, reason: &str| {
         let _ = sink.push(position, Work::Unreadable { origin: &origin, offset, reason });
     };
-    let text = match plain_text::open(file, scratch) {
+    let text = match plain_text::open(file, scratch, sink.stop) {
         Ok(text) => text,
         Err(PlainTextError::Input(error)) => {
             unreadable(sink, 0, &error.to_string());
@@ -72,7 +71,7 @@ fn plan_file(
         }
     };
     let schema = rmp_serde::to_vec(&(&dialect, &schema)).expect("a schema holds only names and types");
-    let path = text.path.to_string_lossy();
+    let path = text.name.to_string_lossy();
     let mut planned_to = 0;
     let split = split_file(&text.path, &dialect, size, |slice| {
         planned_to = slice.end;
@@ -85,8 +84,11 @@ fn plan_file(
             records: slice.records,
             schema: &schema,
         };
-        let _ = sink.push(position, work);
+        sink.push(position, work)
     });
+    if sink.is_stopped() {
+        return Ok(());
+    }
     match (split, text.broken) {
         (_, Some((offset, reason))) => unreadable(sink, offset, &reason),
         (Err(error @ SplitError::UnterminatedQuote { .. }), None) => {

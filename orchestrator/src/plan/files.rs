@@ -26,7 +26,7 @@ pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>)
         if visited == 0 {
             break;
         }
-        if sink.stopped {
+        if sink.is_stopped() {
             return Ok(());
         }
     }

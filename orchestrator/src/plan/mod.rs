@@ -9,7 +9,7 @@ mod files;
 mod plain_text;
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
@@ -56,13 +56,15 @@ pub enum PlanError {
 
 /// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
 ///
-/// `work` is a local folder for plain copies of compressed inputs.
+/// `work` is a local folder for plain copies of compressed inputs; descriptors name these relative to it. `stop`
+/// is looked at now and then, also while nothing is handed over.
 pub fn plan(
     spec: &JobSpec,
-    work: &std::path::Path,
+    work: &Path,
+    stop: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
 ) -> Result<(), PlanError> {
-    let mut sink = Sink { take, batch: Batch::default(), next: 0, size: 1, stopped: false };
+    let mut sink = Sink { take, stop, batch: Batch::default(), next: 0, size: 1, stopped: false };
     for (position, input) in spec.inputs.iter().enumerate() {
         let done = match (input.kind, spec.mini_batch_size) {
             (InputKind::File, size) => files::plan(input, position as u32, size.amount(), &mut sink),
@@ -71,7 +73,7 @@ pub fn plan(
             }
         };
         done?;
-        if sink.stopped {
+        if sink.is_stopped() {
             return Ok(());
         }
     }
@@ -86,6 +88,7 @@ pub fn plan(
 /// once, then larger ones.
 struct Sink<'a> {
     take: &'a mut dyn FnMut(Batch) -> ControlFlow<()>,
+    stop: &'a dyn Fn() -> bool,
     batch: Batch,
     next: u64,
     size: usize,
@@ -106,6 +109,12 @@ impl Sink<'_> {
             self.flush();
         }
         if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Whether nobody wants more.
+    fn is_stopped(&mut self) -> bool {
+        self.stopped = self.stopped || (self.stop)();
+        self.stopped
     }
 
     fn flush(&mut self) {

@@ -14,10 +14,21 @@ use super::PlanError;
 pub(super) struct PlainText {
     /// Where the plain text is.
     pub(super) path: PathBuf,
+    /// The same for a descriptor: relative to the work folder where it is a copy, so that a run can be moved.
+    pub(super) name: PathBuf,
     /// Size and time of change of the original file.
     pub(super) version: String,
     /// Where and why decompression ended too early.
     pub(super) broken: Option<(u64, String)>,
+}
+
+/// Where a plain copy goes.
+#[derive(Debug)]
+pub(super) struct Scratch<'a> {
+    /// The work folder.
+    pub(super) work: &'a Path,
+    /// A path below it.
+    pub(super) name: String,
 }
 
 /// Why a file has no plain text.
@@ -29,8 +40,12 @@ pub(super) enum PlainTextError {
     Scratch(PlanError),
 }
 
-/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`.
-pub(super) fn open(origin: &Path, scratch: &Path) -> Result<PlainText, PlainTextError> {
+/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`, until `stop`.
+pub(super) fn open(
+    origin: &Path,
+    scratch: &Scratch<'_>,
+    stop: &dyn Fn() -> bool,
+) -> Result<PlainText, PlainTextError> {
     let mut file = File::open(origin).map_err(PlainTextError::Input)?;
     let meta = file.metadata().map_err(PlainTextError::Input)?;
     if meta.is_dir() {
@@ -40,16 +55,22 @@ pub(super) fn open(origin: &Path, scratch: &Path) -> Result<PlainText, PlainText
     let mut magic = Vec::with_capacity(2);
     Read::by_ref(&mut file).take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
     if magic != [0x1f, 0x8b] {
-        return Ok(PlainText { path: origin.to_owned(), version, broken: None });
+        return Ok(PlainText { path: origin.to_owned(), name: origin.to_owned(), version, broken: None });
     }
     let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(file));
-    decompress(&mut decoder, scratch)
-        .map(|broken| PlainText { path: scratch.to_owned(), version, broken })
-        .map_err(|source| PlainTextError::Scratch(PlanError::Scratch { path: scratch.to_owned(), source }))
+    let path = scratch.work.join(&scratch.name);
+    match decompress(&mut decoder, &path, stop) {
+        Ok(broken) => Ok(PlainText { path, name: scratch.name.clone().into(), version, broken }),
+        Err(source) => Err(PlainTextError::Scratch(PlanError::Scratch { path, source })),
+    }
 }
 
 /// Copies until the end or the first damage; an error is one of the scratch folder.
-fn decompress(decoder: &mut impl Read, scratch: &Path) -> io::Result<Option<(u64, String)>> {
+fn decompress(
+    decoder: &mut impl Read,
+    scratch: &Path,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<Option<(u64, String)>> {
     if let Some(folder) = scratch.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -59,6 +80,7 @@ fn decompress(decoder: &mut impl Read, scratch: &Path) -> io::Result<Option<(u64
     let broken = loop {
         match decoder.read(&mut block) {
             Ok(0) => break None,
+            Ok(_) if stop() => break None,
             Ok(count) => {
                 target.write_all(&block[..count])?;
                 written += count as u64;
@@ -84,16 +106,18 @@ mod tests {
     #[test]
     fn members_are_joined_and_damage_is_located() {
         let folder = tempfile::tempdir().unwrap();
-        let (origin, scratch) = (folder.path().join("a.csv.gz"), folder.path().join("scratch/a"));
+        let origin = folder.path().join("a.csv.gz");
+        let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
         let mut bytes = gzip(b"a,b\n1,2\n");
         bytes.extend(gzip(b"3,4\n"));
         std::fs::write(&origin, &bytes).unwrap();
-        let plain = open(&origin, &scratch).unwrap();
+        let plain = open(&origin, &scratch, &|| false).unwrap();
         assert!(plain.broken.is_none());
+        assert_eq!(plain.name, Path::new("scratch/a"));
         assert_eq!(std::fs::read(&plain.path).unwrap(), b"a,b\n1,2\n3,4\n");
 
         std::fs::write(&origin, &bytes[..bytes.len() - 9]).unwrap();
-        let plain = open(&origin, &scratch).unwrap();
+        let plain = open(&origin, &scratch, &|| false).unwrap();
         let (offset, reason) = plain.broken.unwrap();
         assert!(offset >= 8, "the first member is whole");
         assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
@@ -104,7 +128,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let origin = folder.path().join("a.csv");
         std::fs::write(&origin, b"x").unwrap();
-        assert_eq!(open(&origin, &folder.path().join("s")).unwrap().path, origin);
-        assert!(matches!(open(folder.path(), &folder.path().join("s")), Err(PlainTextError::Input(_))));
+        let scratch = Scratch { work: folder.path(), name: "s".to_owned() };
+        assert_eq!(open(&origin, &scratch, &|| false).unwrap().path, origin);
+        assert!(matches!(open(folder.path(), &scratch, &|| false), Err(PlainTextError::Input(_))));
     }
 }

@@ -43,6 +43,15 @@ impl ErrorSummary {
         }
     }
 
+    /// The error that most tries failed with, in one line.
+    pub fn most_frequent(&self) -> Option<String> {
+        let most = self
+            .groups
+            .iter()
+            .max_by(|(a_key, a), (b_key, b)| a.count.cmp(&b.count).then_with(|| b_key.cmp(a_key)));
+        most.map(|((kind, message), _)| format!("{}: {message}", kind.trim()))
+    }
+
     /// Whether there was no error.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()

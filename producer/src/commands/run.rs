@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::code_archive::pack;
-use prs_common::job::{JobSpec, OutputAction, load};
+use prs_common::job::{OutputAction, load};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, PutOptions, Storage};
@@ -117,18 +117,26 @@ fn new_id(name: &str) -> String {
 }
 
 fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let absolute =
+        std::path::absolute(folder).context("there is no current folder").map_err(Failure::usage)?;
+    if absolute.to_str().is_none_or(|path| path.contains(':')) {
+        return Err(Failure::wrong(format!(
+            "the run folder {} cannot be on Python's path: it must be UTF-8 without a colon; give another --run-dir",
+            absolute.display()
+        )));
+    }
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::canonicalize(folder))
         .with_context(|| format!("cannot make the run folder {}", folder.display()))
         .map_err(Failure::usage)
 }
 
-/// Refuses an output that has the result already: whose it is, nobody knows.
+/// Refuses an output that has the result already, whose it is nobody knows, or that cannot be written.
 fn check_output(folder: &Path, record: &JobRecord) -> Result<(), Failure> {
-    let spec: &JobSpec = &record.spec;
+    let spec = &record.spec;
     let output = embedded::output_folder(folder, record);
-    let names = [Some(layout::FAILED_MINI_BATCHES), result_name(spec)];
-    for name in names.into_iter().flatten() {
+    let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
+    for name in [Some(layout::FAILED_MINI_BATCHES), result].into_iter().flatten() {
         let path = output.join(name);
         if path.exists() {
             return Err(Failure::wrong(format!(
@@ -137,9 +145,13 @@ fn check_output(folder: &Path, record: &JobRecord) -> Result<(), Failure> {
             )));
         }
     }
+    if spec.output.is_some() {
+        let probe = output.join(format!(".probe-{}", std::process::id()));
+        std::fs::create_dir_all(&output)
+            .and_then(|()| std::fs::write(&probe, ""))
+            .and_then(|()| std::fs::remove_file(&probe))
+            .with_context(|| format!("the output folder {} cannot be written", output.display()))
+            .map_err(Failure::usage)?;
+    }
     Ok(())
-}
-
-fn result_name(spec: &JobSpec) -> Option<&str> {
-    (spec.output_action == OutputAction::AppendRow).then_some(spec.append_row_file_name.as_str())
 }

@@ -38,7 +38,7 @@ pub(super) fn validate(arguments: &Validate, format: Format) -> Result<ExitCode,
         processes: spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots()),
         interpreter: python.display().to_string(),
     };
-    let outcome = plan(&spec, &scratch, &mut |batch| {
+    let outcome = plan(&spec, &scratch, &|| false, &mut |batch| {
         planned.mini_batches += batch.bodies.len() as u64;
         planned.items += batch.items;
         ControlFlow::Continue(())

@@ -63,14 +63,24 @@ pub(crate) struct Process {
     kill: CancellationToken,
 }
 
+/// What the processes of a node have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Tending {
+    /// Where their events go.
+    pub(crate) events: mpsc::Sender<Event>,
+    /// Who waits for their tasks.
+    pub(crate) tasks: TaskTracker,
+    /// Set when all of them end at once: what they left behind is then looked for once, not once for each.
+    pub(crate) all_end: CancellationToken,
+}
+
 impl Process {
-    /// Starts a process; its events go to `events`, its tasks to `tasks`.
+    /// Starts a process.
     pub(crate) fn start(
         settings: &ProcessSettings,
         slot: usize,
         number: u32,
-        events: mpsc::Sender<Event>,
-        tasks: &TaskTracker,
+        tending: &Tending,
     ) -> Result<Self, SpawnError> {
         let spawned = spawn::spawn(settings)?;
         let page = Arc::new(spawned.page);
@@ -78,17 +88,18 @@ impl Process {
         let (read, write) = spawned.socket.into_split();
         let (frames, outbox) = mpsc::unbounded_channel();
         let kill = CancellationToken::new();
-        tasks.spawn(write_frames(write, outbox));
+        tending.tasks.spawn(write_frames(write, outbox));
         let supervisor = Supervisor {
             slot,
             number,
             pid,
             token: settings.token.clone(),
             child: spawned.child,
-            events,
+            events: tending.events.clone(),
+            all_end: tending.all_end.clone(),
             kill: kill.clone(),
         };
-        tasks.spawn(supervisor.run(read));
+        tending.tasks.spawn(supervisor.run(read));
         Ok(Self { pid, page, frames, kill })
     }
 
@@ -126,6 +137,7 @@ struct Supervisor {
     token: String,
     child: Child,
     events: mpsc::Sender<Event>,
+    all_end: CancellationToken,
     kill: CancellationToken,
 }
 
@@ -136,8 +148,11 @@ impl Supervisor {
         // First end what may still hold the socket open, then read what the process had written.
         spawn::kill_group(self.pid);
         let token = self.token.clone();
-        let left_behind =
-            tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0);
+        let left_behind = if self.all_end.is_cancelled() {
+            0
+        } else {
+            tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0)
+        };
         let rest = async {
             while let Some(message) = reader.next().await {
                 self.report(EventKind::Said(message)).await;
