@@ -72,7 +72,7 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
         output::pairs(&[
             ("job", view.result.job_id.clone()),
             ("progress", line),
-            ("processes", format!("{} on {} nodes", view.processes, view.nodes)),
+            ("processes", format!("{} (nodes: {})", view.processes, view.nodes)),
             ("logs", view.result.logs.clone()),
         ]);
     }

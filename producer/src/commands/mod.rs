@@ -54,8 +54,8 @@ fn embedded_only(servers: &Servers) -> Result<(), Failure> {
             "running on a fleet is not supported yet; leave out --broker, --redis and --storage to run the job here",
         )),
         _ => Err(Failure::wrong(format!(
-            "a fleet needs broker, redis and storage, and {} is missing; give all three, or none to run the job here",
-            missing.join(" and ")
+            "a fleet needs broker, redis and storage; missing: {}; give all three, or none to run the job here",
+            missing.join(", ")
         ))),
     }
 }

@@ -4,18 +4,18 @@
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
+mod processes;
+mod timeouts;
+
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{NodeReport, Signal};
 use prs_common::log_file::LogFile;
-use prs_common::process_page::Phase;
-use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, PROTOCOL_VERSION, ToProcess, encode_frame};
-use prs_orchestrator::{JobContext, init_failures};
+use prs_common::wire::{PROTOCOL_VERSION, ToProcess, encode_frame};
+use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,11 +23,10 @@ use tokio_util::task::TaskTracker;
 use crate::committer::Backlog;
 use crate::launch::Launch;
 use crate::node_settings::NodeSettings;
-use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, Tending, silent_death};
-use crate::process_log::ProcessLog;
-use crate::settlement::{Death, Ready, Settlement, settle_death, settle_outcome};
-use crate::slot::{Kill, Running, Slot, Stage};
-use crate::{batch_size, descendants, gpu};
+use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
+use crate::settlement::{Ready, Settlement, settle_outcome};
+use crate::slot::{Kill, Slot, Stage};
+use crate::{batch_size, descendants};
 
 /// Events of processes that wait for the dispatcher.
 const EVENTS_AHEAD: usize = 256;
@@ -37,16 +36,8 @@ const TICK: Duration = Duration::from_millis(20);
 const AT_HAND: usize = 1024;
 /// Uncommitted rows beyond which nothing new is started, bytes.
 const LARGEST_BACKLOG: usize = 64 << 20;
-/// A process is stuck with its mini-batch this long before others are taken from it.
-const STUCK: Duration = Duration::from_millis(10);
 /// How long processes have for `shutdown()`.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
-/// How long a process may take to exit after `shutdown()` has returned.
-const EXIT_GRACE: Duration = Duration::from_secs(3);
-/// Pause before a process is started again, for each failure in a row.
-const RESTART_PAUSE: Duration = Duration::from_millis(50);
-/// Longest such pause.
-const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// What a dispatcher works with.
 pub(crate) struct Surroundings<'a> {
@@ -217,122 +208,6 @@ impl<'a> Dispatcher<'a> {
         self.with.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
     }
 
-    /// Looks at timeouts, empty slots, and work that waits in the wrong place.
-    fn look(&mut self) {
-        let now = Instant::now();
-        if let Some(Ending::InOrder(until)) = self.ending
-            && now > until
-        {
-            self.with.main_log.line("processes have not ended in time and are killed");
-            self.obey(Signal::Stop);
-        }
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
-            if running.said_bye.is_some_and(|at| now > at + EXIT_GRACE) && running.killed.is_none() {
-                let name = &running.who.name;
-                self.with.main_log.line(format_args!("{name} has said good-bye and stays; it is killed"));
-                running.kill(Kill::Stop);
-            }
-        }
-        let spec = &self.with.job.spec;
-        let run_limit = Duration::from_secs(spec.run_invocation_timeout);
-        let load_limit = Duration::from_secs(spec.task_overhead_timeout);
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
-            let started = running.process.page.claim().started;
-            let kill = match running.phase() {
-                (Phase::Running, long) if long > run_limit => Kill::RunTimeout,
-                (Phase::Loading, long) if long > load_limit => Kill::LoadTimeout,
-                _ => continue,
-            };
-            // From here on it starts no other: the one that took too long is the one that is blamed.
-            self.pending.extend(running.take_back());
-            if running.process.page.claim().started == started {
-                running.kill(kill);
-            }
-        }
-        self.rebalance();
-        self.start_processes(now);
-        self.tell(now);
-    }
-
-    /// Takes mini-batches back that wait behind a long one while another process has nothing to do.
-    fn rebalance(&mut self) {
-        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
-        let somebody_idle = running().any(|running| running.takes_work() && running.in_hand.is_empty());
-        if self.ending.is_some() || !self.pending.is_empty() || !somebody_idle {
-            return;
-        }
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
-            let (phase, long) = running.phase();
-            let busy = matches!(phase, Phase::Loading | Phase::Running) && long > STUCK;
-            if running.takes_work() && busy && running.unstarted() > 0 {
-                self.pending.extend(running.take_back());
-            }
-        }
-    }
-
-    /// Starts a process in every empty slot.
-    fn start_processes(&mut self, now: Instant) {
-        if self.ending.is_some() {
-            return;
-        }
-        for position in 0..self.slots.len() {
-            let slot = &self.slots[position];
-            if slot.running.is_none() && slot.restart_at.is_none_or(|at| now >= at) {
-                self.start_process(position);
-            }
-        }
-    }
-
-    fn start_process(&mut self, position: usize) {
-        let number = self.processes_started;
-        self.processes_started += 1;
-        let name = format!("process{number:03}");
-        let used =
-            self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
-        let gpu = gpu::lowest_free(self.with.settings.host.gpus, used);
-        let folder = self.with.folder.join(&name);
-        let launch = self.launch();
-        let start = launch.start_message(&name);
-        let settings = launch.process_settings(&name, &start, gpu);
-        let process = match Process::start(&settings, position, number, &self.tending) {
-            Ok(process) => process,
-            Err(error) => {
-                self.with.main_log.line(format_args!("{name} could not be started: {error}"));
-                self.init_failed(position, &error.to_string());
-                return;
-            }
-        };
-        let mut frame = Vec::new();
-        let staging = Arc::from(Path::new(&start.staging_dir));
-        encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
-        process.send(frame);
-        let pid = process.pid;
-        let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
-        self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
-        let log = ProcessLog::new(&self.with.job.logs, self.with.node_id, &name);
-        log.line(format_args!("{name} at {}, pid {pid}{with}", self.with.settings.host.ip));
-        self.slots[position].running = Some(Running {
-            number,
-            who: Arc::new(ProcessRef { name, pid }),
-            process,
-            stage: Stage::Starting,
-            since: Instant::now(),
-            gpu,
-            log,
-            staging,
-            folder,
-            in_hand: VecDeque::new(),
-            next_seq: 1,
-            unacknowledged: 0,
-            cost: None,
-            killed: None,
-            worked: false,
-            failures_before: 0,
-            init_failed: false,
-            said_bye: None,
-        });
-    }
-
     fn handle(&mut self, event: Event) {
         let position = event.slot;
         let current =
@@ -418,78 +293,6 @@ impl<'a> Dispatcher<'a> {
         running.log.flush();
         if count > 0 {
             running.cost = Some(batch_size::learn(running.cost, Duration::from_micros(took), count));
-        }
-    }
-
-    /// A process has ended: blames what it was running, gives back what it was not, empties the slot.
-    fn exited(&mut self, position: usize, returncode: i32, left_behind: usize) {
-        let Some(mut running) = self.slots[position].running.take() else { return };
-        let name = running.who.name.clone();
-        self.with.main_log.line(format_args!("{name} exits with returncode {returncode}."));
-        if left_behind > 0 {
-            self.with
-                .main_log
-                .line(format_args!("{name} left {left_behind} processes behind; they are killed"));
-        }
-        let started = running.process.page.claim().started;
-        let (phase, long) = running.phase();
-        let items = running.process.page.items();
-        for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
-            if seq == started && running.killed != Some(Kill::Stop) {
-                running.worked = true;
-                let death = Death { returncode, phase, long, items };
-                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
-                let _ = self.with.settle.send(settlement);
-            } else if self.ending.is_none() {
-                // Finished without its outcome getting through, or not started: not to blame.
-                self.pending.push_front(ready);
-            }
-        }
-        running.log.line(format_args!("exits with returncode {returncode}"));
-        let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
-        if running.stage == Stage::Starting && !expected {
-            let error =
-                silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
-            running.log.error("init", now_us(), &error);
-            self.init_failed(
-                position,
-                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.with.node_id),
-            );
-        } else if running.stage == Stage::Ready && !running.worked && !expected {
-            self.failures_in_a_row = running.failures_before;
-            let error =
-                silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
-            running.log.error("init", now_us(), &error);
-            self.init_failed(position, &error.message);
-        }
-        let folder = running.folder.clone();
-        // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
-        // the folder of the node.
-        let output = folder.join("output");
-        let _ = std::fs::remove_dir_all(folder.join("working"));
-        let _ = std::fs::remove_dir_all(output);
-        if !running.init_failed && self.slots[position].restart_at.is_none() {
-            self.slots[position].restart_at = Some(Instant::now());
-        }
-        self.start_processes(Instant::now());
-        self.tell(Instant::now());
-    }
-
-    /// Counts a failure of `init()`, and gives the node up when there were too many (spec S6).
-    fn init_failed(&mut self, position: usize, error: &str) {
-        self.failures_in_a_row += 1;
-        let row = self.failures_in_a_row;
-        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
-        self.with.report.send_modify(|report| {
-            report.init_failures += 1;
-            report.init_error = Some(error.to_owned());
-            report.gave_up |= gives_up;
-        });
-        let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
-        self.slots[position].restart_at = Some(Instant::now() + pause);
-        if gives_up && self.ending.is_none() {
-            self.with.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
-            self.obey(Signal::Stop);
         }
     }
 

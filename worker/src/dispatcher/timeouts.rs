@@ -1,0 +1,69 @@
+//! What the dispatcher looks at every few milliseconds: timeouts, and work that waits in the wrong place.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::Signal;
+use prs_common::process_page::Phase;
+
+use super::{Dispatcher, Ending};
+use crate::slot::Kill;
+
+/// A process is stuck with its mini-batch this long before others are taken from it.
+const STUCK: Duration = Duration::from_millis(10);
+/// How long a process may take to exit after `shutdown()` has returned.
+const EXIT_GRACE: Duration = Duration::from_secs(3);
+
+impl Dispatcher<'_> {
+    /// Looks at timeouts, empty slots, and work that waits in the wrong place.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        if let Some(Ending::InOrder(until)) = self.ending
+            && now > until
+        {
+            self.with.main_log.line("processes have not ended in time and are killed");
+            self.obey(Signal::Stop);
+        }
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            if running.said_bye.is_some_and(|at| now > at + EXIT_GRACE) && running.killed.is_none() {
+                let name = &running.who.name;
+                self.with.main_log.line(format_args!("{name} has said good-bye and stays; it is killed"));
+                running.kill(Kill::Stop);
+            }
+        }
+        let spec = &self.with.job.spec;
+        let run_limit = Duration::from_secs(spec.run_invocation_timeout);
+        let load_limit = Duration::from_secs(spec.task_overhead_timeout);
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            let started = running.process.page.claim().started;
+            let kill = match running.phase() {
+                (Phase::Running, long) if long > run_limit => Kill::RunTimeout,
+                (Phase::Loading, long) if long > load_limit => Kill::LoadTimeout,
+                _ => continue,
+            };
+            // From here on it starts no other: the one that took too long is the one that is blamed.
+            self.pending.extend(running.take_back());
+            if running.process.page.claim().started == started {
+                running.kill(kill);
+            }
+        }
+        self.rebalance();
+        self.start_processes(now);
+        self.tell(now);
+    }
+
+    /// Takes mini-batches back that wait behind a long one while another process has nothing to do.
+    fn rebalance(&mut self) {
+        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
+        let somebody_idle = running().any(|running| running.takes_work() && running.in_hand.is_empty());
+        if self.ending.is_some() || !self.pending.is_empty() || !somebody_idle {
+            return;
+        }
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            let (phase, long) = running.phase();
+            let busy = matches!(phase, Phase::Loading | Phase::Running) && long > STUCK;
+            if running.takes_work() && busy && running.unstarted() > 0 {
+                self.pending.extend(running.take_back());
+            }
+        }
+    }
+}
