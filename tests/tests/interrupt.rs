@@ -92,9 +92,9 @@ fn the_second_ctrl_c_ends_the_program_at_once() {
 
 #[test]
 fn ctrl_c_works_from_the_first_moment_on() {
-    // While the processes are still starting; and before anything is known to the user but the folder.
+    // While the processes are still starting; and before anything is known to the user but the folder. No
+    // mini-batch ends before the interrupt, so the job cannot have completed by then.
     let job = job();
-    job.mark("go");
     let mut submit = job.start_submit(&[]);
     submit.wait_until("a run folder", || job.run().path().join("job.json").exists());
     submit.interrupt();
@@ -108,6 +108,7 @@ fn ctrl_c_works_from_the_first_moment_on() {
         ended.expect_code(130);
         job.has_left_nothing();
     }
+    job.mark("go");
     job.has_completed(&job.resume());
     assert_eq!(job.run().rows(), expected());
 }
