@@ -83,8 +83,15 @@ fn a_result_of_the_wrong_type_is_explained() {
 
 #[test]
 fn mini_batches_that_all_fail_leave_no_row() {
-    let job = job("def run(mini_batch):\n    raise ValueError('no good')\n");
-    let printed = job.fails(&["no row"]);
+    let script = r#"
+def run(mini_batch, context):
+    if context.minibatch_index == 0:
+        raise KeyError("rare")
+    raise ValueError("no good")
+"#;
+    let job = job(script);
+    let printed = job.fails(&["no row", "most frequent error", "ValueError: no good"]);
+    assert!(!job.run().first_line().contains("rare"), "{}", job.run().first_line());
     assert_eq!(printed["mini_batches"], json!({ "scheduled": 3, "succeeded": 0, "failed": 3 }));
     assert_eq!(job.run().failed_mini_batches().len(), 3);
     assert!(job.run().text("logs/job_error.txt").contains("no good"));
@@ -186,27 +193,50 @@ def run(mini_batch, context):
     assert_eq!(rest.lines().count(), 5);
 }
 
-fn completes_all_the_same(script: &str) {
-    let job = job(&format!("def run(mini_batch):\n    return mini_batch\n\n{script}"));
+fn echo_and(more: &str) -> String {
+    format!("def run(mini_batch):\n    return mini_batch\n\n{more}")
+}
+
+#[track_caller]
+fn completes_all_the_same(script: &str, within: Duration) -> Job {
+    let job = job(script);
     let ended = job.submit();
     job.has_completed(&ended);
     assert_eq!(job.run().rows().len(), 6);
-    assert!(ended.took < Duration::from_secs(30), "{script:?} took {:?}", ended.took);
+    assert!(ended.took < within, "{script:?} took {:?}", ended.took);
+    job
 }
 
 #[test]
 fn a_shutdown_that_fails_does_not_spoil_the_job() {
-    completes_all_the_same("def shutdown():\n    raise ValueError('late')\n");
-    completes_all_the_same("import os\ndef shutdown():\n    os._exit(9)\n");
+    completes_all_the_same(&echo_and("def shutdown():\n    raise ValueError('late')\n"), PROMPT);
+    completes_all_the_same(&echo_and("import os\ndef shutdown():\n    os._exit(9)\n"), PROMPT);
 }
 
 #[test]
 fn a_shutdown_that_hangs_does_not_spoil_the_job() {
-    completes_all_the_same("import time\ndef shutdown():\n    time.sleep(1000)\n");
+    // It has 20 s.
+    let limit = Duration::from_secs(30);
+    completes_all_the_same(&echo_and("import time\ndef shutdown():\n    time.sleep(1000)\n"), limit);
 }
 
 #[test]
 fn a_thread_that_never_ends_does_not_spoil_the_job() {
-    let start = "threading.Thread(target=time.sleep, args=(1000,)).start()";
-    completes_all_the_same(&format!("import threading, time\ndef init():\n    {start}\n"));
+    // Both processes have work, so both say good-bye; then each has 3 s to end.
+    let script = r#"
+import threading, time
+from marks import mark, count
+
+def init():
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+
+def run(mini_batch):
+    mark("ran")
+    while count("ran") < 2:
+        time.sleep(0.002)
+    return mini_batch
+"#;
+    let job = completes_all_the_same(script, Duration::from_secs(8));
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    assert_eq!(main.matches("has said good-bye and stays; it is killed").count(), 2, "{main}");
 }

@@ -58,6 +58,19 @@ fn bad_usage_is_exit_code_2_with_a_hint_and_no_data() {
 }
 
 #[test]
+fn a_run_folder_that_python_cannot_search_is_refused() {
+    let job = job();
+    job.write_job_file();
+    let ended = job.command(&["submit", "job.yml", "--run-dir", "r:1"]);
+    ended.expect_code(2);
+    for part in ["r:1", "colon", "--run-dir"] {
+        assert!(ended.stderr.contains(part), "{part:?} is not said: {}", ended.stderr);
+    }
+    assert!(ended.stdout.is_empty(), "{}", ended.stdout);
+    assert!(!job.path("r:1").exists() && !job.path("prs-runs").exists());
+}
+
+#[test]
 fn some_servers_given_and_some_not_is_an_error_that_names_what_is_missing() {
     let job = job().with_own_variable("PRS_REDIS_URL", "redis://user:secret@localhost");
     job.write_job_file();

@@ -134,3 +134,53 @@ def run(mini_batch):
     assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
     job.has_left_nothing();
 }
+
+#[test]
+fn ctrl_c_ends_a_job_that_is_finalizing_and_resume_goes_on() {
+    const MINI_BATCHES: usize = 20;
+    const FILES_EACH: usize = 150;
+    // So many files take long to be published.
+    let script = format!(
+        r#"
+import os
+from azureml_user.parallel_run import EntryScript
+from marks import mark
+
+def run(mini_batch, context):
+    mark("ran", context.minibatch_index)
+    for number in range({FILES_EACH}):
+        with open(os.path.join(EntryScript().output_dir, f"{{context.minibatch_index}}-{{number}}"), "w") as file:
+            file.write(f"{{context.minibatch_index}} {{number}}")
+    return [os.path.basename(path) for path in mini_batch]
+"#
+    );
+    let job = Job::new(&script).with_files(2 * MINI_BATCHES).with("output", "place");
+    let place = RunFolder::new(job.path("place"));
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("the first published file", || {
+        job.run().text_so_far("logs/sys/master_role.txt").contains("the job is finalizing")
+            && place.files("").iter().any(|name| name.contains('-') && !name.starts_with('.'))
+    });
+    let before = Instant::now();
+    submit.interrupt();
+    let ended = submit.wait();
+    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    ended.expect_code(130);
+    job.has_left_nothing();
+    let published = place.files("").len();
+    assert!(published < MINI_BATCHES * FILES_EACH, "{published} files: it was finalizing no more");
+    assert!(job.run().first_line().starts_with("canceled: interrupted"), "{}", job.run().first_line());
+    let all = json!({ "scheduled": MINI_BATCHES, "succeeded": MINI_BATCHES, "failed": 0 });
+    assert_eq!(ended.json()["mini_batches"], all);
+
+    let printed = job.has_completed(&job.resume());
+    assert_eq!(printed["mini_batches"], all);
+    let rows: Vec<_> = (0..2 * MINI_BATCHES).map(|number| format!("{number:04}.txt")).collect();
+    assert_eq!(place.text("parallel_run_step.txt"), rows.join("\n") + "\n");
+    let names = place.files("");
+    assert_eq!(names.len(), MINI_BATCHES * FILES_EACH + 1, "no file twice, no temporary file");
+    for name in names.iter().filter(|name| *name != "parallel_run_step.txt") {
+        assert_eq!(place.text(name), name.replace('-', " "));
+    }
+    assert_eq!(job.marks("ran").len(), MINI_BATCHES, "nothing ran again");
+}

@@ -1,10 +1,13 @@
-//! Children that a script leaves behind: none outlives the job, however it hides and however the job ends.
+//! What a script leaves behind: no child outlives the job, however it hides and however the job ends, and what
+//! cannot be removed is no failure.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use prs_tests::harness::Job;
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Job, Tmpfs};
 
 /// Starts children of every kind in the first call of each process, and tells their ids.
 const STARTS_CHILDREN: &str = r#"
@@ -134,4 +137,67 @@ def run(mini_batch):
     submit.wait_until("both processes", || job.marks("ready").len() == 2);
     assert!(submit.kill());
     job.soon_leaves_nothing();
+}
+
+#[test]
+fn a_child_that_outlives_the_program_is_ended_by_resume() {
+    // In a session of its own it is in no group that the process could end with itself.
+    let script = r#"
+import os, subprocess
+from marks import mark, is_marked, wait_for
+
+def run(mini_batch, context):
+    if not is_marked("child"):
+        mark("child", subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
+    mark("ready", context.minibatch_index)
+    wait_for("go")
+    return [os.path.basename(path) for path in mini_batch]
+"#;
+    let job = Job::new(script).with_files(4).with("process_count_per_node", 1);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("a child", || job.marks("ready").len() == 1);
+    let child: i32 = job.marks("child")[0].parse().unwrap();
+    let lives = || job.processes().iter().any(|found| found.pid == child);
+    assert!(submit.kill());
+    wait_for("the end of the process", Duration::from_secs(10), || {
+        job.script_processes().is_empty().then_some(())
+    });
+    assert!(lives(), "there is nothing to test: the child is gone already");
+
+    let mut resume = job.start_resume();
+    resume.wait_until("the end of the child, and work", || !lives() && job.marks("ready").len() == 2);
+    job.mark("go");
+    job.has_completed(&resume.wait());
+    assert_eq!(job.run().rows(), ["0000.txt", "0001.txt", "0002.txt", "0003.txt"]);
+}
+
+#[test]
+fn what_cannot_be_removed_does_not_spoil_the_job() {
+    // Nobody, not even root, can remove a folder that something is mounted on.
+    let script = r#"
+import os
+from azureml_user.parallel_run import EntryScript
+from marks import mark, wait_for
+
+def run(mini_batch, context):
+    if context.minibatch_index == 0:
+        os.mkdir(os.path.join(EntryScript().working_dir, "busy"))
+        mark("busy", os.path.join(EntryScript().working_dir, "busy"))
+        wait_for("go")
+    return [os.path.basename(path) for path in mini_batch]
+"#;
+    let job = Job::new(script).with_files(4);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("a folder", || !job.marks("busy").is_empty());
+    let busy = PathBuf::from(&job.marks("busy")[0]);
+    let mounted = Tmpfs::mount_on(&busy, "1m");
+    job.mark("go");
+    let ended = submit.wait();
+    job.has_completed(&ended);
+    assert_eq!(job.run().rows(), ["0000.txt", "0001.txt", "0002.txt", "0003.txt"]);
+    assert!(mounted.path().is_dir(), "there was nothing that cannot be removed");
+    let left = job.run().path().join("work").display().to_string();
+    assert!(ended.stderr.contains(&left), "what is left is named:\n{}", ended.stderr);
+    // The result is as usable as any.
+    job.command(&["result", &job.run().path().display().to_string()]).expect_code(0);
 }

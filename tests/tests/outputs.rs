@@ -4,7 +4,8 @@
 
 use std::fs;
 
-use prs_tests::harness::Job;
+use prs_tests::harness::{Job, RunFolder};
+use serde_json::json;
 
 /// Writes one file a mini-batch, below the output folder.
 const WRITES_FILES: &str = r#"
@@ -182,4 +183,104 @@ fn other_files_of_the_output_are_left_alone() {
     job.completes();
     assert_eq!(fs::read(job.path("place/other")).unwrap(), b"mine");
     assert_eq!(fs::read(job.path("place/deep/part-0.bin")).unwrap(), [0; 3]);
+}
+
+#[test]
+fn a_name_that_cannot_be_published_fails_its_mini_batch_alone_and_is_named() {
+    for name in [r"back\slash.txt", ".tmp/x"] {
+        let script = format!(
+            r#"
+import os
+from azureml_user.parallel_run import EntryScript
+
+def run(mini_batch, context):
+    name = {name:?} if context.minibatch_index == 1 else f"good-{{context.minibatch_index}}"
+    path = os.path.join(EntryScript().output_dir, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write("x")
+    return [context.minibatch_index]
+"#
+        );
+        // One process, so that the next mini-batch would inherit what is wrong.
+        let job = Job::new(&script).with_files(4).with("mini_batch_size", 1);
+        let job = job.with("run_max_try", 2).with("process_count_per_node", 1);
+        let printed = job.completes();
+        assert_eq!(printed["mini_batches"], json!({ "scheduled": 4, "succeeded": 3, "failed": 1 }), "{name}");
+        assert_eq!(job.run().rows(), ["0", "2", "3"], "{name}");
+        let names = ["failed_mini_batches.jsonl", "good-0", "good-2", "good-3", "parallel_run_step.txt"];
+        assert_eq!(job.run().files("output"), names.map(|name| format!("output/{name}")));
+        let tries = job.run().tries();
+        let failed: Vec<_> = tries.iter().filter(|row| row["Status"] != "RUN_DONE").collect();
+        assert_eq!(failed.len(), 2, "{failed:?}");
+        for row in failed {
+            assert_eq!(row["Mini-batch Id"], "mb-0000000001");
+            assert!(row["Error Message"].contains(&format!("/{name} ")), "{name} is not named: {row:?}");
+        }
+        assert!(job.run().text("logs/job_error.txt").contains(name), "{name}");
+    }
+}
+
+#[test]
+fn a_name_that_is_a_folder_to_another_mini_batch_is_kept_beside_it() {
+    let script = r#"
+import os
+from azureml_user.parallel_run import EntryScript
+
+NAMES = ["other", "a", "a/b"]
+
+def run(mini_batch, context):
+    index = context.minibatch_index
+    path = os.path.join(EntryScript().output_dir, NAMES[index])
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(f"{NAMES[index]} of {index}")
+    return [index]
+"#;
+    for output in [None, Some("place")] {
+        let mut job = Job::new(script).with_files(3).with("mini_batch_size", 1);
+        job.set("output", output);
+        job.completes();
+        let place = output.map_or(job.run().path().join("output"), |name| job.path(name));
+        let place = RunFolder::new(place);
+        assert_eq!(place.text("parallel_run_step.txt"), "0\n1\n2\n");
+        let contents: Vec<_> = place.files("").iter().map(|name| (name.clone(), place.text(name))).collect();
+        let content = |text: &str| contents.iter().find(|(_, found)| found == text).map(|(name, _)| &**name);
+        assert_eq!(contents.len(), 4, "{contents:?}");
+        assert_eq!((content("other of 0"), content("a of 1")), (Some("other"), Some("a")), "{contents:?}");
+        let nested = content("a/b of 2").unwrap_or_else(|| panic!("it is lost: {contents:?}"));
+        assert!(nested.contains(".mb-0000000002"), "{nested}");
+    }
+}
+
+#[test]
+fn somebody_elses_file_of_the_same_name_stays_and_ours_is_beside_it() {
+    let script = r#"
+import os
+from azureml_user.parallel_run import EntryScript
+
+def run(mini_batch, context):
+    with open(os.path.join(EntryScript().output_dir, "notes.txt"), "w") as file:
+        file.write("ours")
+    return ["row"]
+"#;
+    let job = Job::new(script).with_files(1).with("output", "place");
+    fs::create_dir(job.path("place")).unwrap();
+    fs::write(job.path("place/notes.txt"), "theirs").unwrap();
+    job.completes();
+    let place = RunFolder::new(job.path("place"));
+    assert_eq!(place.files(""), ["notes.mb-0000000000.txt", "notes.txt", "parallel_run_step.txt"]);
+    assert_eq!(place.text("notes.txt"), "theirs");
+    assert_eq!(place.text("notes.mb-0000000000.txt"), "ours");
+    assert_eq!(place.text("parallel_run_step.txt"), "row\n");
+}
+
+#[test]
+fn an_output_that_cannot_be_a_folder_is_refused() {
+    let job = Job::new("from marks import mark\nmark('ran')\ndef run(mini_batch):\n    return ['x']\n");
+    let job = job.with_files(2).with("output", "file/below");
+    fs::write(job.path("file"), "precious").unwrap();
+    job.is_refused(&[&job.path("file/below").display().to_string()]);
+    assert_eq!(fs::read(job.path("file")).unwrap(), b"precious");
+    assert!(job.marks("ran").is_empty());
 }

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use prs_tests::harness::Job;
+use prs_tests::harness::{Job, Live, expected_by_python};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -240,4 +240,66 @@ fn damage_to_a_segment_costs_a_second_run_and_no_row() {
     }
     job.has_completed(&job.resume());
     assert_eq!(job.run().rows(), expected());
+}
+
+fn goes_on_where_its_folder_was_moved_to(end: impl FnOnce(Live)) {
+    let script = r#"
+from marks import mark, wait_for
+
+def run(mini_batch, context):
+    mark("ran", context.minibatch_index)
+    if context.minibatch_index >= 3:
+        mark("held")
+        wait_for("go")
+    return mini_batch
+"#;
+    let make = || {
+        let job = Job::new(script).with_tables(&[400]).with("mini_batch_size", "1kb");
+        let compress =
+            "import gzip, sys\nsys.stdout.buffer.write(gzip.compress(open('000.csv', 'rb').read()))";
+        job.data("table.csv.gz", expected_by_python(&job.path("data"), compress));
+        job.with("inputs", json!([{ "type": "tabular", "path": "data/table.csv.gz" }]))
+    };
+    let quiet = make();
+    quiet.mark("go");
+    let undisturbed = quiet.completes();
+    assert!(undisturbed["mini_batches"]["scheduled"].as_u64().unwrap() > 6, "{undisturbed}");
+
+    let job = make();
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("three mini-batches done", || job.marks("held").len() == 2 && done(&job) == 3);
+    end(submit);
+    job.soon_leaves_nothing();
+    let moved = job.path("another/place/moved");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    fs::rename(job.run().path(), &moved).unwrap();
+    let job = job.with_run_folder(&moved);
+    job.mark("go");
+    let ended = job.resume();
+    let printed = job.has_completed(&ended);
+    assert!(ended.stderr.contains("3 mini-batches are done already"), "{}", ended.stderr);
+    assert!(job.run().result() == quiet.run().result(), "the bytes are those of an undisturbed run");
+    for key in ["mini_batches", "items"] {
+        assert_eq!(printed[key], undisturbed[key]);
+    }
+    assert_eq!(printed["output"]["sha256"], undisturbed["output"]["sha256"]);
+    assert_eq!(printed["output"]["uri"], moved.join("output/parallel_run_step.txt").display().to_string());
+    for index in ["0", "1", "2"] {
+        let times = job.marks("ran").iter().filter(|ran| *ran == index).count();
+        assert_eq!(times, 1, "mini-batch {index} was done before");
+    }
+    assert!(!job.path("run").exists(), "nothing comes back at the former place");
+}
+
+#[test]
+fn a_run_folder_that_was_moved_after_an_interrupt_goes_on_with_a_compressed_table() {
+    goes_on_where_its_folder_was_moved_to(|mut submit| {
+        submit.interrupt();
+        submit.wait().expect_code(130);
+    });
+}
+
+#[test]
+fn a_run_folder_that_was_moved_after_a_kill_goes_on_with_a_compressed_table() {
+    goes_on_where_its_folder_was_moved_to(|submit| assert!(submit.kill()));
 }

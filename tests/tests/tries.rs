@@ -79,6 +79,29 @@ fn a_try_that_succeeds_makes_up_for_those_before() {
 }
 
 #[test]
+fn every_try_is_reported_exactly_once_however_many_there_are() {
+    const MINI_BATCHES: usize = 200;
+    let script = r#"
+def run(mini_batch, context):
+    if context.retry_count < 2:
+        raise ValueError(f"try {context.retry_count}")
+    return mini_batch
+"#;
+    // Which tries are committed together differs from run to run.
+    for run in 0..3 {
+        let job = Job::new(script).with_files(MINI_BATCHES).with("mini_batch_size", 1).with("run_max_try", 3);
+        assert_eq!(counts(&job.completes())[0]["succeeded"], MINI_BATCHES, "run {run}");
+        assert_eq!(job.run().tries().len(), 3 * MINI_BATCHES, "run {run}");
+        let statuses = job.run().statuses();
+        assert_eq!(statuses.len(), MINI_BATCHES, "run {run}");
+        for (id, statuses) in statuses {
+            let expected = ["RUN_EXCEPTION", "RUN_EXCEPTION", "RUN_DONE"];
+            assert_eq!(statuses, expected, "run {run}, mini-batch {id}");
+        }
+    }
+}
+
+#[test]
 fn one_try_means_one_try() {
     let job = job_with("raise OSError('flaky')").with("run_max_try", 1);
     assert_eq!(counts(&job.completes()), one_failed().each_ref());

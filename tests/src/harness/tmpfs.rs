@@ -1,4 +1,4 @@
-//! A small file system of its own, for a disk that gets full.
+//! A small file system of its own: for a disk that gets full, for a folder that cannot be removed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::process::Command;
 #[derive(Debug)]
 pub struct Tmpfs {
     path: PathBuf,
-    _folder: tempfile::TempDir,
+    /// Where it is mounted, if it made that place itself.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Tmpfs {
@@ -16,14 +17,21 @@ impl Tmpfs {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         std::fs::create_dir(&path).unwrap();
+        let mut mounted = Self::mount_on(&path, size);
+        mounted.folder = Some(folder);
+        mounted
+    }
+
+    /// Mounts one on a folder that is there.
+    pub fn mount_on(path: &Path, size: &str) -> Self {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(&path)
+            .arg(path)
             .output()
             .unwrap();
         let why = String::from_utf8_lossy(&mounted.stderr);
-        assert!(mounted.status.success(), "a full disk is tested on a tmpfs, which root can mount: {why}");
-        Self { path, _folder: folder }
+        assert!(mounted.status.success(), "this is tested on a tmpfs, which root can mount: {why}");
+        Self { path: path.to_owned(), folder: None }
     }
 
     /// Its root.
