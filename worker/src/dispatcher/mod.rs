@@ -168,7 +168,13 @@ impl<'a> Dispatcher<'a> {
         let mut farewell = Vec::new();
         encode_frame(&ToProcess::Shutdown, &mut farewell);
         for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
-            if self.ending == Some(Ending::AtOnce) || running.stage == Stage::Starting {
+            if self.ending == Some(Ending::AtOnce) {
+                running.kill(Kill::Stop);
+            } else if running.stage == Stage::Starting {
+                let name = &running.who.name;
+                self.with
+                    .main_log
+                    .line(format_args!("{name} is still starting and not needed; it is killed"));
                 running.kill(Kill::Stop);
             } else if running.stage == Stage::Ready {
                 running.stage = Stage::Ending;
