@@ -16,7 +16,7 @@ use prs_orchestrator::schedule::schedule;
 use prs_orchestrator::watch::{View, watch};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing};
 use prs_worker::{Host, NodeSettings, end_left_overs, run_node};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,11 +37,27 @@ pub(crate) struct Run {
     pub(crate) python: PathBuf,
     /// The extension that processes load.
     pub(crate) extension: PathBuf,
+    /// What the user wants meanwhile.
+    pub(crate) signals: Signals,
+}
+
+/// Ctrl-C and SIGTERM, remembered from the moment they are caught.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Catches the signals; to be called before anything exists that an interrupt would have to end.
+    pub(crate) fn catch() -> anyhow::Result<Self> {
+        let caught = |kind| signal(kind).context("cannot catch signals");
+        Ok(Self { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())? })
+    }
 }
 
 /// Runs a job to its end.
 pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
-    let Run { folder, record, python, extension } = run;
+    let Run { folder, record, python, extension, signals } = run;
     let output = output_folder(&folder, &record);
     let job = context(&folder, &output, &record);
     let work = job.work.clone();
@@ -73,7 +89,7 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     }
     tasks.spawn(serve(job.clone(), node));
     let deaf = CancellationToken::new();
-    let listener = tokio::spawn(listen(job.clone(), deaf.clone()));
+    let listener = tokio::spawn(listen(job.clone(), signals, deaf.clone()));
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let place = shown(&folder);
@@ -149,18 +165,12 @@ async fn abort(job: &JobContext, reason: String) {
 }
 
 /// Cancels the job at the first signal; ends the program at the second. Processes end with the program.
-async fn listen(job: JobContext, stop: CancellationToken) {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        tracing::warn!("signals cannot be caught; Ctrl-C ends the program at once");
-        return;
-    };
+async fn listen(job: JobContext, mut signals: Signals, stop: CancellationToken) {
     let mut asked = false;
     loop {
         let name = tokio::select! {
-            _ = interrupt.recv() => "Ctrl-C",
-            _ = terminate.recv() => "SIGTERM",
+            _ = signals.interrupt.recv() => "Ctrl-C",
+            _ = signals.terminate.recv() => "SIGTERM",
             () = stop.cancelled() => return,
         };
         if asked {

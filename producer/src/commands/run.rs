@@ -59,11 +59,12 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     let _lock = run_folder::lock(&folder)?
         .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
     let storage = LocalStorage::new(&folder);
+    let signals = embedded::Signals::catch()?;
     let put = storage.put(&record.code, code.body.into(), PutOptions::default()).await;
     put.context("cannot store the code of the job")?;
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
-    let result = embedded::run(embedded::Run { folder, record, python, extension }).await?;
+    let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     Ok(report(format, &result))
 }
 
@@ -84,12 +85,13 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     }
     let python = interpreter::find(record.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
+    let signals = embedded::Signals::catch()?;
     record.incarnation += 1;
     record.state = JobState::Queued;
     record.result = None;
     record.write(&LocalStorage::new(&folder)).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
-    let result = embedded::run(embedded::Run { folder, record, python, extension }).await?;
+    let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     Ok(report(format, &result))
 }
 
