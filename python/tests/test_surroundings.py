@@ -169,6 +169,14 @@ def test_the_profile_is_written_now_and_then(start, tmp_path):
     eventually(path.exists, "writing the profile")
 
 
+def test_a_process_that_ran_nothing_writes_no_profile(start, tmp_path):
+    path = tmp_path / "p.profile"
+    script = "def run(mini_batch):\n    return mini_batch\n"
+    process = start(script, arguments=["--profiling_module", "cProfile"], profile_path=str(path)).ready()
+    assert process.shutdown() is None
+    assert not path.exists()
+
+
 def test_another_profiler_is_refused(start):
     error = start(PROFILED, arguments=["--profiling_module", "yappi"]).init_failed()
     assert "'yappi' is not known; cProfile is" in error.message

@@ -32,8 +32,11 @@ class Profiler:
             self.dump()
 
     def dump(self) -> None:
-        """Writes the figures; a reader never sees half a file."""
+        """Writes the figures, if there are any; a reader never sees half a file."""
         self._due = time.monotonic() + _EVERY_SECONDS
+        if not self._profile.getstats():
+            # Nothing ran; pstats cannot read a file without figures.
+            return
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         self._profile.dump_stats(f"{self._path}.part")
         os.replace(f"{self._path}.part", self._path)
