@@ -17,7 +17,7 @@ use prs_common::queue::{Answer, Delivery, settle_all};
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::StorageError;
 use prs_orchestrator::JobContext;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -84,6 +84,8 @@ impl Committer {
         let mut under_way = JoinSet::new();
         let mut open = Open::default();
         let mut numbers = 0..;
+        // The end of the commit before; the first has none before it.
+        let mut before = oneshot::channel().1;
         let mut came = Vec::new();
         loop {
             let old = open.since.map(|since| since + OLD);
@@ -115,15 +117,17 @@ impl Committer {
                 let number = numbers.next().unwrap_or_default();
                 let sealed = std::mem::take(&mut open);
                 let this = Arc::clone(&this);
+                let (end, ended) = oneshot::channel();
+                let turn = std::mem::replace(&mut before, ended);
                 under_way.spawn(async move {
-                    this.commit(sealed, number).await;
-                    drop(permit);
+                    this.commit(sealed, number, turn).await;
+                    drop((end, permit));
                 });
             }
             while under_way.try_join_next().is_some() {}
         }
         if !open.builder.is_empty() {
-            this.commit(open, numbers.next().unwrap_or_default()).await;
+            this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
         while under_way.join_next().await.is_some() {}
     }
@@ -204,8 +208,9 @@ impl Committer {
         open.deliveries.push(ready.delivery);
     }
 
-    /// Put, commit, acknowledge.
-    async fn commit(&self, open: Open, number: u64) {
+    /// Put, commit, acknowledge. Segments are put side by side and committed one after the other, when `turn` has
+    /// ended, so that the reports show the tries of a mini-batch in their order.
+    async fn commit(&self, open: Open, number: u64, turn: oneshot::Receiver<()>) {
         let Open { builder, entries, deliveries, .. } = open;
         let bytes = builder.bytes();
         let key = layout::segment(self.job.incarnation, self.node_id, number);
@@ -221,6 +226,8 @@ impl Committer {
         if put.is_none() {
             return;
         }
+        // Nobody sends: the other end is dropped when the commit before has ended.
+        let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", || self.job.ledger.commit(&self.job.id, &key, size, &entries)).await;
         let Some(lost) = lost else { return };
