@@ -57,9 +57,11 @@ fn an_init_that_fails_twice_and_then_succeeds_does_no_harm() {
 
 #[test]
 fn a_process_that_cannot_start_leaves_the_work_to_the_others() {
-    // The first process never gets through; the second does all the work.
-    let job =
-        job("if count('init') == 1: mark('blocked'); wait_for('released')\n    else: wait_for('blocked')");
+    // The first process never gets through; the second does all the work. Its name tells which it is: both may
+    // be in init() before either can count.
+    let job = job("from azureml_user.parallel_run import EntryScript\n    \
+         if EntryScript().agent_name == 'process000': mark('blocked'); wait_for('released')\n    \
+         else: wait_for('blocked')");
     let ended = job.submit();
     job.has_completed(&ended);
     assert_eq!(job.run().rows().len(), 8);
