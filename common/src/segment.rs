@@ -316,7 +316,7 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         for (key, body) in [("short", "x"), ("wrong", "0123456789abcdef0123")] {
             storage.put(key, body.into(), crate::storage::PutOptions::default()).await.unwrap();
-            let object = ObjectMeta { key: key.to_owned(), size: body.len() as u64 };
+            let object = ObjectMeta { key: key.to_owned(), size: body.len() as u64, version: String::new() };
             let error = read_index(&storage, &object).await.unwrap_err();
             assert!(matches!(error, SegmentError::Damaged { .. }), "{error}");
         }

@@ -106,7 +106,7 @@ impl Catalog {
         segments: Vec<CommittedSegment>,
     ) -> Result<Box<Self>, (Box<Self>, SegmentError)> {
         for segment in segments {
-            let object = ObjectMeta { key: segment.key.clone(), size: segment.size };
+            let object = ObjectMeta { key: segment.key.clone(), size: segment.size, version: String::new() };
             let index = match read_index(&**storage, &object).await {
                 Ok(index) => index,
                 Err(error) => return Err((self, error)),

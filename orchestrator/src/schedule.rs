@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use prs_common::ledger::{Abort, Checkpoint, JobState, LedgerError};
+use prs_common::ledger::{Checkpoint, Conclusion, JobState, LedgerError};
 use prs_common::mini_batch::{checksum, id_of};
 use prs_common::queue::QueueError;
 use tokio::sync::mpsc;
@@ -66,8 +66,8 @@ pub async fn schedule(job: &JobContext, known: KnownChecksums, stop: &Cancellati
         (Err(error), _) => Err(error),
     };
     if let Err(error) = outcome {
-        let abort = Abort { state: JobState::Failed, reason: error.to_string() };
-        if let Err(error) = job.ledger.abort(&job.id, &abort).await {
+        let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
+        if let Err(error) = job.ledger.conclude(&job.id, &conclusion).await {
             tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::ledger::{Abort, EmbeddedLedger, JobState, TryLimits};
+use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState, TryLimits};
 use prs_common::queue::{EmbeddedQueue, QueueOptions};
 use prs_common::storage::LocalStorage;
 use prs_orchestrator::recover::{Recovered, recover};
@@ -159,7 +159,7 @@ async fn serve(job: JobContext, node: NodeSettings) {
 
 /// Fails the job.
 async fn abort(job: &JobContext, reason: String) {
-    if let Err(error) = job.ledger.abort(&job.id, &Abort { state: JobState::Failed, reason }).await {
+    if let Err(error) = job.ledger.conclude(&job.id, &Conclusion { state: JobState::Failed, reason }).await {
         tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
@@ -178,8 +178,8 @@ async fn listen(job: JobContext, mut signals: Signals, stop: CancellationToken) 
         }
         asked = true;
         output::say(format_args!("{name}: stopping; once more ends the program at once"));
-        let abort = Abort { state: JobState::Canceled, reason: format!("interrupted ({name})") };
-        if let Err(error) = job.ledger.abort(&job.id, &abort).await {
+        let conclusion = Conclusion { state: JobState::Canceled, reason: format!("interrupted ({name})") };
+        if let Err(error) = job.ledger.conclude(&job.id, &conclusion).await {
             tracing::error!(%error, "the job does not hear that it is to stop");
         }
     }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) async fn beat(
     job: JobContext,
     node_id: u32,
+    worker: String,
     report: watch::Receiver<NodeReport>,
     signal: watch::Sender<Signal>,
     stop: CancellationToken,
@@ -21,7 +22,7 @@ pub(crate) async fn beat(
             () = stop.cancelled() => true,
         };
         let said = report.borrow().clone();
-        match job.ledger.heartbeat(&job.id, node_id, &said).await {
+        match job.ledger.heartbeat(&job.id, node_id, &worker, &said).await {
             Ok(wanted) => {
                 signal.send_if_modified(|signal| std::mem::replace(signal, wanted) != wanted);
             }

@@ -39,7 +39,7 @@ enum NodeError {
 pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), LedgerError> {
     let info =
         NodeInfo { worker: settings.worker.clone(), ip: settings.host.ip.clone(), slots: settings.slots };
-    let node_id = job.ledger.join(&job.id, &info).await?;
+    let node_id = job.ledger.join(&job.id, &info, None).await?;
     let folder = job.work.join(format!("node-{node_id}"));
     let main_log = LogFile::new(job.logs.join(format!("sys/node/{node_id}/_main.txt")));
     main_log.line(format_args!(
@@ -55,7 +55,14 @@ pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), Led
     let (signal, wanted) = watch::channel(Signal::Run);
     let stop_heartbeat = CancellationToken::new();
     let tasks = TaskTracker::new();
-    tasks.spawn(heartbeat::beat(job.clone(), node_id, reported, signal, stop_heartbeat.clone()));
+    tasks.spawn(heartbeat::beat(
+        job.clone(),
+        node_id,
+        settings.worker.clone(),
+        reported,
+        signal,
+        stop_heartbeat.clone(),
+    ));
 
     match prepare(&job, &settings, &folder).await {
         Ok(()) => serve(&job, &settings, node_id, folder.clone(), &main_log, report, wanted).await,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::{
-    Abort, Begin, Blame, Checkpoint, CommittedSegment, Entry, FailedTry, JobState, Ledger, LedgerError,
-    LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
+    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState, Ledger,
+    LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -30,9 +30,8 @@ struct Job {
     /// Positions in `segments`, by key.
     segment_keys: HashMap<String, usize>,
     tries: BTreeMap<MiniBatchIndex, Tries>,
-    nodes: Vec<Node>,
-    lease: Option<Lease>,
-    fence: u64,
+    nodes: BTreeMap<u32, Node>,
+    leases: HashMap<Duty, Lease>,
 }
 
 /// What was recorded of a mini-batch that did not go through at once.
@@ -55,8 +54,10 @@ struct Node {
 
 #[derive(Debug)]
 struct Lease {
-    owner: String,
+    /// Nobody, once it was given up.
+    owner: Option<String>,
     until: Instant,
+    fence: u64,
 }
 
 impl Job {
@@ -69,9 +70,8 @@ impl Job {
             segments: Vec::new(),
             segment_keys: HashMap::new(),
             tries: BTreeMap::new(),
-            nodes: Vec::new(),
-            lease: None,
-            fence: 0,
+            nodes: BTreeMap::new(),
+            leases: HashMap::new(),
         }
     }
 
@@ -163,8 +163,8 @@ impl Ledger for EmbeddedLedger {
         self.with(job, |job| job.progress.clone())
     }
 
-    async fn ended(&self, job: &str, first: u64, count: u64) -> Result<Vec<bool>, LedgerError> {
-        self.with(job, |job| (first..first + count).map(|index| job.has_ended(index)).collect())
+    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
+        self.with(job, |job| indexes.iter().map(|&index| job.has_ended(index)).collect())
     }
 
     async fn commit(
@@ -231,7 +231,15 @@ impl Ledger for EmbeddedLedger {
         })
     }
 
-    async fn join(&self, job: &str, info: &NodeInfo) -> Result<u32, LedgerError> {
+    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
+        self.with(job, |job| {
+            if let Some(tries) = job.tries.get_mut(&index) {
+                tries.start = tries.start.take().filter(|noted| noted != start);
+            }
+        })
+    }
+
+    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
         self.with(job, |job| {
             let node = Node {
                 info: info.clone(),
@@ -239,25 +247,31 @@ impl Ledger for EmbeddedLedger {
                 heard: Instant::now(),
                 left: false,
             };
-            let known = job.nodes.iter().position(|known| known.info.worker == info.worker);
-            let node_id = known.unwrap_or(job.nodes.len());
-            if known.is_some() {
-                job.nodes[node_id] = node;
-            } else {
-                job.nodes.push(node);
-            }
-            node_id as u32
+            let known =
+                job.nodes.iter().find_map(|(&id, known)| (known.info.worker == info.worker).then_some(id));
+            let free = |id: &u32| !job.nodes.contains_key(id);
+            let node_id = known.or(wish.filter(free)).or_else(|| (0..).find(free)).unwrap_or_default();
+            job.nodes.insert(node_id, node);
+            node_id
         })
     }
 
-    async fn heartbeat(&self, job: &str, node_id: u32, report: &NodeReport) -> Result<Signal, LedgerError> {
+    async fn heartbeat(
+        &self,
+        job: &str,
+        node_id: u32,
+        worker: &str,
+        report: &NodeReport,
+    ) -> Result<Signal, LedgerError> {
         self.with(job, |job| {
-            if let Some(node) = job.nodes.get_mut(node_id as usize) {
-                node.report = report.clone();
-                node.heard = Instant::now();
-            }
+            let Some(node) = job.nodes.get_mut(&node_id).filter(|node| node.info.worker == worker) else {
+                return Signal::Rejoin;
+            };
+            node.report = report.clone();
+            node.heard = Instant::now();
+            let failing = |conclusion: &Conclusion| conclusion.state != JobState::Completed;
             match job.state {
-                _ if job.progress.abort.is_some() => Signal::Stop,
+                _ if job.progress.conclusion.as_ref().is_some_and(failing) => Signal::Stop,
                 JobState::Failed | JobState::Canceled => Signal::Stop,
                 JobState::Finalizing | JobState::Completed => Signal::Finish,
                 JobState::Queued | JobState::Scheduling | JobState::Running => Signal::Run,
@@ -267,7 +281,7 @@ impl Ledger for EmbeddedLedger {
 
     async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
         self.with(job, |job| {
-            if let Some(node) = job.nodes.get_mut(node_id as usize) {
+            if let Some(node) = job.nodes.get_mut(&node_id) {
                 node.left = true;
             }
         })
@@ -275,34 +289,49 @@ impl Ledger for EmbeddedLedger {
 
     async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
         self.with(job, |job| {
-            let view = |(id, node): (usize, &Node)| NodeView {
-                node_id: id as u32,
+            let view = |(&node_id, node): (&u32, &Node)| NodeView {
+                node_id,
                 info: node.info.clone(),
                 report: node.report.clone(),
                 silent: node.heard.elapsed(),
                 left: node.left,
             };
-            job.nodes.iter().enumerate().map(view).collect()
+            job.nodes.iter().map(view).collect()
         })
     }
 
-    async fn abort(&self, job: &str, abort: &Abort) -> Result<Abort, LedgerError> {
-        self.with(job, |job| job.progress.abort.get_or_insert_with(|| abort.clone()).clone())
+    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
+        self.with(job, |job| job.progress.conclusion.get_or_insert_with(|| conclusion.clone()).clone())
     }
 
-    async fn lease(&self, job: &str, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {
+    async fn lease(
+        &self,
+        job: &str,
+        duty: Duty,
+        owner: &str,
+        time: Duration,
+    ) -> Result<Option<u64>, LedgerError> {
         self.with(job, |job| {
             let now = Instant::now();
-            let until = now + time;
-            match &mut job.lease {
-                Some(lease) if lease.owner == owner && lease.until > now => lease.until = until,
-                Some(lease) if lease.until > now => return None,
-                lease => {
-                    job.fence += 1;
-                    *lease = Some(Lease { owner: owner.to_owned(), until });
-                }
+            let lease = job.leases.entry(duty).or_insert(Lease { owner: None, until: now, fence: 0 });
+            let holder = lease.owner.as_deref().filter(|_| lease.until > now);
+            if holder.is_some_and(|holder| holder != owner) {
+                return None;
             }
-            Some(job.fence)
+            if holder.is_none() {
+                lease.fence += 1;
+                lease.owner = Some(owner.to_owned());
+            }
+            lease.until = now + time;
+            Some(lease.fence)
+        })
+    }
+
+    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
+        self.with(job, |job| {
+            if let Some(lease) = job.leases.get_mut(&duty) {
+                lease.owner = lease.owner.take().filter(|holder| holder != owner);
+            }
         })
     }
 }

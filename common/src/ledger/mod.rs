@@ -24,6 +24,8 @@ pub enum LedgerErrorKind {
     NotFound,
     /// A job of this id exists.
     AlreadyExists,
+    /// The server refuses the caller (password, rights).
+    Refused,
     /// The server cannot be reached for now.
     Unavailable,
 }
@@ -131,12 +133,12 @@ pub struct CommittedSegment {
     pub lost: Vec<MiniBatchIndex>,
 }
 
-/// The decision to end a job before its work is done.
+/// The decision how a job ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Abort {
-    /// The final state: `Failed` or `Canceled`.
+pub struct Conclusion {
+    /// The final state.
     pub state: JobState,
-    /// The reason, one line.
+    /// Why it failed or was canceled, one line; empty for a job that completed.
     pub reason: String,
 }
 
@@ -155,8 +157,8 @@ pub struct Progress {
     pub items_succeeded: u64,
     /// Segments committed.
     pub segments: u64,
-    /// Why the job ends before its work is done.
-    pub abort: Option<Abort>,
+    /// How the job ends, once that is decided.
+    pub conclusion: Option<Conclusion>,
 }
 
 impl Progress {
@@ -255,6 +257,8 @@ pub struct NodeReport {
     pub init_error: Option<String>,
     /// Why the node cannot go on (no room on the disk, ...).
     pub fatal: Option<String>,
+    /// Mini-batches it took from the queue and has not settled.
+    pub in_hand: u64,
 }
 
 /// A node of a job.
@@ -272,6 +276,25 @@ pub struct NodeView {
     pub left: bool,
 }
 
+/// A duty that one program at a time has for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Duty {
+    /// To watch over the job and write its result: the orchestrator.
+    Watch,
+    /// To publish its plan.
+    Schedule,
+}
+
+impl Duty {
+    /// A word for keys and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Watch => "watch",
+            Self::Schedule => "schedule",
+        }
+    }
+}
+
 /// What a job wants of its nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
@@ -279,8 +302,10 @@ pub enum Signal {
     Run,
     /// Everything is done: end the processes in order and leave.
     Finish,
-    /// The job was aborted: start nothing, stop what runs, commit what is finished, leave.
+    /// The job ends early: start nothing, stop what runs, commit what is finished, leave.
     Stop,
+    /// The ledger does not know this node (it was lost and rebuilt): join again.
+    Rejoin,
 }
 
 /// The books of all jobs.
@@ -304,8 +329,8 @@ pub trait Ledger: Debug + Display + Send + Sync {
     async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError>;
     /// The counts.
     async fn progress(&self, job: &str) -> Result<Progress, LedgerError>;
-    /// Whether each mini-batch of `first..first + count` has its outcome.
-    async fn ended(&self, job: &str, first: u64, count: u64) -> Result<Vec<bool>, LedgerError>;
+    /// Whether each of these mini-batches has its outcome.
+    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError>;
 
     /// Makes the outcomes in a segment final; returns the mini-batches whose outcome was known already.
     async fn commit(
@@ -324,21 +349,38 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// node noted before, and that brought no outcome, counts as a loss of that node. `start` names this start
     /// among all of the mini-batch.
     async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
+    /// Takes a noted start back: it ended in order, without an outcome, and blames nobody.
+    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
 
-    /// Enters a node and gives it its id; the same worker gets the same id again.
-    async fn join(&self, job: &str, info: &NodeInfo) -> Result<u32, LedgerError>;
-    /// Notes what a node says of itself and tells it what the job wants.
-    async fn heartbeat(&self, job: &str, node_id: u32, report: &NodeReport) -> Result<Signal, LedgerError>;
+    /// Enters a node and gives it its id: the one the worker has already; else `wish`, where that is free; else
+    /// the lowest free one.
+    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError>;
+    /// Notes what a node says of itself and tells it what the job wants. `worker` is the name it joined with.
+    async fn heartbeat(
+        &self,
+        job: &str,
+        node_id: u32,
+        worker: &str,
+        report: &NodeReport,
+    ) -> Result<Signal, LedgerError>;
     /// Notes that a node leaves in order.
     async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError>;
     /// The nodes of a job.
     async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError>;
 
-    /// Ends the job before its work is done; its nodes are told to stop. The first abort is remembered, and
-    /// returned to everyone who comes later.
-    async fn abort(&self, job: &str, abort: &Abort) -> Result<Abort, LedgerError>;
+    /// Decides how the job ends. The first conclusion is remembered, and returned to everyone who comes later.
+    /// Nodes of a job that is to fail or was canceled are told to stop.
+    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
 
-    /// Takes or renews the lease to watch over a job. Returns its fencing number, which grows whenever the
-    /// lease changes hands, or nothing while somebody else holds it.
-    async fn lease(&self, job: &str, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError>;
+    /// Takes or renews the lease of a duty. Returns its fencing number, which grows whenever the lease changes
+    /// hands, or nothing while somebody else holds it.
+    async fn lease(
+        &self,
+        job: &str,
+        duty: Duty,
+        owner: &str,
+        time: Duration,
+    ) -> Result<Option<u64>, LedgerError>;
+    /// Gives a lease up before its time; one that somebody else holds stays theirs.
+    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError>;
 }

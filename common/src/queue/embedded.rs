@@ -81,7 +81,8 @@ impl Queue for EmbeddedQueue {
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
         let queue = self.named(name)?;
         lock(&queue.state).consumers += 1;
-        let consumer = Arc::new(Consumer { queue, held: Mutex::default(), prefetch: prefetch.max(1) });
+        let held = Mutex::new(Held { prefetch: prefetch.max(1), ..Held::default() });
+        let consumer = Arc::new(Consumer { queue, held });
         Ok(Box::new(EmbeddedDeliveries { consumer }))
     }
 
@@ -108,7 +109,6 @@ impl Queue for EmbeddedQueue {
 struct Consumer {
     queue: Arc<Named>,
     held: Mutex<Held>,
-    prefetch: usize,
 }
 
 /// Messages with a consumer, not settled yet, by the number of their delivery.
@@ -116,6 +116,7 @@ struct Consumer {
 struct Held {
     messages: BTreeMap<u64, (Bytes, u32)>,
     next: u64,
+    prefetch: usize,
 }
 
 impl Consumer {
@@ -161,7 +162,7 @@ impl Deliveries for EmbeddedDeliveries {
                     return Vec::new();
                 }
                 let mut held = lock(&self.consumer.held);
-                let room = self.consumer.prefetch - held.messages.len();
+                let room = held.prefetch.saturating_sub(held.messages.len());
                 let count = state.ready.len().min(max.max(1)).min(room);
                 if count > 0 {
                     let taken = state.ready.drain(..count);
@@ -170,6 +171,12 @@ impl Deliveries for EmbeddedDeliveries {
             }
             changed.await;
         }
+    }
+
+    async fn set_prefetch(&mut self, prefetch: usize) -> Result<(), QueueError> {
+        lock(&self.consumer.held).prefetch = prefetch.max(1);
+        self.consumer.queue.changed.notify_waiters();
+        Ok(())
     }
 }
 

@@ -85,6 +85,8 @@ pub trait Deliveries: Send {
     /// Waits for at least one delivery and returns up to `max` that are there; empty at the end of the stream
     /// (the queue or the connection is gone). Cancel safe.
     async fn next(&mut self, max: usize) -> Vec<Delivery>;
+    /// Changes how many deliveries may be unacknowledged at a time. What is in hand already stays there.
+    async fn set_prefetch(&mut self, prefetch: usize) -> Result<(), QueueError>;
 }
 
 /// One message in the hands of a consumer.

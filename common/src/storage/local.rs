@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -210,7 +211,11 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
             }
         } else if kind.is_file() {
             match entry.metadata() {
-                Ok(meta) => found.push(ObjectMeta { key, size: meta.len() }),
+                Ok(meta) => {
+                    let version =
+                        format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
+                    found.push(ObjectMeta { key, size: meta.len(), version });
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -336,6 +341,10 @@ impl Storage for LocalStorage {
 
     fn uri(&self, key: &str) -> String {
         if key.is_empty() { self.to_string() } else { self.root.join(key).display().to_string() }
+    }
+
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        Arc::new(Self::new(self.root.join(prefix)))
     }
 }
 

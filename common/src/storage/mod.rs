@@ -9,11 +9,16 @@ mod local;
 use std::fmt::{Debug, Display};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
 
 pub use local::LocalStorage;
+
+/// Bytes that a download asks for at a time.
+const PIECE: u64 = 8 << 20;
 
 /// Meaning of a storage error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +72,8 @@ pub struct ObjectMeta {
     pub key: String,
     /// Its size, bytes.
     pub size: u64,
+    /// Changes whenever the object is replaced: an etag, or size and time of change.
+    pub version: String,
 }
 
 /// A store of objects.
@@ -114,6 +121,35 @@ pub trait Storage: Debug + Display + Send + Sync {
 
     /// Where the object is, for people.
     fn uri(&self, key: &str) -> String;
+
+    /// The part of this store below `prefix` (a valid key), as a store of its own.
+    fn below(&self, prefix: &str) -> Arc<dyn Storage>;
+
+    /// Reads a whole object into a new local file, a piece at a time. The folder must exist; after an error the
+    /// file may hold a part of the object.
+    async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
+        let failed = |error: std::io::Error| StorageError {
+            kind: if error.kind() == std::io::ErrorKind::StorageFull {
+                StorageErrorKind::Full
+            } else {
+                StorageErrorKind::PermissionDenied
+            },
+            place: file.display().to_string(),
+            key: key.to_owned(),
+            message: error.to_string(),
+        };
+        let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
+        let mut offset = 0;
+        loop {
+            let piece = self.get_range(key, offset..offset + PIECE).await?;
+            target.write_all(&piece).await.map_err(failed)?;
+            offset += piece.len() as u64;
+            if (piece.len() as u64) < PIECE {
+                target.flush().await.map_err(failed)?;
+                return Ok(offset);
+            }
+        }
+    }
 }
 
 /// An object being written piece by piece. Dropping it without `finish` leaves nothing behind.

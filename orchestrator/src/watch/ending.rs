@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::job::OutputAction;
 use prs_common::layout;
-use prs_common::ledger::{Abort, JobState, Progress};
+use prs_common::ledger::{Conclusion, JobState, Progress};
 use prs_common::storage::StorageError;
 
 use super::{Decision, Watch, WatchError};
@@ -23,7 +23,7 @@ impl Watch<'_> {
                 self.set_state(JobState::Finalizing).await?;
                 self.finalize().await?
             }
-            Decision::Abort(abort) => (abort, nothing(self.job)),
+            Decision::Conclude(conclusion) => (conclusion, nothing(self.job)),
         };
         if end.state != JobState::Completed {
             self.journal.decision(format_args!("the job ends early: {}", end.reason));
@@ -40,11 +40,11 @@ impl Watch<'_> {
     }
 
     /// Writes the output, unless somebody cancels the job meanwhile.
-    async fn finalize(&mut self) -> Result<(Abort, Output), WatchError> {
+    async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
         let progress = self.job.ledger.progress(&self.job.id).await?;
         self.follow(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
-        let failed = |reason: String| Ok((Abort { state: JobState::Failed, reason }, nothing(self.job)));
+        let failed = |reason: String| Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
         if self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0 {
             return failed(match catalog.errors.most_frequent() {
                 Some(error) if progress.succeeded == 0 => {
@@ -61,18 +61,20 @@ impl Watch<'_> {
             output = finalize(self.job, catalog) => {
                 let output = output?;
                 self.journal.decision(format_args!("the output is written: {}", output.uri));
-                Ok((Abort { state: JobState::Completed, reason: String::new() }, output))
+                Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
             }
-            abort = self.canceled() => Ok((abort, nothing(self.job))),
+            conclusion = self.canceled() => Ok((conclusion, nothing(self.job))),
         }
     }
 
     /// Waits until somebody ends the job.
-    async fn canceled(&self) -> Abort {
+    async fn canceled(&self) -> Conclusion {
         loop {
             tokio::time::sleep(self.job.timing.watch).await;
-            if let Ok(Progress { abort: Some(abort), .. }) = self.job.ledger.progress(&self.job.id).await {
-                return abort;
+            if let Ok(Progress { conclusion: Some(conclusion), .. }) =
+                self.job.ledger.progress(&self.job.id).await
+            {
+                return conclusion;
             }
         }
     }
@@ -90,7 +92,7 @@ impl Watch<'_> {
     }
 
     /// Writes the last words of the job: reports, record, final state.
-    pub(super) async fn close(&mut self, end: &Abort, output: Output) -> Result<JobResult, WatchError> {
+    pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
         let _ = std::fs::remove_file(&self.reserve);
         if let Ok(progress) = self.job.ledger.progress(&self.job.id).await {
             self.status.progress = progress;
@@ -139,11 +141,11 @@ pub(super) async fn fail_at_once(
     mut record: JobRecord,
     error: &WatchError,
 ) -> Result<JobResult, WatchError> {
-    let abort = Abort { state: JobState::Failed, reason: error.to_string() };
-    let abort = job.ledger.abort(&job.id, &abort).await?;
-    job.ledger.set_state(&job.id, abort.state).await?;
-    let result = result(job, &abort, nothing(job), &Progress::default(), Duration::ZERO);
-    record.state = abort.state;
+    let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
+    let conclusion = job.ledger.conclude(&job.id, &conclusion).await?;
+    job.ledger.set_state(&job.id, conclusion.state).await?;
+    let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
+    record.state = conclusion.state;
     record.result = Some(result.clone());
     if let Err(error) = record.write(&*job.storage).await {
         tracing::error!(%error, "the job's record does not say how the job ended");
@@ -156,7 +158,13 @@ pub(super) fn nothing(job: &JobContext) -> Output {
     Output { uri: job.output.uri(""), ..Output::default() }
 }
 
-fn result(job: &JobContext, end: &Abort, output: Output, progress: &Progress, took: Duration) -> JobResult {
+fn result(
+    job: &JobContext,
+    end: &Conclusion,
+    output: Output,
+    progress: &Progress,
+    took: Duration,
+) -> JobResult {
     JobResult {
         job_id: job.id.clone(),
         name: job.spec.name.clone(),

@@ -8,7 +8,7 @@ mod ending;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{Abort, JobState, LedgerError, NodeView, Progress};
+use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, NodeView, Progress};
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 use prs_common::timestamp::now_us;
@@ -86,7 +86,7 @@ pub async fn watch(
     place: &str,
     view: &Sender<View>,
 ) -> Result<JobResult, WatchError> {
-    if job.ledger.lease(&job.id, owner, job.timing.lease).await?.is_none() {
+    if job.ledger.lease(&job.id, Duty::Watch, owner, job.timing.lease).await?.is_none() {
         return Err(WatchError::NotTheOrchestrator);
     }
     let mut watch = match Watch::start(job, owner, record.clone(), place, view) {
@@ -102,10 +102,10 @@ pub async fn watch(
         // Whatever broke, the job gets an end that says so.
         Err((WatchError::NotTheOrchestrator, _)) => Err(WatchError::NotTheOrchestrator),
         Err((error, what)) => {
-            let abort = Abort { state: JobState::Failed, reason: format!("{what}: {error}") };
-            let abort = job.ledger.abort(&job.id, &abort).await?;
+            let conclusion = Conclusion { state: JobState::Failed, reason: format!("{what}: {error}") };
+            let conclusion = job.ledger.conclude(&job.id, &conclusion).await?;
             watch.wait_for_nodes().await;
-            watch.close(&abort, nothing(job)).await
+            watch.close(&conclusion, nothing(job)).await
         }
     }
 }
@@ -113,7 +113,7 @@ pub async fn watch(
 /// What the watching led to.
 enum Decision {
     Finalize,
-    Abort(Abort),
+    Conclude(Conclusion),
 }
 
 struct Watch<'a> {
@@ -202,7 +202,7 @@ impl<'a> Watch<'a> {
     /// One look at the job.
     async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
         let (job, id) = (self.job, &self.job.id);
-        if job.ledger.lease(id, self.owner, job.timing.lease).await?.is_none() {
+        if job.ledger.lease(id, Duty::Watch, self.owner, job.timing.lease).await?.is_none() {
             self.journal.decision("another node has taken over");
             return Err(WatchError::NotTheOrchestrator);
         }
@@ -218,12 +218,12 @@ impl<'a> Watch<'a> {
         self.update(&nodes, progress);
         self.write_progress().await;
         let progress = &self.status.progress;
-        if let Some(abort) = &progress.abort {
-            return Ok(Some(Decision::Abort(abort.clone())));
+        if let Some(conclusion) = &progress.conclusion {
+            return Ok(Some(Decision::Conclude(conclusion.clone())));
         }
         if let Some(reason) = self.reason_to_fail(&nodes) {
-            let abort = Abort { state: JobState::Failed, reason };
-            return Ok(Some(Decision::Abort(job.ledger.abort(id, &abort).await?)));
+            let conclusion = Conclusion { state: JobState::Failed, reason };
+            return Ok(Some(Decision::Conclude(job.ledger.conclude(id, &conclusion).await?)));
         }
         Ok(progress.is_complete().then_some(Decision::Finalize))
     }

@@ -1,12 +1,13 @@
 //! What every ledger must do (the contract is on [`Ledger`]).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    Abort, Begin, Blame, Checkpoint, Entry, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
-    NodeInfo, NodeReport, Progress, Signal, TryLimits, Verdict,
+    Begin, Blame, Checkpoint, Conclusion, Duty, Entry, FailedTry, JobState, Ledger, LedgerError,
+    LedgerErrorKind, NodeInfo, NodeReport, Progress, Signal, TryLimits, Verdict,
 };
 
 use super::unique;
@@ -45,17 +46,23 @@ macro_rules! __ledger_cases {
             begin_after_a_recorded_failure_blames_nobody
             begin_gives_up_at_the_limit
             begin_knows_the_outcome
+            abandoned_start_blames_nobody
             nodes_get_dense_ids
             worker_that_joins_again_keeps_its_id
+            wished_id_is_given_where_it_is_free
+            unknown_node_is_told_to_join_again
             racing_joins_get_different_ids
             heartbeat_is_seen_by_everyone
             node_that_leaves_stays_known
-            abort_reaches_every_node
-            first_abort_is_remembered
+            conclusion_reaches_every_node
+            first_conclusion_is_remembered
+            conclusion_of_a_completed_job_stops_nobody
             state_tells_the_nodes_what_to_do
             lease_has_one_holder
             lease_changes_hands_after_it_ran_out
             racing_lease_has_one_winner
+            released_lease_is_free_at_once
+            duties_have_leases_of_their_own
         }
     };
 }
@@ -106,8 +113,12 @@ fn worker(name: &str) -> NodeInfo {
     NodeInfo { worker: name.to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 }
 }
 
-fn aborted(state: JobState, reason: &str) -> Abort {
-    Abort { state, reason: reason.to_owned() }
+async fn ended(ledger: &dyn Ledger, job: &str, range: Range<u64>) -> Result<Vec<bool>, LedgerError> {
+    ledger.ended(job, &range.collect::<Vec<_>>()).await
+}
+
+fn aborted(state: JobState, reason: &str) -> Conclusion {
+    Conclusion { state, reason: reason.to_owned() }
 }
 
 fn kind<T>(outcome: Result<T, LedgerError>) -> LedgerErrorKind {
@@ -118,7 +129,7 @@ async fn new_job_is_empty(ledger: &dyn Ledger) {
     let job = fresh(ledger, "new").await;
     assert_eq!(ledger.state(&job).await.unwrap(), JobState::Queued);
     assert_eq!(ledger.progress(&job).await.unwrap(), Progress::default());
-    assert_eq!(ledger.ended(&job, 0, 3).await.unwrap(), [false; 3]);
+    assert_eq!(ended(ledger, &job, 0..3).await.unwrap(), [false; 3]);
     assert!(ledger.segments(&job, 0).await.unwrap().is_empty());
     assert!(ledger.nodes(&job).await.unwrap().is_empty());
 }
@@ -145,17 +156,17 @@ async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
     not_found(ledger.set_state(job, JobState::Running).await.unwrap_err());
     not_found(ledger.checkpoint(job, Checkpoint::default()).await.unwrap_err());
     not_found(ledger.progress(job).await.unwrap_err());
-    not_found(ledger.ended(job, 0, 1).await.unwrap_err());
+    not_found(ledger.ended(job, &[0]).await.unwrap_err());
     not_found(ledger.commit(job, "a", 1, &[succeeded(0)]).await.unwrap_err());
     not_found(ledger.segments(job, 0).await.unwrap_err());
     not_found(ledger.record_failure(job, &spoiled(0, "a")).await.unwrap_err());
     not_found(ledger.begin(job, 0, "a").await.unwrap_err());
-    not_found(ledger.join(job, &worker("w")).await.unwrap_err());
-    not_found(ledger.heartbeat(job, 0, &NodeReport::default()).await.unwrap_err());
+    not_found(ledger.join(job, &worker("w"), None).await.unwrap_err());
+    not_found(ledger.heartbeat(job, 0, "w", &NodeReport::default()).await.unwrap_err());
     not_found(ledger.leave(job, 0).await.unwrap_err());
     not_found(ledger.nodes(job).await.unwrap_err());
-    not_found(ledger.abort(job, &aborted(JobState::Failed, "why")).await.unwrap_err());
-    not_found(ledger.lease(job, "me", second).await.unwrap_err());
+    not_found(ledger.conclude(job, &aborted(JobState::Failed, "why")).await.unwrap_err());
+    not_found(ledger.lease(job, Duty::Watch, "me", second).await.unwrap_err());
     // None of these has made a job.
     ledger.create(job, LIMITS).await.unwrap();
 }
@@ -164,35 +175,35 @@ async fn jobs_are_apart(ledger: &dyn Ledger) {
     let (one, other) = (fresh(ledger, "one").await, fresh(ledger, "other").await);
     ledger.commit(&one, "a", 1, &[succeeded(0)]).await.unwrap();
     ledger.record_failure(&one, &spoiled(1, "try")).await.unwrap();
-    ledger.join(&one, &worker("w")).await.unwrap();
-    ledger.abort(&one, &aborted(JobState::Failed, "why")).await.unwrap();
-    ledger.lease(&one, "me", Duration::from_mins(1)).await.unwrap();
+    ledger.join(&one, &worker("w"), None).await.unwrap();
+    ledger.conclude(&one, &aborted(JobState::Failed, "why")).await.unwrap();
+    ledger.lease(&one, Duty::Watch, "me", Duration::from_mins(1)).await.unwrap();
     ledger.set_state(&one, JobState::Failed).await.unwrap();
     assert_eq!(ledger.progress(&other).await.unwrap(), Progress::default());
     assert_eq!(ledger.state(&other).await.unwrap(), JobState::Queued);
     assert_eq!(ledger.begin(&other, 1, "s").await.unwrap(), Begin::Run { spoiled: 0 });
     assert!(ledger.nodes(&other).await.unwrap().is_empty());
-    assert!(ledger.lease(&other, "you", Duration::from_mins(1)).await.unwrap().is_some());
+    assert!(ledger.lease(&other, Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
 }
 
 async fn removed_job_is_forgotten(ledger: &dyn Ledger) {
     let job = fresh(ledger, "remove").await;
     ledger.commit(&job, "a", 1, &[succeeded(0)]).await.unwrap();
     ledger.record_failure(&job, &spoiled(1, "try")).await.unwrap();
-    ledger.join(&job, &worker("w")).await.unwrap();
-    ledger.abort(&job, &aborted(JobState::Failed, "why")).await.unwrap();
-    let fence = ledger.lease(&job, "me", Duration::from_mins(1)).await.unwrap();
+    ledger.join(&job, &worker("w"), None).await.unwrap();
+    ledger.conclude(&job, &aborted(JobState::Failed, "why")).await.unwrap();
+    let fence = ledger.lease(&job, Duty::Watch, "me", Duration::from_mins(1)).await.unwrap();
     assert!(fence.is_some());
     ledger.remove(&job).await.unwrap();
     ledger.remove(&job).await.unwrap();
     assert_eq!(kind(ledger.state(&job).await), LedgerErrorKind::NotFound);
     ledger.create(&job, LIMITS).await.unwrap();
     assert_eq!(ledger.progress(&job).await.unwrap(), Progress::default());
-    assert_eq!(ledger.ended(&job, 0, 1).await.unwrap(), [false]);
+    assert_eq!(ended(ledger, &job, 0..1).await.unwrap(), [false]);
     assert_eq!(ledger.begin(&job, 1, "s").await.unwrap(), Begin::Run { spoiled: 0 });
-    assert_eq!(ledger.join(&job, &worker("v")).await.unwrap(), 0);
-    assert_eq!(ledger.heartbeat(&job, 0, &NodeReport::default()).await.unwrap(), Signal::Run);
-    assert!(ledger.lease(&job, "you", Duration::from_mins(1)).await.unwrap().is_some());
+    assert_eq!(ledger.join(&job, &worker("v"), None).await.unwrap(), 0);
+    assert_eq!(ledger.heartbeat(&job, 0, "v", &NodeReport::default()).await.unwrap(), Signal::Run);
+    assert!(ledger.lease(&job, Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
 }
 
 async fn states_follow_each_other(ledger: &dyn Ledger) {
@@ -274,7 +285,7 @@ async fn commit_is_seen_at_once(ledger: &dyn Ledger) {
     assert_eq!((progress.succeeded, progress.failed, progress.ended()), (2, 1, 3));
     assert_eq!((progress.items, progress.items_succeeded, progress.items_failed()), (30, 18, 12));
     assert_eq!(progress.segments, 1);
-    assert_eq!(ledger.ended(&job, 0, 7).await.unwrap(), [true, false, true, false, false, true, false]);
+    assert_eq!(ended(ledger, &job, 0..7).await.unwrap(), [true, false, true, false, false, true, false]);
     let segments = ledger.segments(&job, 0).await.unwrap();
     assert_eq!(segments.len(), 1);
     assert_eq!((segments[0].key.as_str(), segments[0].size), ("seg/a", 123));
@@ -390,7 +401,7 @@ async fn ended_answers_for_any_range(ledger: &dyn Ledger) {
         (5_000, 4, vec![]),
         (0, 0, vec![]),
     ] {
-        let answer = ledger.ended(&job, first, count).await.unwrap();
+        let answer = ended(ledger, &job, first..first + count).await.unwrap();
         assert_eq!(answer.len() as u64, count);
         let ended: Vec<u64> = (first..).zip(answer).filter_map(|(at, is)| is.then_some(at)).collect();
         assert_eq!(ended, expected, "from {first}, {count} of them");
@@ -418,7 +429,7 @@ async fn large_commit_goes_through(ledger: &dyn Ledger) {
     let lost = within("a commit", ledger.commit(&job, "b", 1, &entries)).await.unwrap();
     assert_eq!(lost.len(), 50_000);
     assert_eq!(ledger.progress(&job).await.unwrap().succeeded, 50_000);
-    assert!(ledger.ended(&job, 0, 50_000).await.unwrap().into_iter().all(|ended| ended));
+    assert!(ended(ledger, &job, 0..50000).await.unwrap().into_iter().all(|ended| ended));
 }
 
 async fn failures_count_by_their_names(ledger: &dyn Ledger) {
@@ -550,10 +561,25 @@ async fn begin_knows_the_outcome(ledger: &dyn Ledger) {
     assert_eq!(ledger.begin(&job, 2, "b").await.unwrap(), Begin::Run { spoiled: 0 });
 }
 
+async fn abandoned_start_blames_nobody(ledger: &dyn Ledger) {
+    let job = limited(ledger, "abandon", TryLimits { run_max_try: 3, max_node_losses: 1 }).await;
+    for start in ["a", "b", "c"] {
+        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 0 });
+        for _ in 0..2 {
+            ledger.abandon(&job, 0, start).await.unwrap();
+        }
+    }
+    // One that is told again, or of a mini-batch nobody began, takes nothing back.
+    ledger.begin(&job, 0, "lost").await.unwrap();
+    ledger.abandon(&job, 0, "c").await.unwrap();
+    ledger.abandon(&job, 5, "c").await.unwrap();
+    assert_eq!(ledger.begin(&job, 0, "next").await.unwrap(), Begin::GiveUp);
+}
+
 async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
     let job = fresh(ledger, "nodes").await;
     for (expected, name) in ["a", "b", "c"].into_iter().enumerate() {
-        assert_eq!(ledger.join(&job, &worker(name)).await.unwrap() as usize, expected);
+        assert_eq!(ledger.join(&job, &worker(name), None).await.unwrap() as usize, expected);
     }
     let nodes = ledger.nodes(&job).await.unwrap();
     assert!(nodes.iter().map(|node| node.node_id).eq(0..3));
@@ -564,12 +590,12 @@ async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
 
 async fn worker_that_joins_again_keeps_its_id(ledger: &dyn Ledger) {
     let job = fresh(ledger, "rejoin").await;
-    ledger.join(&job, &worker("a")).await.unwrap();
-    let node_id = ledger.join(&job, &worker("b")).await.unwrap();
+    ledger.join(&job, &worker("a"), None).await.unwrap();
+    let node_id = ledger.join(&job, &worker("b"), None).await.unwrap();
     ledger.leave(&job, node_id).await.unwrap();
     let restarted = NodeInfo { slots: 8, ..worker("b") };
     for _ in 0..2 {
-        assert_eq!(ledger.join(&job, &restarted).await.unwrap(), node_id);
+        assert_eq!(ledger.join(&job, &restarted, None).await.unwrap(), node_id);
     }
     let nodes = ledger.nodes(&job).await.unwrap();
     assert_eq!(nodes.len(), 2);
@@ -577,10 +603,30 @@ async fn worker_that_joins_again_keeps_its_id(ledger: &dyn Ledger) {
     assert!(!nodes[node_id as usize].left, "it is back");
 }
 
+async fn wished_id_is_given_where_it_is_free(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "wish").await;
+    assert_eq!(ledger.join(&job, &worker("c"), Some(2)).await.unwrap(), 2);
+    assert_eq!(ledger.join(&job, &worker("a"), None).await.unwrap(), 0);
+    assert_eq!(ledger.join(&job, &worker("d"), Some(2)).await.unwrap(), 1, "2 is taken");
+    assert_eq!(ledger.join(&job, &worker("c"), Some(7)).await.unwrap(), 2, "it has an id already");
+    assert_eq!(ledger.join(&job, &worker("e"), None).await.unwrap(), 3);
+    let nodes = ledger.nodes(&job).await.unwrap();
+    assert!(nodes.iter().map(|node| &*node.info.worker).eq(["a", "d", "c", "e"]), "{nodes:?}");
+}
+
+async fn unknown_node_is_told_to_join_again(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "unknown").await;
+    let report = NodeReport { processes: 9, ..NodeReport::default() };
+    assert_eq!(ledger.heartbeat(&job, 0, "a", &report).await.unwrap(), Signal::Rejoin);
+    ledger.join(&job, &worker("b"), None).await.unwrap();
+    assert_eq!(ledger.heartbeat(&job, 0, "a", &report).await.unwrap(), Signal::Rejoin, "0 is another's");
+    assert_eq!(ledger.nodes(&job).await.unwrap()[0].report, NodeReport::default());
+}
+
 async fn racing_joins_get_different_ids(ledger: &dyn Ledger) {
     let job = fresh(ledger, "joins").await;
     let names: Vec<NodeInfo> = (0..16).map(|number| worker(&format!("w{number}"))).collect();
-    let joined = join_all(names.iter().chain(&names).map(|info| ledger.join(&job, info))).await;
+    let joined = join_all(names.iter().chain(&names).map(|info| ledger.join(&job, info, None))).await;
     let ids: Vec<u32> = joined.into_iter().map(Result::unwrap).collect();
     assert_eq!(ids[..16], ids[16..], "the same worker gets the same id");
     let mut dense = ids[..16].to_vec();
@@ -592,8 +638,8 @@ async fn racing_joins_get_different_ids(ledger: &dyn Ledger) {
 
 async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
     let job = fresh(ledger, "heartbeat").await;
-    let silent_node = ledger.join(&job, &worker("a")).await.unwrap();
-    let node_id = ledger.join(&job, &worker("b")).await.unwrap();
+    let silent_node = ledger.join(&job, &worker("a"), None).await.unwrap();
+    let node_id = ledger.join(&job, &worker("b"), None).await.unwrap();
     let report = NodeReport {
         processes: 3,
         init_failures: 2,
@@ -602,6 +648,7 @@ async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         gave_up: true,
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
+        in_hand: 7,
     };
     let silent = |node_id: u32| {
         let job = &job;
@@ -611,7 +658,7 @@ async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         (silent(node_id).await > Duration::from_millis(100)).then_some(())
     })
     .await;
-    assert_eq!(ledger.heartbeat(&job, node_id, &report).await.unwrap(), Signal::Run);
+    assert_eq!(ledger.heartbeat(&job, node_id, "b", &report).await.unwrap(), Signal::Run);
     let nodes = ledger.nodes(&job).await.unwrap();
     assert_eq!(nodes[node_id as usize].report, report);
     assert_eq!(nodes[silent_node as usize].report, NodeReport::default());
@@ -621,52 +668,63 @@ async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
 
 async fn node_that_leaves_stays_known(ledger: &dyn Ledger) {
     let job = fresh(ledger, "leave").await;
-    let first = ledger.join(&job, &worker("a")).await.unwrap();
+    let first = ledger.join(&job, &worker("a"), None).await.unwrap();
     for _ in 0..2 {
         ledger.leave(&job, first).await.unwrap();
     }
-    let second = ledger.join(&job, &worker("b")).await.unwrap();
+    let second = ledger.join(&job, &worker("b"), None).await.unwrap();
     assert_ne!(first, second, "an id is never used again");
     let left: Vec<bool> = ledger.nodes(&job).await.unwrap().into_iter().map(|node| node.left).collect();
     assert_eq!(left, [true, false]);
 }
 
-async fn abort_reaches_every_node(ledger: &dyn Ledger) {
-    let job = fresh(ledger, "abort").await;
+async fn conclusion_reaches_every_node(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "conclusion").await;
     let report = NodeReport::default();
-    let first = ledger.join(&job, &worker("a")).await.unwrap();
+    let first = ledger.join(&job, &worker("a"), None).await.unwrap();
     ledger.set_state(&job, JobState::Running).await.unwrap();
-    assert_eq!(ledger.heartbeat(&job, first, &report).await.unwrap(), Signal::Run);
-    ledger.abort(&job, &aborted(JobState::Failed, "why")).await.unwrap();
-    assert_eq!(ledger.heartbeat(&job, first, &report).await.unwrap(), Signal::Stop);
-    let late = ledger.join(&job, &worker("late")).await.unwrap();
-    assert_eq!(ledger.heartbeat(&job, late, &report).await.unwrap(), Signal::Stop);
+    assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Run);
+    ledger.conclude(&job, &aborted(JobState::Failed, "why")).await.unwrap();
+    assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Stop);
+    let late = ledger.join(&job, &worker("late"), None).await.unwrap();
+    assert_eq!(ledger.heartbeat(&job, late, "late", &report).await.unwrap(), Signal::Stop);
     // What is finished can still be committed, and the way to the end changes nothing for the nodes.
     ledger.commit(&job, "s", 1, &[succeeded(0)]).await.unwrap();
     assert_eq!(ledger.progress(&job).await.unwrap().succeeded, 1);
     for state in [JobState::Finalizing, JobState::Failed] {
         ledger.set_state(&job, state).await.unwrap();
-        assert_eq!(ledger.heartbeat(&job, first, &report).await.unwrap(), Signal::Stop);
+        assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Stop);
     }
 }
 
-async fn first_abort_is_remembered(ledger: &dyn Ledger) {
+async fn first_conclusion_is_remembered(ledger: &dyn Ledger) {
     let job = fresh(ledger, "reason").await;
-    assert_eq!(ledger.progress(&job).await.unwrap().abort, None);
+    assert_eq!(ledger.progress(&job).await.unwrap().conclusion, None);
     let first = aborted(JobState::Canceled, "canceled by ana@one");
     let later = aborted(JobState::Failed, "too many failed");
-    for abort in [&first, &later, &first, &later] {
-        assert_eq!(ledger.abort(&job, abort).await.unwrap(), first);
-        assert_eq!(ledger.progress(&job).await.unwrap().abort.as_ref(), Some(&first));
+    for conclusion in [&first, &later, &first, &later] {
+        assert_eq!(ledger.conclude(&job, conclusion).await.unwrap(), first);
+        assert_eq!(ledger.progress(&job).await.unwrap().conclusion.as_ref(), Some(&first));
     }
     // Asking is not yet ending.
     assert_eq!(ledger.state(&job).await.unwrap(), JobState::Queued);
     let job = fresh(ledger, "racing").await;
     let reasons: Vec<_> = (0..8).map(|who| aborted(JobState::Canceled, &format!("by {who}"))).collect();
-    let answers = join_all(reasons.iter().map(|abort| ledger.abort(&job, abort))).await;
-    let remembered = ledger.progress(&job).await.unwrap().abort.expect("an abort was asked for");
+    let answers = join_all(reasons.iter().map(|conclusion| ledger.conclude(&job, conclusion))).await;
+    let remembered = ledger.progress(&job).await.unwrap().conclusion.expect("a conclusion was asked for");
     assert!(reasons.contains(&remembered));
     assert!(answers.into_iter().all(|answer| answer.unwrap() == remembered), "all hear the same");
+}
+
+async fn conclusion_of_a_completed_job_stops_nobody(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "completed").await;
+    let node = ledger.join(&job, &worker("a"), None).await.unwrap();
+    ledger.set_state(&job, JobState::Finalizing).await.unwrap();
+    let done = Conclusion { state: JobState::Completed, reason: String::new() };
+    assert_eq!(ledger.conclude(&job, &done).await.unwrap(), done);
+    assert_eq!(ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap(), Signal::Finish);
+    let late = aborted(JobState::Canceled, "too late");
+    assert_eq!(ledger.conclude(&job, &late).await.unwrap(), done);
 }
 
 async fn state_tells_the_nodes_what_to_do(ledger: &dyn Ledger) {
@@ -680,9 +738,9 @@ async fn state_tells_the_nodes_what_to_do(ledger: &dyn Ledger) {
         (JobState::Canceled, Signal::Stop),
     ] {
         let job = fresh(ledger, "signal").await;
-        let node = ledger.join(&job, &worker("a")).await.unwrap();
+        let node = ledger.join(&job, &worker("a"), None).await.unwrap();
         ledger.set_state(&job, state).await.unwrap();
-        let told = ledger.heartbeat(&job, node, &NodeReport::default()).await.unwrap();
+        let told = ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap();
         assert_eq!(told, signal, "{state:?}");
     }
 }
@@ -690,10 +748,14 @@ async fn state_tells_the_nodes_what_to_do(ledger: &dyn Ledger) {
 async fn lease_has_one_holder(ledger: &dyn Ledger) {
     let minute = Duration::from_mins(1);
     let job = fresh(ledger, "lease").await;
-    let fence = ledger.lease(&job, "a", minute).await.unwrap().expect("the lease is free");
+    let fence = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
     for _ in 0..3 {
-        assert_eq!(ledger.lease(&job, "b", minute).await.unwrap(), None);
-        assert_eq!(ledger.lease(&job, "a", minute).await.unwrap(), Some(fence), "renewing keeps the number");
+        assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
+        assert_eq!(
+            ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(),
+            Some(fence),
+            "renewing keeps the number"
+        );
     }
 }
 
@@ -701,23 +763,26 @@ async fn lease_changes_hands_after_it_ran_out(ledger: &dyn Ledger) {
     let (short, long) = (Duration::from_millis(300), Duration::from_mins(1));
     let job = fresh(ledger, "hands").await;
     let start = std::time::Instant::now();
-    let first = ledger.lease(&job, "a", short).await.unwrap().expect("the lease is free");
-    let second =
-        eventually("the end of the lease", || async { ledger.lease(&job, "b", short).await.unwrap() }).await;
+    let first = ledger.lease(&job, Duty::Watch, "a", short).await.unwrap().expect("the lease is free");
+    let second = eventually("the end of the lease", || async {
+        ledger.lease(&job, Duty::Watch, "b", short).await.unwrap()
+    })
+    .await;
     assert!(start.elapsed() >= short, "it was taken {:?} after it was given", start.elapsed());
     assert!(second > first, "{second} after {first}");
-    let third =
-        eventually("the end of the second lease", || async { ledger.lease(&job, "a", long).await.unwrap() })
-            .await;
+    let third = eventually("the end of the second lease", || async {
+        ledger.lease(&job, Duty::Watch, "a", long).await.unwrap()
+    })
+    .await;
     assert!(third > second, "{third} after {second}");
-    assert_eq!(ledger.lease(&job, "b", long).await.unwrap(), None);
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None);
     // Renewing counts from the renewal, not from the first lease.
     let job = fresh(ledger, "renew").await;
-    ledger.lease(&job, "a", short).await.unwrap();
-    ledger.lease(&job, "a", long).await.unwrap();
+    ledger.lease(&job, Duty::Watch, "a", short).await.unwrap();
+    ledger.lease(&job, Duty::Watch, "a", long).await.unwrap();
     tokio::time::timeout(2 * short, async {
         loop {
-            assert_eq!(ledger.lease(&job, "b", long).await.unwrap(), None, "it was renewed");
+            assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None, "it was renewed");
             tokio::time::sleep(short / 10).await;
         }
     })
@@ -731,7 +796,8 @@ async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
     let mut fences = Vec::new();
     for _ in 0..3 {
         let taken = eventually("a free lease", || async {
-            let asked = owners.iter().map(|owner| ledger.lease(&job, owner, Duration::from_millis(400)));
+            let asked =
+                owners.iter().map(|owner| ledger.lease(&job, Duty::Watch, owner, Duration::from_millis(400)));
             let won: Vec<u64> = join_all(asked).await.into_iter().filter_map(Result::unwrap).collect();
             (!won.is_empty()).then_some(won)
         })
@@ -740,9 +806,33 @@ async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
         fences.extend(taken);
         // Somebody else has it in between, so it changes hands.
         let between = eventually("another owner", || async {
-            ledger.lease(&job, "else", Duration::from_millis(20)).await.unwrap()
+            ledger.lease(&job, Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
         });
         fences.push(between.await);
     }
     assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
+}
+
+async fn released_lease_is_free_at_once(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "release").await;
+    let first = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
+    ledger.release(&job, Duty::Watch, "b").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None, "it is not b's to give up");
+    for _ in 0..2 {
+        ledger.release(&job, Duty::Watch, "a").await.unwrap();
+    }
+    let second = ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap().expect("the lease is free");
+    assert!(second > first, "{second} after {first}");
+    ledger.release(&job, Duty::Watch, "a").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(), None, "it is b's now");
+}
+
+async fn duties_have_leases_of_their_own(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "duties").await;
+    assert!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().is_some());
+    assert!(ledger.lease(&job, Duty::Schedule, "b", minute).await.unwrap().is_some());
+    ledger.release(&job, Duty::Schedule, "b").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
 }

@@ -22,6 +22,7 @@ macro_rules! __queue_cases {
             delivers_bodies_as_they_are
             wakes_a_consumer_that_waits
             prefetch_bounds_what_is_unacknowledged
+            prefetch_can_be_changed
             max_bounds_what_is_returned
             requeued_message_comes_again
             dropped_delivery_comes_again_with_a_higher_count
@@ -166,6 +167,28 @@ async fn prefetch_bounds_what_is_unacknowledged(queue: &dyn Queue) {
     drop(held.remove(0));
     held.extend(take(deliveries.as_mut(), 1).await);
     assert_eq!(held.len(), 3);
+    queue.delete(&name).await.unwrap();
+}
+
+async fn prefetch_can_be_changed(queue: &dyn Queue) {
+    let name = fresh(queue, "change").await;
+    queue.publish(&name, numbered(0..100)).await.unwrap();
+    let mut deliveries = queue.consume(&name, 2).await.unwrap();
+    let mut held = take(deliveries.as_mut(), 2).await;
+    stays_pending("a third message", deliveries.next(1)).await;
+    deliveries.set_prefetch(50).await.unwrap();
+    held.extend(take(deliveries.as_mut(), 40).await);
+    // What was taken before the change can still be settled, and nothing came twice.
+    assert_eq!(held.iter().map(number).collect::<BTreeSet<_>>().len(), 42);
+    settle_all(held, Answer::Ack).await.unwrap();
+    deliveries.set_prefetch(3).await.unwrap();
+    let mut rest = 58;
+    while rest > 0 {
+        let taken = within("a delivery", deliveries.next(rest)).await;
+        assert!(taken.iter().all(|delivery| delivery.delivery_count == 0), "a change redelivers nothing");
+        rest -= taken.len();
+        settle_all(taken, Answer::Ack).await.unwrap();
+    }
     queue.delete(&name).await.unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use prs_common::storage::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 
 use super::unique;
 use crate::deadline::within;
@@ -44,6 +44,9 @@ macro_rules! __storage_cases {
             names_of_any_letters
             malformed_keys_are_refused
             uri_names_the_object
+            part_of_a_store_is_a_store
+            download_is_the_object
+            version_changes_with_the_object
         }
     };
 }
@@ -90,7 +93,8 @@ async fn object_comes_back_as_it_was_put(storage: &dyn Storage) {
         put(storage, &key, body.clone()).await;
         assert_eq!(get(storage, &key).await, body, "{name}");
         let listed = storage.list(&format!("{folder}/")).await.unwrap();
-        assert!(listed.contains(&ObjectMeta { key, size: body.len() as u64 }), "{listed:?}");
+        let size = body.len() as u64;
+        assert!(listed.iter().any(|found| found.key == key && found.size == size), "{listed:?}");
     }
 }
 
@@ -534,4 +538,42 @@ async fn uri_names_the_object(storage: &dyn Storage) {
     let uri = storage.uri(&key);
     assert!(uri.starts_with(&place) && uri.ends_with(&key), "{uri} in {place}");
     assert!(!storage.to_string().is_empty());
+}
+
+async fn part_of_a_store_is_a_store(storage: &dyn Storage) {
+    let folder = unique("below");
+    let below = storage.below(&folder).below("inner");
+    put(&*below, "a/b", "x").await;
+    assert_eq!(get(storage, &format!("{folder}/inner/a/b")).await, "x");
+    assert_eq!(keys(&*below, "").await, ["a/b"]);
+    assert_eq!(below.uri("a/b"), storage.uri(&format!("{folder}/inner/a/b")));
+    below.delete("a/b").await.unwrap();
+    assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+}
+
+async fn download_is_the_object(storage: &dyn Storage) {
+    let folder = tempfile::tempdir().unwrap();
+    for size in [0, 1, (8 << 20) - 1, 8 << 20, (8 << 20) + 1] {
+        let key = unique("download");
+        let body: Vec<u8> = (0..size).map(|at: usize| (at % 251) as u8).collect();
+        put(storage, &key, body.clone()).await;
+        let file = folder.path().join("file");
+        assert_eq!(storage.download(&key, &file).await.unwrap(), size as u64);
+        assert!(std::fs::read(&file).unwrap() == body, "{size} bytes");
+        storage.delete(&key).await.unwrap();
+    }
+    let absent = storage.download(&unique("absent"), &folder.path().join("none")).await.unwrap_err();
+    assert_eq!(absent.kind, StorageErrorKind::NotFound);
+}
+
+async fn version_changes_with_the_object(storage: &dyn Storage) {
+    let folder = unique("version");
+    let key = format!("{folder}/a");
+    put(storage, &key, "one").await;
+    let version = || async { storage.list(&format!("{folder}/")).await.unwrap().remove(0).version };
+    let first = version().await;
+    assert_eq!(version().await, first);
+    put(storage, &key, "two").await;
+    assert_ne!(version().await, first);
+    storage.delete(&key).await.unwrap();
 }

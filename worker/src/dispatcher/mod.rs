@@ -158,7 +158,7 @@ impl<'a> Dispatcher<'a> {
                 self.ending = Some(Ending::InOrder(Instant::now() + SHUTDOWN_GRACE));
             }
             Signal::Stop => self.ending = Some(Ending::AtOnce),
-            Signal::Run | Signal::Finish => return,
+            Signal::Run | Signal::Finish | Signal::Rejoin => return,
         }
         // Dropped deliveries are available to others again.
         self.pending.clear();
