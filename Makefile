@@ -12,7 +12,7 @@ PYTHON ?= python3
 # Flags for every cargo command; CI sets --locked.
 CARGO_FLAGS ?=
 # What `make bench` runs and how often.
-BENCH ?= W1 W3
+BENCH ?= W1 W2 W3 W4 W5 W7
 REPEAT ?= 3
 BENCH_FLAGS ?=
 
@@ -21,7 +21,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DEBUG := $(TARGET)/debug
 RELEASE := $(TARGET)/release
 NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
-PYTHON_SOURCES := $(wildcard python examples bench tests) ops/check-dependencies
+PYTHON_SOURCES := $(wildcard python examples bench tests) ops/check-dependencies ops/compose-smoke
 # As `source .venv/bin/activate` would. Not for cargo: it would build the extension again for each environment.
 IN_VENV := env VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
 
@@ -47,8 +47,16 @@ test-build: $(VENV)/.dev
 
 # The programs are built before the tests that start them.
 .PHONY: test-rust
-test-rust: test-build
+test-rust: test-build servers
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" cargo test --workspace $(CARGO_FLAGS)
+
+# Everything that may die dies, several times each; the fixed seeds make a failure come again.
+.PHONY: chaos
+chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS rounds of each [3], from PRS_CHAOS_SEED [1] on
+	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || \
+		{ echo "a chaos scenario shifts clocks: apt-get install faketime" >&2; exit 1; }
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \
+		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1
 
 .PHONY: test-python
 test-python: test-build
@@ -61,15 +69,20 @@ test-examples: test-build
 
 # Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
 .PHONY: test-bench
-test-bench: test-build
-	$(IN_VENV) python bench/run.py W1 W3 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+test-bench: test-build servers
+	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W7 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+
+# Not part of `make test`: it wants root, and takes some minutes and gigabytes.
+.PHONY: compose-smoke
+compose-smoke: test-build ## run docker-compose.yml for real, with images made of Debian's packages
+	ops/compose-smoke --programs $(DEBUG)
 
 .PHONY: lint
 lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, docs, licences, dependency rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
-	ops/check-dependencies
+	ops/check-dependencies ops/compose-smoke
 	cargo deny $(CARGO_FLAGS) check licenses bans sources
 	$(VENV)/bin/ruff check $(PYTHON_SOURCES)
 	$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
@@ -80,12 +93,12 @@ audit: cargo-deny ## look up known vulnerabilities (fetches the RustSec database
 	cargo deny $(CARGO_FLAGS) check advisories
 
 .PHONY: bench
-bench: build $(VENV)/.examples ## measure against peers: make bench BENCH="W1" REPEAT=5
+bench: build servers $(VENV)/.examples ## measure against peers: make bench BENCH="W1" REPEAT=5
 	$(IN_VENV) python bench/run.py $(BENCH) --repeat $(REPEAT) --bin-dir $(RELEASE) --work-dir $(TARGET)/bench \
 		$(BENCH_FLAGS)
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/.peers ## install Ray, Dask and Daft, so that make bench measures them too
+bench-peers: $(VENV)/.peers ## install Ray, Dask, Daft, Celery and boto3, so that make bench measures them too
 
 .PHONY: install-deps
 install-deps: $(VENV)/.dev cargo-deny ## install what the other targets need
@@ -115,6 +128,18 @@ $(VENV)/.dev: ops/requirements-dev.txt examples/requirements.txt python/tests/re
 $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
 	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt
 	@touch $@
+
+# The servers that tests start for themselves, on ports of their own. The package may start a service of the system
+# as well, which no test touches.
+.PHONY: servers
+servers:
+	@missing=; \
+	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	[ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || command -v rabbitmq-server >/dev/null || missing="$$missing rabbitmq-server"; \
+	[ -z "$$missing" ] && exit 0; \
+	[ "$$(id -u)" = 0 ] || { echo "tests start servers that are not here: install$$missing" >&2; exit 1; }; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing
 
 # Built from source once (some minutes) where it is missing.
 .PHONY: cargo-deny

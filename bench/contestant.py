@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from work import Peer, Work
+from work import Peer
 
 LONGEST = 1800  # seconds
+# What a contestant says besides its result, in its folder.
+STDERR = "stderr.txt"
+SERVERS = ("PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL")
 
 
 class Failed(Exception):
@@ -33,20 +36,14 @@ class Outcome:
     sha256: str = ""
 
 
-def run_prs(work: Work, bin_dir: Path, folder: Path) -> Outcome:
-    """Submits the work's job and waits for its end."""
+def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str]) -> Outcome:
+    """Submits a job and waits for its end. Without servers it runs embedded."""
     job = folder / "job.yml"
-    job.write_text(work.job(), encoding="utf-8")
-    command = [
-        str(bin_dir / "prs-producer"),
-        "submit",
-        str(job),
-        "-o",
-        "json",
-        "--run-dir",
-        str(folder / "run"),
-    ]
-    stdout, wall = run(command, folder, {"VIRTUAL_ENV": sys.prefix})
+    job.write_text(job_text, encoding="utf-8")
+    command = [str(bin_dir / "prs-producer"), "submit", str(job), "-o", "json"]
+    if not servers:
+        command += ["--run-dir", str(folder / "run")]
+    stdout, wall = run(command, folder, {"VIRTUAL_ENV": sys.prefix, **servers})
     result = json.loads(stdout)
     if result["state"] != "completed":
         raise Failed(f"job {result['state']}: {result['reason']}; see {result['logs']}")
@@ -59,10 +56,10 @@ def run_prs(work: Work, bin_dir: Path, folder: Path) -> Outcome:
     return Outcome(result["seconds"], wall, rows, sha256)
 
 
-def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path) -> Outcome:
+def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path, servers: dict[str, str]) -> Outcome:
     """Runs a peer's script, which prints one JSON line and writes below $TMPDIR."""
     command = [str(python), str(scripts / peer.script), *peer.arguments]
-    stdout, wall = run(command, folder, {"TMPDIR": str(folder)})
+    stdout, wall = run(command, folder, {"TMPDIR": str(folder), **servers})
     lines = [line for line in stdout.splitlines() if line.startswith('{"peer"')]
     if len(lines) != 1:
         raise Failed(f"{peer.script} printed no line with its time")
@@ -71,22 +68,30 @@ def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path) -> Outcome:
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[str, float]:
-    """Returns stdout and the wall time. What earlier runs wrote is on the disk before the clock starts."""
+    """Returns stdout and the wall time; stderr goes to a file in `folder`.
+
+    What earlier runs wrote is on the disk before the clock starts. Servers that the caller's own environment
+    names are no part of a benchmark.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in SERVERS}
     path = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ.get("PATH", "")])
     os.sync()
     start = time.perf_counter()
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PATH": path, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LONGEST,
-    )
+    with open(folder / STDERR, "w", encoding="utf-8") as stderr:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**inherited, "PATH": path, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=LONGEST,
+        )
     wall = time.perf_counter() - start
     if done.returncode != 0:
-        raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        said = (folder / STDERR).read_text(encoding="utf-8", errors="replace")
+        raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{said[-2000:]}")
     return done.stdout, wall
 
 

@@ -2,6 +2,9 @@
 
     bench/run.py W1 W3 [--size tiny|full] [--repeat N]
 
+Works on a fleet get RabbitMQ, Redis and an S3 server that are started once for all of them, and a worker of
+their own. Studies (W5, W7) compare prs with itself and run once.
+
 Every round runs each contestant once, one after the other, so that whatever else the machine does falls on
 all of them; the figures are medians over the rounds. Rows are checked in the first round, and prs's are
 compared with those of every peer that writes the same form; wrong rows fail the run. Nothing fails for being
@@ -11,6 +14,7 @@ slow. The table goes to stderr, the same figures as one JSON object to stdout.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -22,12 +26,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contestant import Failed, Outcome, can_import, run_peer, run_prs
+from fleet import Fleet
 from w1 import ManyTinyMiniBatches
+from w2 import ManyTinyMiniBatchesOnAFleet
 from w3 import AddAColumn
-from work import Peer, Work, WrongRows
+from w4 import SmallObjects
+from w5 import Scale
+from w7 import LosingWorkers
+from work import PROCESSES, Bench, Figure, Peer, Study, Work, WrongRows
 
 HERE = Path(__file__).resolve().parent
-WORKS = {work.name: work for work in (ManyTinyMiniBatches, AddAColumn)}
+WORKS = {
+    work.name: work
+    for work in (
+        ManyTinyMiniBatches,
+        ManyTinyMiniBatchesOnAFleet,
+        AddAColumn,
+        SmallObjects,
+        Scale,
+        LosingWorkers,
+    )
+}
 
 
 @dataclass
@@ -45,10 +64,9 @@ class Measured:
         self.wall.append(outcome.wall)
 
 
-def measure(work: Work, settings: argparse.Namespace) -> tuple[Measured, list[Measured]]:
+def measure(work: Work, settings: argparse.Namespace, fleet: Fleet | None) -> tuple[Measured, list[Measured]]:
     """Runs the rounds of one work."""
-    progress(f"{work.name}: preparing the inputs")
-    work.prepare()
+    prs_servers, peer_servers = (fleet.environment, fleet.peer_environment) if fleet else ({}, {})
     prs = Measured("prs")
     peers = []
     for peer in work.peers:
@@ -63,7 +81,7 @@ def measure(work: Work, settings: argparse.Namespace) -> tuple[Measured, list[Me
     for number in range(settings.repeat):
         # Left behind when something fails, so that one can look.
         scratch = Path(tempfile.mkdtemp(prefix="round-", dir=settings.work_dir))
-        outcome = run_prs(work, settings.bin_dir, fresh(scratch / "prs"))
+        outcome = run_prs(work.job(), settings.bin_dir, fresh(scratch / "prs"), prs_servers)
         prs.add(outcome)
         progress(f"{work.name} round {number + 1}: prs {outcome.wall:.2f} s")
         if number == 0:
@@ -76,7 +94,7 @@ def measure(work: Work, settings: argparse.Namespace) -> tuple[Measured, list[Me
             if number > 0 and measured.peer.once:
                 continue
             folder = fresh(scratch / "peer")
-            theirs = run_peer(measured.peer, settings.peers, settings.peer_python, folder)
+            theirs = run_peer(measured.peer, settings.peers, settings.peer_python, folder, peer_servers)
             measured.add(theirs)
             progress(f"{work.name} round {number + 1}: {measured.name} {theirs.seconds:.2f} s")
             if number == 0:
@@ -94,13 +112,17 @@ def figures(work: Work, prs: Measured, peers: list[Measured]) -> dict:
     rows = []
     for measured in peers:
         theirs = statistics.median(measured.seconds)
+        n = measured.peer.n or work.n
+        # Their time for all of the work.
+        scaled = theirs * work.n / n
         rows.append(
             {
                 "peer": measured.name,
+                "n": round(n, 1),
                 "seconds": round(theirs, 3),
-                "per_second": round(work.n / theirs, 1),
-                "ratio": round(theirs / wall, 2),
-                "ratio_own_clock": round(theirs / seconds, 2),
+                "per_second": round(n / theirs, 1),
+                "ratio": round(scaled / wall, 2),
+                "ratio_own_clock": round(scaled / seconds, 2),
                 "target": measured.peer.target,
                 "rounds": [round(value, 3) for value in measured.seconds],
                 "note": measured.note,
@@ -137,6 +159,51 @@ def table(result: dict) -> str:
             f"{str(row['ratio']) + 'x':>9}{target:>9}  {row['note']}"
         )
     return "\n".join(lines)
+
+
+def study(work: Study, settings: argparse.Namespace, fleet: Fleet) -> dict:
+    """Runs a study and returns what it found."""
+    scratch = Path(tempfile.mkdtemp(prefix="study-", dir=settings.work_dir))
+
+    def run(job: str, folder: Path) -> Outcome:
+        return run_prs(job, settings.bin_dir, folder, fleet.environment)
+
+    found = work.measure(Bench(fleet, scratch, run, progress))
+    shutil.rmtree(scratch)
+    return {"work": work.name, "title": work.title, "figures": [vars(figure) for figure in found]}
+
+
+def study_table(result: dict) -> str:
+    """What a study found, for a person."""
+    lines = [f"{result['work']}  {result['title']}"]
+    for figure in (Figure(**fields) for fields in result["figures"]):
+        target = f"   (aim: {figure.target})" if figure.target else ""
+        lines.append(f"  {figure.name:48}{figure.value:>12,.2f} {figure.unit}{target}")
+    return "\n".join(lines)
+
+
+def measure_all(works: list[Work | Study], settings: argparse.Namespace) -> list[dict]:
+    """The figures of all works, one after the other."""
+    for work in works:
+        progress(f"{work.name}: preparing the inputs")
+        work.prepare()
+    results = []
+    with contextlib.ExitStack() as stack:
+        fleet = None
+        if any(work.on_fleet for work in works):
+            progress("starting RabbitMQ, Redis and an S3 server")
+            objects = next((work.objects for work in works if work.objects), None)
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=settings.work_dir)))
+            fleet = stack.enter_context(contextlib.closing(Fleet(settings.bin_dir, scratch, objects)))
+        for work in works:
+            if isinstance(work, Study):
+                results.append(study(work, settings, fleet))
+            elif work.on_fleet:
+                with fleet.workers(1, PROCESSES):
+                    results.append(figures(work, *measure(work, settings, fleet)))
+            else:
+                results.append(figures(work, *measure(work, settings, None)))
+    return results
 
 
 def machine() -> dict:
@@ -194,16 +261,14 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     settings = arguments()
     settings.work_dir.mkdir(parents=True, exist_ok=True)
-    results = []
-    for name in settings.works:
-        work = WORKS[name](settings.size, settings.work_dir)
-        try:
-            results.append(figures(work, *measure(work, settings)))
-        except (Failed, WrongRows) as error:
-            print(f"{name}: {error}", file=sys.stderr)
-            return 1
+    works = [WORKS[name](settings.size, settings.work_dir) for name in settings.works]
+    try:
+        results = measure_all(works, settings)
+    except (Failed, WrongRows) as error:
+        print(error, file=sys.stderr)
+        return 1
     for result in results:
-        print("\n" + table(result), file=sys.stderr)
+        print("\n" + (study_table if "figures" in result else table)(result), file=sys.stderr)
     print(json.dumps({"size": settings.size, "machine": machine(), "results": results}))
     return 0
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contestant import Outcome
+    from fleet import Fleet
 
 PROCESSES = 2
 
@@ -26,13 +32,19 @@ class Peer:
     target: float | None = None
     # Measured in the first round only, as it takes minutes and is far from close.
     once: bool = False
+    # How many units of the work it is given, where that is not all of them: then rates are compared.
+    n: float | None = None
 
 
 class Work(ABC):
-    """One row of the table in docs/benchmarks.md."""
+    """Work that prs and its peers do in turn: a row of the table in docs/benchmarks.md."""
 
     name: str
     title: str
+    # Whether prs does it on a fleet of one worker, else embedded.
+    on_fleet: bool = False
+    # Files that the fleet has as objects.
+    objects: Path | None = None
     # What `n` counts, for the table.
     unit: str
     n: float
@@ -58,19 +70,69 @@ class Work(ABC):
         """
 
 
-def job_file(name: str, entry_script: str, mini_batch_size: str, input_keys: str) -> str:
-    """A job that runs an entry script of bench/code over one input."""
+@dataclass(frozen=True)
+class Figure:
+    """One thing that a study found."""
+
+    name: str
+    value: float
+    unit: str
+    # What prs aims at, in words.
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a study is given: servers, and how to run a job there in a fresh folder below `scratch`."""
+
+    fleet: Fleet
+    scratch: Path
+    run_prs: Callable[[str, Path], Outcome]
+    progress: Callable[[str], None]
+
+
+class Study(ABC):
+    """A row of that table where prs is compared with itself, at other sizes or under other conditions."""
+
+    name: str
+    title: str
+    on_fleet: bool = True
+    objects: Path | None = None
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Makes the inputs; not timed."""
+
+    @abstractmethod
+    def measure(self, bench: Bench) -> list[Figure]:
+        """Runs everything once; raises WrongRows when a result is not what it must be."""
+
+
+def job_file(
+    name: str,
+    entry_script: str,
+    mini_batch_size: str,
+    input_keys: str,
+    *,
+    processes: int = PROCESSES,
+    more: str = "",
+) -> str:
+    """A job that runs an entry script of bench/code over one input, with more lines at its end.
+
+    Its result is in the folder of the job file: from a fleet it is fetched there, within the time.
+    """
     code = Path(__file__).resolve().parent / "code"
     return f"""\
 name: {name}
 entry_script: {entry_script}
 source_directory: '{code}'
 mini_batch_size: {mini_batch_size}
-process_count_per_node: {PROCESSES}
+process_count_per_node: {processes}
 inputs:
   - {input_keys}
 output_action: append_row
 append_row_file_name: rows.txt
+output: output
 error_threshold: 0
 allow_reuse: false
-"""
+{more}"""

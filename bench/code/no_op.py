@@ -1,4 +1,4 @@
-"""The entry script of W1: one row per path and nothing else, so that only prs itself is measured."""
+"""The entry script of W1, W2 and W5: one row per path and nothing else, so that prs alone is measured."""
 
 
 def run(mini_batch):

@@ -8,6 +8,10 @@ pub const CODE: &str = "code/";
 pub const SEGMENTS: &str = "segments/";
 /// Files written by mini-batches, until they are published.
 pub const FILES: &str = "segments/files/";
+/// Descriptors that are too long for the queue.
+pub const PLAN: &str = "plan/";
+/// Plain copies of compressed inputs.
+pub const PLAIN: &str = "plain/";
 /// The result, when the job names no other place.
 pub const OUTPUT: &str = "output/";
 /// The logs (spec section 5).
@@ -15,9 +19,10 @@ pub const LOGS: &str = "logs/";
 /// The list of failed mini-batches in the output (spec S11).
 pub const FAILED_MINI_BATCHES: &str = "failed_mini_batches.jsonl";
 
-/// Key of a segment. Keys sort by incarnation and, within a node, by age.
-pub fn segment(incarnation: u32, node_id: u32, number: u64) -> String {
-    format!("{SEGMENTS}{incarnation:04}-{node_id:05}-{number:08}.seg")
+/// Key of a segment. Keys sort by incarnation and, within a node, by age. `service` tells the services of one node
+/// id apart: a ledger that was lost may give an id away again.
+pub fn segment(incarnation: u32, node_id: u32, service: &str, number: u64) -> String {
+    format!("{SEGMENTS}{incarnation:04}-{node_id:05}-{service}-{number:08}.seg")
 }
 
 /// Whether `key` is that of a segment.
@@ -36,13 +41,36 @@ pub fn code_archive(checksum: &str) -> String {
     format!("{CODE}{checksum}.tar.gz")
 }
 
+/// Key of the listing of the input `name`, in the job's storage.
+pub fn manifest(name: &str) -> String {
+    format!("inputs/{name}.manifest")
+}
+
+/// What the keys of uploaded files begin with, in the storage that the jobs of a fleet share.
+pub const BLOBS: &str = "inputs/";
+
+/// The rest of the key of an uploaded file with this checksum (SHA-256, in hexadecimal).
+pub fn blob(checksum: &str) -> String {
+    format!("{}/{checksum}", checksum.get(..2).unwrap_or_default())
+}
+
+/// Key of a descriptor that is too long for a message.
+pub fn stored_descriptor(index: u64) -> String {
+    format!("plan/{index:010}")
+}
+
+/// Key of the plain copy of a compressed file: number `file` of the input at `position`.
+pub fn plain_copy(position: u32, file: u64) -> String {
+    format!("plain/{position}-{file:06}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn segments_are_told_from_staged_files() {
-        assert!(is_segment(&segment(1, 0, 7)));
+        assert!(is_segment(&segment(1, 0, "5f", 7)));
         assert!(!is_segment(&staged_file("1-0-7", "a.seg")));
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod code_archive;
 pub mod dataset;
+pub mod failpoint;
 pub mod job;
 pub mod layout;
 pub mod ledger;
@@ -15,6 +16,8 @@ pub mod mini_batch;
 pub mod process_page;
 pub mod queue;
 pub mod segment;
+#[cfg(feature = "fleet")]
+pub mod servers;
 pub mod storage;
 pub mod timestamp;
 pub mod wire;

@@ -3,8 +3,10 @@
 //! A descriptor is encoded once, by the planner, and forwarded unread from the queue to the process that
 //! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content.
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
 pub type MiniBatchIndex = u64;
@@ -55,6 +57,48 @@ pub enum Work<'a> {
         #[serde(borrow, with = "serde_bytes")]
         schema: &'a [u8],
     },
+    /// Files of a file dataset that the node fetches first; a process gets them as [`Work::Files`].
+    Objects {
+        /// Where they are; nearly always one place.
+        #[serde(borrow)]
+        sources: Vec<ObjectSource<'a>>,
+        /// The files, in listing order.
+        #[serde(borrow)]
+        files: Vec<ObjectRef<'a>>,
+    },
+    /// A slice of a delimited text file that the node fetches first; a process gets it as
+    /// [`Work::Delimited`], whose fields these are.
+    DelimitedObject {
+        /// The store that has the plain text.
+        #[serde(borrow)]
+        store: StoreRef<'a>,
+        /// The object in it.
+        #[serde(borrow)]
+        key: &'a str,
+        /// The file as the user named it.
+        #[serde(borrow)]
+        origin: &'a str,
+        /// Changes with the content of `origin`; empty where the key does.
+        #[serde(borrow)]
+        version: &'a str,
+        /// First byte of the slice.
+        start: u64,
+        /// One past the last byte of the slice.
+        end: u64,
+        /// Records in the slice.
+        records: u64,
+        /// Encoded dialect and schema.
+        #[serde(borrow, with = "serde_bytes")]
+        schema: &'a [u8],
+    },
+    /// The whole descriptor is an object of the job's storage: it is too long for a message.
+    Stored {
+        /// Its key.
+        #[serde(borrow)]
+        key: &'a str,
+        /// Input items in it.
+        items: u64,
+    },
     /// A part of a file that cannot be split into records; running it fails with this reason (spec D5).
     Unreadable {
         /// The file.
@@ -68,6 +112,63 @@ pub enum Work<'a> {
     },
 }
 
+/// The store that an object is in. Nodes know where it is and with which credentials; a descriptor does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StoreRef<'a> {
+    /// The node's own file system: nothing is fetched, `origin` and `relative` are the path.
+    Local,
+    /// What all jobs of a fleet share: files uploaded at submission, named by their content.
+    Shared,
+    /// The job's own prefix.
+    Job,
+    /// Another one, such as `s3://bucket`.
+    Url(#[serde(borrow)] &'a str),
+}
+
+/// What files of a mini-batch have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ObjectSource<'a> {
+    /// Number of the source in its input: nodes keep the files of each below a folder of its own.
+    pub number: u32,
+    /// The store.
+    #[serde(borrow)]
+    pub store: StoreRef<'a>,
+    /// What the keys begin with.
+    #[serde(borrow)]
+    pub prefix: &'a str,
+    /// What the names begin with, as the user knows the files: `/data/pictures/`, `s3://bucket/pictures/`.
+    #[serde(borrow)]
+    pub origin: &'a str,
+}
+
+/// A file of a mini-batch, in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectRef<'a> {
+    /// Position of its source in the mini-batch.
+    pub source: u32,
+    /// The rest of its name: its path below the folder that the input names.
+    #[serde(borrow)]
+    pub relative: &'a str,
+    /// The rest of its key; empty where that is `relative`.
+    #[serde(borrow)]
+    pub key: &'a str,
+    /// Bytes, where they are known.
+    pub size: Option<u64>,
+}
+
+impl ObjectSource<'_> {
+    /// The key of `file` in the store.
+    pub fn key(&self, file: &ObjectRef<'_>) -> String {
+        let rest = if file.key.is_empty() { file.relative } else { file.key };
+        [self.prefix, rest].concat()
+    }
+
+    /// The name of `file`, as the user knows it.
+    pub fn name(&self, file: &ObjectRef<'_>) -> String {
+        [self.origin, file.relative].concat()
+    }
+}
+
 impl<'a> MiniBatch<'a> {
     /// Reads a descriptor, borrowing from `body`.
     pub fn decode(body: &'a [u8]) -> Result<Self, rmp_serde::decode::Error> {
@@ -77,6 +178,13 @@ impl<'a> MiniBatch<'a> {
     /// The index alone, from an encoded descriptor.
     pub fn peek_index(body: &[u8]) -> Result<MiniBatchIndex, rmp_serde::decode::Error> {
         rmp_serde::from_slice::<(MiniBatchIndex, IgnoredAny, IgnoredAny)>(body).map(|(index, _, _)| index)
+    }
+
+    /// Whether an encoded descriptor holds nothing that a node fetches first. Looks at its first bytes only,
+    /// and allocates nothing.
+    pub fn is_local(body: &[u8]) -> bool {
+        // What cannot be read is the affair of whoever decodes it.
+        rmp_serde::from_slice::<Head>(body).is_ok_and(|head| head.is_local)
     }
 
     /// Writes the descriptor.
@@ -93,7 +201,9 @@ impl<'a> MiniBatch<'a> {
     pub fn items(&self) -> u64 {
         match &self.work {
             Work::Files { paths, .. } => paths.len() as u64,
-            Work::Delimited { records, .. } => *records,
+            Work::Objects { files, .. } => files.len() as u64,
+            Work::Delimited { records, .. } | Work::DelimitedObject { records, .. } => *records,
+            Work::Stored { items, .. } => *items,
             Work::Unreadable { .. } => 1,
         }
     }
@@ -101,14 +211,91 @@ impl<'a> MiniBatch<'a> {
     /// One line that tells a person what the mini-batch consists of ("Mini-batch Detail" of the report).
     pub fn detail(&self) -> String {
         match &self.work {
-            Work::Files { paths, .. } => match paths.as_slice() {
-                [] => String::new(),
-                [only] => (*only).to_owned(),
-                [first, rest @ ..] => format!("{first} and {} more", rest.len()),
-            },
+            Work::Files { paths, .. } => first_and_more(paths.first().copied(), paths.len()),
+            Work::Objects { files, .. } => {
+                first_and_more(files.first().map(|file| file.relative), files.len())
+            }
             Work::Unreadable { origin, offset, .. } => format!("{origin} from byte {offset}"),
-            Work::Delimited { origin, start, end, .. } => format!("{origin} bytes {start}-{end}"),
+            Work::Delimited { origin, start, end, .. } | Work::DelimitedObject { origin, start, end, .. } => {
+                format!("{origin} bytes {start}-{end}")
+            }
+            Work::Stored { key, .. } => (*key).to_owned(),
         }
+    }
+
+    /// The names of the files, as the user knows them; none where the work is no list of files.
+    pub fn file_names(&self) -> Vec<String> {
+        match &self.work {
+            Work::Files { base: "", paths } => paths.iter().map(|&path| path.to_owned()).collect(),
+            Work::Files { base, paths } => paths.iter().map(|path| format!("{base}/{path}")).collect(),
+            Work::Objects { sources, files } => {
+                let name = |file: &ObjectRef<'_>| Some(sources.get(file.source as usize)?.name(file));
+                files.iter().filter_map(name).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn first_and_more(first: Option<&str>, count: usize) -> String {
+    match (first, count) {
+        (None, _) => String::new(),
+        (Some(only), 1) => only.to_owned(),
+        (Some(first), _) => format!("{first} and {} more", count - 1),
+    }
+}
+
+/// The beginning of an encoded descriptor, up to the name of the kind of work.
+struct Head {
+    is_local: bool,
+}
+
+impl<'de> Deserialize<'de> for Head {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(HeadVisitor)
+    }
+}
+
+struct HeadVisitor;
+
+impl<'de> Visitor<'de> for HeadVisitor {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mini-batch")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Head, A::Error> {
+        let index: Option<MiniBatchIndex> = fields.next_element()?;
+        let input: Option<u32> = fields.next_element()?;
+        let kind: Option<WorkKind<'de>> = fields.next_element()?;
+        let (Some(_), Some(_), Some(WorkKind(kind))) = (index, input, kind) else {
+            return Err(A::Error::custom("a mini-batch has three fields"));
+        };
+        Ok(Head { is_local: matches!(kind, "Files" | "Delimited" | "Unreadable") })
+    }
+}
+
+/// The name of a kind of work. The work itself is left unread, so nothing can be read after it.
+struct WorkKind<'a>(&'a str);
+
+impl<'de: 'a, 'a> Deserialize<'de> for WorkKind<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WorkKindVisitor).map(WorkKind)
+    }
+}
+
+struct WorkKindVisitor;
+
+impl<'de> Visitor<'de> for WorkKindVisitor {
+    type Value = &'de str;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the work of a mini-batch")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<&'de str, A::Error> {
+        map.next_key()?.ok_or_else(|| A::Error::custom("a mini-batch has work"))
     }
 }
 
@@ -126,31 +313,65 @@ pub fn id_of(index: MiniBatchIndex) -> String {
 mod tests {
     use super::*;
 
+    fn pictures() -> Work<'static> {
+        let source = |number, store| ObjectSource { number, store, prefix: "in/", origin: "s3://b/in/" };
+        Work::Objects {
+            sources: vec![source(0, StoreRef::Url("s3://b")), source(7, StoreRef::Shared)],
+            files: vec![
+                ObjectRef { source: 0, relative: "a/1.png", key: "", size: None },
+                ObjectRef { source: 1, relative: "b.png", key: "ab/abcd", size: Some(1 << 40) },
+            ],
+        }
+    }
+
+    fn every_kind() -> [(Work<'static>, bool); 6] {
+        let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "100-1", &[1, 2, 3]);
+        let (start, end, records) = (10, 1 << 40, 3);
+        [
+            (Work::Files { base: "/data", paths: vec!["a/1.png", "b.png"] }, true),
+            (Work::Delimited { path: "/cache/x.csv", origin, version, start, end, records, schema }, true),
+            (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
+            (pictures(), false),
+            (
+                Work::DelimitedObject {
+                    store: StoreRef::Job,
+                    key: "plain/0-1",
+                    origin,
+                    version,
+                    start,
+                    end,
+                    records,
+                    schema,
+                },
+                false,
+            ),
+            (Work::Stored { key: "plan/7", items: 12 }, false),
+        ]
+    }
+
     #[test]
     fn descriptors_survive_the_wire_and_borrow_from_it() {
-        let files = MiniBatch {
-            index: 7,
-            input: 0,
-            work: Work::Files { base: "/data", paths: vec!["a/1.png", "b.png"] },
-        };
-        let slice = MiniBatch {
-            index: 8,
-            input: 1,
-            work: Work::Delimited {
-                path: "/cache/x.csv",
-                origin: "/in/x.csv.gz",
-                version: "100-1",
-                start: 10,
-                end: 1 << 40,
-                records: 3,
-                schema: &[1, 2, 3],
-            },
-        };
-        for mini_batch in [files, slice] {
-            let body = mini_batch.encode();
-            assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
-            assert_eq!(MiniBatch::peek_index(&body).unwrap(), mini_batch.index);
+        for index in [7, 1 << 40] {
+            for (work, is_local) in every_kind() {
+                let mini_batch = MiniBatch { index, input: 300, work };
+                let body = mini_batch.encode();
+                assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
+                assert_eq!(MiniBatch::peek_index(&body).unwrap(), index);
+                assert_eq!(MiniBatch::is_local(&body), is_local, "{mini_batch:?}");
+            }
         }
+        assert!(!MiniBatch::is_local(b"") && !MiniBatch::is_local(b"\x93\x01"));
         assert_eq!(id_of(7), "mb-0000000007");
+    }
+
+    #[test]
+    fn objects_are_told_by_the_names_the_user_knows() {
+        let mini_batch = MiniBatch { index: 1, input: 0, work: pictures() };
+        assert_eq!(mini_batch.items(), 2);
+        assert_eq!(mini_batch.detail(), "a/1.png and 1 more");
+        assert_eq!(mini_batch.file_names(), ["s3://b/in/a/1.png", "s3://b/in/b.png"]);
+        let Work::Objects { sources, files } = mini_batch.work else { unreachable!() };
+        assert_eq!(sources[0].key(&files[0]), "in/a/1.png");
+        assert_eq!(sources[1].key(&files[1]), "in/ab/abcd");
     }
 }

@@ -11,7 +11,7 @@ use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 use crate::storage::{ObjectMeta, Storage, StorageError};
 
 /// Last bytes of every segment.
-pub const MAGIC: &[u8; 8] = b"PRSSEG01";
+pub const MAGIC: &[u8; 8] = b"PRSSEG02";
 /// Bytes after the index: its length and [`MAGIC`].
 const TRAILER: u64 = 16;
 /// Rows of one mini-batch at least this long are passed on without a copy, bytes.
@@ -107,6 +107,8 @@ pub struct TryRecord {
     /// The descriptor of a mini-batch that failed for good, to name its items.
     #[serde(with = "serde_bytes")]
     pub failed: Option<Vec<u8>>,
+    /// What the ledger calls this try; empty where it needs no name, because it succeeded.
+    pub id: String,
 }
 
 impl TryRecord {
@@ -135,6 +137,7 @@ impl TryRecord {
             header: None,
             files: Vec::new(),
             failed: None,
+            id: String::new(),
         }
     }
 }

@@ -99,6 +99,11 @@ impl Catalog {
         }
     }
 
+    /// Mini-batches whose outcome it has seen.
+    pub(crate) fn outcomes(&self) -> u64 {
+        self.places.iter().flatten().count() as u64
+    }
+
     /// Reads the indices of `segments`, the next ones in the ledger's order.
     pub(crate) async fn follow(
         mut self: Box<Self>,
@@ -125,7 +130,7 @@ impl Catalog {
         let position = self.segments.len() as u32;
         self.segments.push(segment.key.clone());
         let current = index.incarnation == self.incarnation;
-        self.report.add(&index);
+        self.report.add(&index, &segment.lost);
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);

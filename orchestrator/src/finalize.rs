@@ -48,7 +48,10 @@ async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) 
         piece.extend_from_slice(header.as_bytes());
     }
     let mut windows = Windows { job, catalog, open: HashMap::new(), clock: 0 };
-    for place in catalog.places.iter().flatten().filter(|place| place.length > 0) {
+    for place in catalog.places.iter().flatten() {
+        if place.length == 0 {
+            continue;
+        }
         let rows = windows.rows(place).await?;
         let large = rows.len() >= PIECE;
         if large || piece.len() + rows.len() > PIECE {
@@ -151,9 +154,11 @@ async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), Storag
     let spec = &job.spec;
     let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
-    let published =
-        files.into_iter().zip(names).map(|((index, file), name)| publish(job, *index, &file.key, name));
-    let mut published = futures_util::stream::iter(published).buffer_unordered(PUBLISHED_AT_ONCE);
+    let mut to_publish = Vec::with_capacity(names.len());
+    for ((index, file), name) in files.into_iter().zip(names) {
+        to_publish.push(publish(job, *index, &file.key, name));
+    }
+    let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
     while let Some(done) = published.next().await {
         done?;
     }
@@ -291,7 +296,7 @@ pub(crate) async fn list_failures(job: &JobContext, catalog: &Catalog) -> Result
             "mini_batch_id": id_of(*index),
             "minibatch_index": index,
             "input": input,
-            "items": items(&mini_batch.work),
+            "items": items(&mini_batch),
             "tries": tries,
         });
         let _ = writeln!(text, "{line}");
@@ -303,13 +308,16 @@ pub(crate) async fn list_failures(job: &JobContext, catalog: &Catalog) -> Result
     }
 }
 
-fn items(work: &Work<'_>) -> Vec<Value> {
-    match work {
-        Work::Files { base: "", paths } => paths.iter().map(|path| json!(path)).collect(),
-        Work::Files { base, paths } => paths.iter().map(|path| json!(format!("{base}/{path}"))).collect(),
-        Work::Delimited { origin, start, end, records, .. } => {
+fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
+    match &mini_batch.work {
+        Work::Files { .. } | Work::Objects { .. } => {
+            mini_batch.file_names().into_iter().map(Value::from).collect()
+        }
+        Work::Delimited { origin, start, end, records, .. }
+        | Work::DelimitedObject { origin, start, end, records, .. } => {
             vec![json!({"file": origin, "start": start, "end": end, "records": records})]
         }
+        Work::Stored { key, .. } => vec![json!({"descriptor": key})],
         Work::Unreadable { origin, offset, .. } => vec![json!({"file": origin, "start": offset})],
     }
 }

@@ -21,7 +21,8 @@ pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], age: Duration) -> Option<St
         last.map(|error| format!(": {error}")).unwrap_or_default()
     };
     let failures: u32 = nodes.iter().map(|node| node.report.init_failures).sum();
-    if !nodes.is_empty() && nodes.iter().all(|node| node.report.gave_up) {
+    let mut asked = nodes.iter().filter(|node| !node.left || node.report.gave_up).peekable();
+    if asked.peek().is_some() && asked.all(|node| node.report.gave_up) {
         return Some(format!("init() failed {failures} times in a row{}", error()));
     }
     let ready = nodes.iter().any(|node| node.report.ever_ready);

@@ -9,11 +9,16 @@ use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
 use prs_common::storage::Storage;
 
+use crate::inputs::InputStores;
+use crate::log_shipper::LogShipper;
+
 /// A job as one process of prs sees it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct JobContext {
-    /// Id of the job, unique in its ledger.
+    /// Id of the job.
     pub id: String,
+    /// What this start of the job is called in the ledger and in the queue; see [`run_name`].
+    pub run: String,
     /// Key of the code archive.
     pub code: String,
     /// The settings.
@@ -26,12 +31,18 @@ pub struct JobContext {
     pub ledger: Arc<dyn Ledger>,
     /// The job's own prefix.
     pub storage: Arc<dyn Storage>,
+    /// Where the data of inputs is that are not local.
+    pub inputs: InputStores,
     /// Where the result goes.
     pub output: Arc<dyn Storage>,
     /// The prefix of `output` within `storage`, where it is a part of it.
     pub output_prefix: Option<&'static str>,
     /// Local folder of the job's logs.
     pub logs: PathBuf,
+    /// Where people find the logs.
+    pub logs_uri: String,
+    /// Brings the logs to storage, where that is another place.
+    pub log_shipper: Option<Arc<LogShipper>>,
     /// Local folder for what need not outlive the run.
     pub work: PathBuf,
     /// How often things are looked at.
@@ -41,8 +52,18 @@ pub struct JobContext {
 impl JobContext {
     /// Name of the queue with the job's mini-batches.
     pub fn queue_name(&self) -> String {
-        format!("prs.job.{}", self.id)
+        format!("prs.job.{}", self.run)
     }
+
+    /// Whether several programs work on the job, which may come and go.
+    pub fn is_on_a_fleet(&self) -> bool {
+        self.timing.fleet.is_some()
+    }
+}
+
+/// The name of one start of a job. A program that still works on a former start finds nothing under its name.
+pub fn run_name(job_id: &str, incarnation: u32) -> String {
+    if incarnation <= 1 { job_id.to_owned() } else { format!("{job_id}.{incarnation}") }
 }
 
 /// How often things are looked at.
@@ -58,6 +79,21 @@ pub struct Timing {
     pub overview: Duration,
     /// How long nodes have to leave after they were told to stop.
     pub leave: Duration,
+    /// What only happens where programs come and go.
+    pub fleet: Option<FleetTiming>,
+}
+
+/// How often a fleet is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetTiming {
+    /// A node that said nothing for so long is lost.
+    pub lost: Duration,
+    /// Between two looks at what a fleet may lose: the scheduler, queues, tickets.
+    pub upkeep: Duration,
+    /// After this time without movement, with nothing waiting and nothing in hand, mini-batches were lost.
+    pub stalled: Duration,
+    /// Between two deliveries of the logs to storage (spec section 5: at most 10 s late).
+    pub logs: Duration,
 }
 
 impl Timing {
@@ -69,6 +105,24 @@ impl Timing {
             lease: Duration::from_secs(30),
             overview: Duration::from_secs(5),
             leave: Duration::from_secs(30),
+            fleet: None,
+        }
+    }
+
+    /// For a job on a fleet. Cancelling and exceeded thresholds end a job within 2 s (spec S7, S13).
+    pub fn fleet() -> Self {
+        Self {
+            watch: Duration::from_millis(200),
+            heartbeat: Duration::from_millis(300),
+            lease: Duration::from_secs(8),
+            overview: Duration::from_secs(5),
+            leave: Duration::from_secs(30),
+            fleet: Some(FleetTiming {
+                lost: Duration::from_secs(4),
+                upkeep: Duration::from_secs(1),
+                stalled: Duration::from_secs(3),
+                logs: Duration::from_secs(4),
+            }),
         }
     }
 }

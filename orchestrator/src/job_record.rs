@@ -4,6 +4,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{JobState, Progress};
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
 /// The content of `job.json`.
@@ -17,6 +18,8 @@ pub struct JobRecord {
     pub incarnation: u32,
     /// When the job was submitted, microseconds since the Unix epoch.
     pub submitted_us: u64,
+    /// When this start of it was asked for, microseconds since the Unix epoch.
+    pub started_us: u64,
     /// Name of the code archive.
     pub code: String,
     /// The settings.
@@ -145,6 +148,23 @@ pub enum JobRecordError {
 }
 
 impl JobRecord {
+    /// The record of a new job.
+    pub fn new(job_id: String, code: String, spec: JobSpec) -> Self {
+        let now = now_us();
+        Self {
+            job_id,
+            prs_version: env!("CARGO_PKG_VERSION").to_owned(),
+            incarnation: 1,
+            submitted_us: now,
+            started_us: now,
+            code,
+            spec,
+            state: JobState::Queued,
+            status: Status::default(),
+            result: None,
+        }
+    }
+
     /// Reads the record of the job in `storage`.
     pub async fn read(storage: &dyn Storage) -> Result<Self, JobRecordError> {
         let body = storage.get(layout::JOB).await.map_err(|error| match error.kind {
@@ -153,6 +173,12 @@ impl JobRecord {
         })?;
         serde_json::from_slice(&body)
             .map_err(|source| JobRecordError::Damaged { place: storage.to_string(), source })
+    }
+
+    /// Whether it completed and nothing is left to resume.
+    pub fn is_done_with(&self) -> bool {
+        let result = self.result.as_ref();
+        result.is_some_and(|result| result.state == JobState::Completed && result.mini_batches.failed == 0)
     }
 
     /// Writes the record.

@@ -1,6 +1,7 @@
 //! What the orchestrator writes down while it watches over a job (spec section 5): its decisions, the coming and
 //! going of nodes, the progress, the summaries.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub(crate) struct Journal {
     errors: LogFile,
     overview: ProgressOverview,
     /// For each node, whether its leaving is written down.
-    left: Vec<bool>,
+    left: BTreeMap<u32, bool>,
 }
 
 impl Journal {
@@ -31,7 +32,7 @@ impl Journal {
             master: LogFile::new(logs.join("sys/master_role.txt")),
             errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
             overview: ProgressOverview::new(logs.to_owned()),
-            left: Vec::new(),
+            left: BTreeMap::new(),
             logs: logs.to_owned(),
         })
     }
@@ -53,25 +54,26 @@ impl Journal {
 
     /// Which nodes came and went since the last call.
     pub(crate) fn nodes(&mut self, nodes: &[NodeView]) {
-        for node in nodes.iter().skip(self.left.len()) {
-            let info = &node.info;
-            self.left.push(false);
-            self.master.line(format_args!(
-                "node {} joined: {} at {}, {} processes",
-                node.node_id, info.worker, info.ip, info.slots
-            ));
-        }
         for node in nodes {
-            let left = &mut self.left[node.node_id as usize];
+            let info = &node.info;
+            let left = self.left.entry(node.node_id).or_insert_with(|| {
+                self.master.line(format_args!(
+                    "node {} joined: {} at {}, {} processes",
+                    node.node_id, info.worker, info.ip, info.slots
+                ));
+                false
+            });
             if node.left && !*left {
-                *left = true;
                 let why = match &node.report {
                     report if report.gave_up => ": init() failed too often",
                     report if report.fatal.is_some() => ": it cannot go on",
                     _ => "",
                 };
                 self.master.line(format_args!("node {} left{why}", node.node_id));
+            } else if !node.left && *left {
+                self.master.line(format_args!("node {} is back", node.node_id));
             }
+            *left = node.left;
         }
     }
 

@@ -5,16 +5,24 @@
 
 mod catalog;
 mod finalize;
+pub mod fleet;
 pub mod init_failures;
+pub mod inputs;
 pub mod job_context;
 pub mod job_record;
 mod journal;
+pub mod log_shipper;
+pub mod orchestrate;
 pub mod plan;
+pub mod queues;
 pub mod recover;
 pub mod report;
 pub mod schedule;
+pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;
 
-pub use job_context::{JobContext, Timing};
+pub use fleet::{Fleet, LocalFolders};
+pub use job_context::{FleetTiming, JobContext, Timing, run_name};
 pub use job_record::{JobRecord, JobResult};
+pub use orchestrate::{Place, orchestrate};

@@ -1,65 +1,109 @@
-//! Recovery: rebuilds the ledger of a job from its segments.
+//! Recovery: brings the ledger of a job up to what its segments say.
 //!
-//! Used by `resume`, and whenever a ledger is lost. Outcomes of mini-batches that succeeded count, whichever
-//! incarnation brought them; what failed for good is open again.
+//! Used by `resume`, and by everyone who begins to watch over a job or finds it stalled: a ledger that was lost is
+//! rebuilt, one that lost its last moments is completed, and segments whose writer died before their commit are
+//! used. Outcomes of mini-batches that succeeded count, whichever incarnation brought them; failures only those
+//! of the present one, for what failed before is open again.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
 use prs_common::layout;
-use prs_common::ledger::Entry;
-use prs_common::segment::{SegmentError, TryStatus, read_index};
+use prs_common::ledger::{Blame, Entry, FailedTry};
+use prs_common::segment::{SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
+use prs_common::storage::ObjectMeta;
 
 use crate::JobContext;
 use crate::schedule::KnownChecksums;
 use crate::watch::WatchError;
 
+/// Segments read side by side.
+const READ_AT_ONCE: usize = 16;
+
 /// What the segments of a job tell.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// Checksums of the descriptors of mini-batches that succeeded.
+    /// Checksums of the descriptors of mini-batches that have their outcome.
     pub known: KnownChecksums,
-    /// Mini-batches that succeeded.
-    pub succeeded: u64,
+    /// Mini-batches that have their outcome.
+    pub ended: u64,
     /// Segments that could not be read; their mini-batches run again.
     pub damaged: Vec<String>,
 }
 
-/// Commits all segments of `job` to its (new) ledger.
+/// Commits the segments of `job` that its ledger does not know.
 pub async fn recover(job: &JobContext) -> Result<Recovered, WatchError> {
+    let committed = job.ledger.segments(&job.run, 0).await?;
+    let committed: HashSet<String> = committed.into_iter().map(|segment| segment.key).collect();
+    let listed = job.storage.list(layout::SEGMENTS).await?;
+    let unknown = listed
+        .into_iter()
+        .filter(|object| layout::is_segment(&object.key) && !committed.contains(&object.key));
     let mut recovered = Recovered::default();
-    for object in job.storage.list(layout::SEGMENTS).await? {
-        if !layout::is_segment(&object.key) {
-            continue;
+    let storage = Arc::clone(&job.storage);
+    let read = move |object: ObjectMeta| {
+        let storage = Arc::clone(&storage);
+        async move {
+            let index = read_index(&*storage, &object).await;
+            (object, index)
         }
-        let index = match read_index(&*job.storage, &object).await {
-            Ok(index) => index,
-            Err(error @ SegmentError::Damaged { .. }) => {
-                recovered.damaged.push(error.to_string());
-                continue;
-            }
+    };
+    let mut read = futures_util::stream::iter(unknown.map(read)).buffered(READ_AT_ONCE);
+    while let Some((object, index)) = read.next().await {
+        match index {
+            Ok(index) => commit(job, &object, &index, &mut recovered).await?,
+            Err(error @ SegmentError::Damaged { .. }) => recovered.damaged.push(error.to_string()),
             Err(error) => return Err(error.into()),
-        };
-        let succeeded = index.tries.iter().filter(|record| record.status == TryStatus::RunDone);
-        let entries: Vec<_> = succeeded
-            .clone()
-            .map(|record| Entry {
-                index: record.index,
-                succeeded: true,
-                items: record.items,
-                items_succeeded: record.succeeded,
-            })
-            .collect();
-        job.ledger.commit(&job.id, &object.key, object.size, &entries).await?;
-        for record in succeeded {
-            let at = record.index as usize;
-            if at >= recovered.known.len() {
-                recovered.known.resize(at + 1, 0);
-            }
-            if recovered.known[at] == 0 {
-                recovered.succeeded += 1;
-                // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run,
-                // whose outcome loses against the first.
-                recovered.known[at] = record.checksum;
-            }
         }
     }
     Ok(recovered)
+}
+
+/// Enters one segment into the ledger.
+async fn commit(
+    job: &JobContext,
+    object: &ObjectMeta,
+    index: &SegmentIndex,
+    recovered: &mut Recovered,
+) -> Result<(), WatchError> {
+    let current = index.incarnation == job.incarnation;
+    let mut spoiled = Vec::new();
+    let mut ended = Vec::new();
+    for record in &index.tries {
+        if record.last && (record.status == TryStatus::RunDone || current) {
+            ended.push(record);
+        } else if current && !record.id.is_empty() {
+            let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
+            spoiled.push(FailedTry { index: record.index, id: record.id.clone(), blame });
+        }
+    }
+    for failed in &spoiled {
+        job.ledger.record_failure(&job.run, failed).await?;
+    }
+    let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
+    job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+    for record in ended {
+        let at = record.index as usize;
+        if at >= recovered.known.len() {
+            recovered.known.resize(at + 1, 0);
+        }
+        if recovered.known[at] == 0 {
+            recovered.ended += 1;
+            // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run,
+            // whose outcome loses against the first.
+            recovered.known[at] = record.checksum;
+        }
+    }
+    Ok(())
+}
+
+/// The outcome of a mini-batch, as its record tells it.
+pub fn entry(record: &TryRecord) -> Entry {
+    Entry {
+        index: record.index,
+        succeeded: record.status == TryStatus::RunDone,
+        items: record.items,
+        items_succeeded: record.succeeded,
+    }
 }

@@ -1,24 +1,35 @@
 //! Scheduling: publishes the plan of a job on its queue, with a bounded backlog.
 //!
-//! After every confirmed batch the ledger gets a checkpoint. A mini-batch that has its outcome already (the job
-//! is being resumed) is not published again.
+//! After every confirmed publish the ledger gets a checkpoint. A mini-batch that has its outcome already is not
+//! published again. On a fleet whoever submits a job schedules it, and when that program dies, the orchestrator
+//! goes on from the checkpoint; the lease of the duty keeps them apart. A batch that both publish runs twice and
+//! counts once.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use prs_common::ledger::{Checkpoint, Conclusion, JobState, LedgerError};
-use prs_common::mini_batch::{checksum, id_of};
-use prs_common::queue::QueueError;
+use bytes::Bytes;
+use prs_common::failpoint;
+use prs_common::ledger::{Checkpoint, Conclusion, Duty, JobState, LedgerError, LedgerErrorKind};
+use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
+use prs_common::queue::{QueueError, QueueErrorKind};
+use prs_common::storage::StorageError;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
-use crate::plan::{Batch, PlanError, plan};
+use crate::plan::{Batch, PlanContext, PlanError, plan};
+use crate::stored_descriptors::store_long;
 
 /// Mini-batches that may wait in the queue; more are planned as these are taken.
 const BACKLOG: u64 = 20_000;
-/// How long to wait before looking at a full queue again.
+/// Mini-batches that are published together on a fleet, where each time costs three round trips.
+const TOGETHER: usize = 4_096;
+/// How long to wait before looking at a full queue in memory again.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(3);
+/// The same for a queue on a server.
+const FULL_BROKER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Checksums of the mini-batches that had their outcome before this run, by index; 0 where there is none.
 pub type KnownChecksums = Vec<u32>;
@@ -32,73 +43,214 @@ enum ScheduleError {
     Queue(#[from] QueueError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     #[error(
         "the inputs changed since the job was first started: {id} is not what it was; submit the job as a new one"
     )]
     Changed { id: String },
 }
 
-/// Plans and publishes until the end of the plan, or until `stop`. A plan that fails aborts the job.
-pub async fn schedule(job: &JobContext, known: KnownChecksums, stop: &CancellationToken) {
-    let (sender, receiver) = mpsc::channel(4);
+impl ScheduleError {
+    /// Whether somebody may go on later: a server was away, or lost what it had and will be given it again.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Changed { .. } => false,
+            Self::Plan(error) => error.is_retryable(),
+            Self::Storage(error) => error.is_retryable(),
+            Self::Queue(error) => error.is_retryable() || error.kind == QueueErrorKind::NotFound,
+            Self::Ledger(error) => error.is_retryable() || error.kind == LedgerErrorKind::NotFound,
+        }
+    }
+}
+
+/// What is to be published of a plan.
+#[derive(Debug, Default)]
+pub struct Assignment {
+    /// What had its outcome before; its descriptors must not have changed since.
+    pub known: KnownChecksums,
+    /// Whether what was published before is lost: then all is published again that has no outcome; otherwise the
+    /// publishing goes on from the checkpoint.
+    pub again: bool,
+}
+
+/// How the publishing of a plan ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduled {
+    /// All of it is published.
+    Complete,
+    /// The plan cannot be made; the job is told.
+    Failed,
+    /// It was stopped, or another program has the duty.
+    Stopped,
+    /// A server does not answer, or lost the job; somebody may try again later.
+    Interrupted,
+}
+
+/// Plans and publishes until the end of the plan, or until `stop`, while `owner` has the duty to. A plan that
+/// fails ends the job.
+pub async fn schedule(
+    job: &JobContext,
+    owner: &str,
+    assignment: Assignment,
+    stop: &CancellationToken,
+) -> Scheduled {
+    let outcome = run(job, owner, &assignment, stop).await;
+    if !matches!(outcome, Ok(Scheduled::Complete)) {
+        // Whoever goes on need not wait until the lease has run out.
+        let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
+    }
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(error) if job.is_on_a_fleet() && error.may_pass() => {
+            tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
+            Scheduled::Interrupted
+        }
+        Err(error) => {
+            let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
+            if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+                tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
+            }
+            Scheduled::Failed
+        }
+    }
+}
+
+async fn run(
+    job: &JobContext,
+    owner: &str,
+    assignment: &Assignment,
+    stop: &CancellationToken,
+) -> Result<Scheduled, ScheduleError> {
+    if job.ledger.lease(&job.run, Duty::Schedule, owner, job.timing.lease).await?.is_none() {
+        return Ok(Scheduled::Stopped);
+    }
+    // Whoever had the duty before may have come further than anybody here knows.
+    let before = job.ledger.progress(&job.run).await?.checkpoint;
+    if before.complete && !assignment.again {
+        return Ok(Scheduled::Complete);
+    }
+    let after = if assignment.again { 0 } else { before.scheduled };
+    let (sender, receiver) = mpsc::channel(8);
     let planner = {
         let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
+        let (stores, handle) = (job.inputs.clone(), Handle::current());
         tokio::task::spawn_blocking(move || {
-            plan(&spec, &work, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
+            let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
+            plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             })
         })
     };
-    let published = publish(job, receiver, &known, stop).await;
+    let mut publisher = Publisher { job, owner, assignment, after, stop, leased: Instant::now() };
+    let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let outcome = match (published, end_of_plan) {
-        (Ok(None), _) => return,
-        (Ok(Some(_)), Err(error)) => Err(error.into()),
-        (Ok(Some(checkpoint)), Ok(())) => {
-            if let Some(gone) = beyond(&known, checkpoint.scheduled) {
-                Err(ScheduleError::Changed { id: id_of(gone) })
-            } else {
-                let complete = Checkpoint { complete: true, ..checkpoint };
-                job.ledger.checkpoint(&job.id, complete).await.map_err(ScheduleError::from)
-            }
-        }
-        (Err(error), _) => Err(error),
-    };
-    if let Err(error) = outcome {
-        let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
-        if let Err(error) = job.ledger.conclude(&job.id, &conclusion).await {
-            tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
-        }
+    let Some(checkpoint) = sent? else { return Ok(Scheduled::Stopped) };
+    end_of_plan?;
+    if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
+        return Err(ScheduleError::Changed { id: id_of(gone) });
     }
+    let complete = Checkpoint { complete: true, ..checkpoint };
+    job.ledger.checkpoint(&job.run, complete).await?;
+    job.ledger.release(&job.run, Duty::Schedule, owner).await?;
+    Ok(Scheduled::Complete)
 }
 
-/// Publishes what the planner sends; `None` when it was stopped.
-async fn publish(
-    job: &JobContext,
-    mut batches: mpsc::Receiver<Batch>,
-    known: &KnownChecksums,
-    stop: &CancellationToken,
-) -> Result<Option<Checkpoint>, ScheduleError> {
-    let queue = job.queue_name();
-    let mut checkpoint = Checkpoint::default();
-    while let Some(mut batch) = tokio::select! {
-        batch = batches.recv() => batch,
-        () = stop.cancelled() => return Ok(None),
-    } {
-        checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
-        checkpoint.items += batch.items;
-        leave_out_known(&mut batch, known)?;
-        while job.queue.depth(&queue).await?.ready > BACKLOG {
-            tokio::select! {
-                () = tokio::time::sleep(FULL_QUEUE_PAUSE) => {}
-                () = stop.cancelled() => return Ok(None),
+/// Publishes what the planner sends.
+struct Publisher<'a> {
+    job: &'a JobContext,
+    owner: &'a str,
+    assignment: &'a Assignment,
+    /// Mini-batches below this index are published already.
+    after: u64,
+    stop: &'a CancellationToken,
+    /// When the duty was last confirmed.
+    leased: Instant,
+}
+
+impl Publisher<'_> {
+    /// How far it came; `None` when it was stopped.
+    async fn publish(
+        &mut self,
+        mut batches: mpsc::Receiver<Batch>,
+    ) -> Result<Option<Checkpoint>, ScheduleError> {
+        let job = self.job;
+        let queue = job.queue_name();
+        let mut checkpoint = Checkpoint::default();
+        loop {
+            let mut batch = tokio::select! {
+                batch = batches.recv() => match batch {
+                    Some(batch) => batch,
+                    None => return Ok(Some(checkpoint)),
+                },
+                () = self.stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(job.timing.lease / 4) => {
+                    if !self.keeps_the_duty().await? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+            };
+            if job.is_on_a_fleet() {
+                while batch.bodies.len() < TOGETHER
+                    && let Ok(next) = batches.try_recv()
+                {
+                    batch.bodies.extend(next.bodies);
+                    batch.items += next.items;
+                }
             }
+            checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
+            checkpoint.items += batch.items;
+            if checkpoint.scheduled <= self.after {
+                continue;
+            }
+            let mut bodies = self.left_over(batch).await?;
+            if job.is_on_a_fleet() {
+                store_long(&*job.storage, &mut bodies).await?;
+            }
+            let pause = if job.is_on_a_fleet() { FULL_BROKER_PAUSE } else { FULL_QUEUE_PAUSE };
+            while job.queue.depth(&queue).await?.ready > BACKLOG {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = self.stop.cancelled() => return Ok(None),
+                }
+                if !self.keeps_the_duty().await? {
+                    return Ok(None);
+                }
+            }
+            if !self.keeps_the_duty().await? {
+                return Ok(None);
+            }
+            job.queue.publish(&queue, bodies).await?;
+            failpoint::pass("published");
+            job.ledger.checkpoint(&job.run, checkpoint).await?;
         }
-        job.queue.publish(&queue, batch.bodies).await?;
-        job.ledger.checkpoint(&job.id, checkpoint).await?;
     }
-    Ok(Some(checkpoint))
+
+    /// Whether the duty is still its own; asks now and then.
+    async fn keeps_the_duty(&mut self) -> Result<bool, ScheduleError> {
+        let job = self.job;
+        if self.leased.elapsed() < job.timing.lease / 4 {
+            return Ok(true);
+        }
+        self.leased = Instant::now();
+        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.timing.lease).await?;
+        Ok(lease.is_some())
+    }
+
+    /// What of `batch` is neither published nor ended.
+    async fn left_over(&self, batch: Batch) -> Result<Vec<Bytes>, ScheduleError> {
+        let mut bodies = (batch.first..).zip(batch.bodies).collect();
+        leave_out_known(&mut bodies, &self.assignment.known)?;
+        bodies.retain(|(index, _)| *index >= self.after);
+        if (self.assignment.again || self.after > 0) && !bodies.is_empty() {
+            let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
+            let mut ended = self.job.ledger.ended(&self.job.run, &indexes).await?.into_iter();
+            bodies.retain(|_| !ended.next().unwrap_or(false));
+        }
+        Ok(bodies.into_iter().map(|(_, body)| body).collect())
+    }
 }
 
 /// The first mini-batch whose outcome is known and that the plan, which ends before `end`, does not have.
@@ -106,21 +258,22 @@ fn beyond(known: &KnownChecksums, end: u64) -> Option<u64> {
     (end..).zip(known.get(end as usize..)?).find_map(|(index, &checksum)| (checksum != 0).then_some(index))
 }
 
-/// Takes the mini-batches out of `batch` whose outcome is known, once their descriptors are found unchanged.
-fn leave_out_known(batch: &mut Batch, known: &KnownChecksums) -> Result<(), ScheduleError> {
-    let known = known.get(batch.first as usize..).unwrap_or_default();
-    if known.is_empty() {
+/// Takes out the mini-batches whose outcome is known, once their descriptors are found unchanged.
+fn leave_out_known(
+    bodies: &mut Vec<(MiniBatchIndex, Bytes)>,
+    known: &KnownChecksums,
+) -> Result<(), ScheduleError> {
+    let before = |index: MiniBatchIndex| known.get(index as usize).copied().unwrap_or(0);
+    let changed = |(index, body): &&(MiniBatchIndex, Bytes)| ![0, checksum(body)].contains(&before(*index));
+    // Checksums cost time: only where there is something to compare with.
+    let first = bodies.first().map_or(u64::MAX, |(index, _)| *index);
+    if first >= known.len() as u64 {
         return Ok(());
     }
-    let mut kept = Vec::new();
-    for (position, body) in batch.bodies.drain(..).enumerate() {
-        match known.get(position).copied().unwrap_or(0) {
-            0 => kept.push(body),
-            before if before == checksum(&body) => {}
-            _ => return Err(ScheduleError::Changed { id: id_of(batch.first + position as u64) }),
-        }
+    if let Some((index, _)) = bodies.iter().find(changed) {
+        return Err(ScheduleError::Changed { id: id_of(*index) });
     }
-    batch.bodies = kept;
+    bodies.retain(|(index, _)| before(*index) == 0);
     Ok(())
 }
 
@@ -130,11 +283,11 @@ mod tests {
 
     #[test]
     fn what_is_known_is_left_out_unless_it_changed() {
-        let batch = || Batch { first: 1, bodies: vec!["b".into(), "c".into(), "d".into()], items: 3 };
+        let batch = || vec![(1, "b".into()), (2, "c".into()), (3, "d".into())];
         let known = vec![checksum(b"a"), checksum(b"b"), 0];
         let mut rest = batch();
         leave_out_known(&mut rest, &known).unwrap();
-        assert_eq!(rest.bodies, ["c", "d"]);
+        assert_eq!(rest, batch()[1..]);
         let changed = vec![0, checksum(b"x")];
         let error = leave_out_known(&mut batch(), &changed).unwrap_err();
         assert!(error.to_string().contains("mb-0000000001 is not what it was"), "{error}");

@@ -36,12 +36,20 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Show where the result of a job is, or fetch it.
     Result(Fetch),
+    /// Run a former job again as a new one, with changes.
+    Resubmit(Resubmit),
     /// Show where a job stands.
     Status(Job),
-    /// List the jobs of a folder.
+    /// List the jobs of a folder, or of a fleet.
     List(List),
+    /// Show the settings of a job as they were understood.
+    Show(Job),
+    /// Follow a job to its end: progress and logs.
+    Stream(Job),
     /// List the logs of a job, or print one.
     Logs(Logs),
+    /// End a job; what is done is kept.
+    Cancel(Job),
 }
 
 /// Where a job runs.
@@ -63,12 +71,15 @@ pub(crate) struct Servers {
 pub(crate) struct Submit {
     /// The job file.
     pub(crate) job_file: PathBuf,
-    /// Folder of the run [default: ./prs-runs/JOB_ID].
+    /// Without a fleet: folder of the run [default: ./prs-runs/JOB_ID].
     #[arg(long)]
     pub(crate) run_dir: Option<PathBuf>,
     /// Override a setting of the job file; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
+    /// On a fleet: hand the job in and do not wait for its end.
+    #[arg(long)]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) servers: Servers,
 }
@@ -88,18 +99,38 @@ pub(crate) struct Validate {
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) job: Job,
+    /// On a fleet: start the job and do not wait for its end.
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+/// Run a former job again as a new one, with changes.
+#[derive(Debug, Args)]
+pub(crate) struct Resubmit {
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) job: Job,
+    /// Override a setting of the former job; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Without a fleet: folder of the new run [default: in the folder of --runs].
+    #[arg(long)]
+    pub(crate) run_dir: Option<PathBuf>,
+    /// On a fleet: hand the job in and do not wait for its end.
+    #[arg(long)]
+    pub(crate) detach: bool,
 }
 
 /// A job.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// Id of the job, or the folder of its run.
-    pub(crate) job: String,
-    /// Folder that holds the runs.
+    /// Id of the job; without a fleet also the folder of its run.
+    #[arg(value_name = "JOB")]
+    pub(crate) name: String,
+    /// Without a fleet: folder that holds the runs of this machine.
     #[arg(long, default_value = "prs-runs")]
     pub(crate) runs: PathBuf,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// Show where the result of a job is, or fetch it.
@@ -112,12 +143,14 @@ pub(crate) struct Fetch {
     pub(crate) output_path: Option<PathBuf>,
 }
 
-/// List the jobs of a folder.
+/// List the jobs of a folder, or of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Folder that holds the runs.
+    /// Without a fleet: folder that holds the runs of this machine.
     #[arg(long, default_value = "prs-runs")]
     pub(crate) runs: PathBuf,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// List the logs of a job, or print one.

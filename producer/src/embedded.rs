@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState, TryLimits};
+use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState};
 use prs_common::queue::{EmbeddedQueue, QueueOptions};
-use prs_common::storage::LocalStorage;
+use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::inputs::InputStores;
+use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::recover::{Recovered, recover};
-use prs_orchestrator::schedule::schedule;
+use prs_orchestrator::schedule::{Assignment, schedule};
 use prs_orchestrator::watch::{View, watch};
-use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing};
-use prs_worker::{Host, NodeSettings, end_left_overs, run_node};
+use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
+use prs_worker::{Host, NodeEnd, NodeSettings, Prefetch, end_left_overs, opener, run_node};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{output, progress};
+use crate::{output, progress, run_folder};
 
-/// Node losses a mini-batch survives (spec S3).
-const MAX_NODE_LOSSES: u32 = 10;
 /// Unacknowledged mini-batches of the node; in memory there is no reason to be stingy.
 const PREFETCH: usize = 65_536;
 
@@ -53,6 +53,14 @@ impl Signals {
         let caught = |kind| signal(kind).context("cannot catch signals");
         Ok(Self { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())? })
     }
+
+    /// Waits for the next one and says which it is.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "Ctrl-C",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
 }
 
 /// Runs a job to its end.
@@ -62,15 +70,15 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     let job = context(&folder, &output, &record);
     let work = job.work.clone();
     // Left over when a former run was killed.
+    run_folder::forget_cancel(&folder);
     end_left_overs(&job.id);
     remove(&work);
     std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-    let limits = TryLimits { run_max_try: job.spec.run_max_try, max_node_losses: MAX_NODE_LOSSES };
-    job.ledger.create(&job.id, limits).await?;
+    job.ledger.create(&job.run, try_limits(&job)).await?;
     job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
     let recovered = if job.incarnation > 1 { recover(&job).await? } else { Recovered::default() };
     if job.incarnation > 1 {
-        output::say(format_args!("{} mini-batches are done already", recovered.succeeded));
+        output::say(format_args!("{} mini-batches are done already", recovered.ended));
     }
     for damaged in &recovered.damaged {
         output::say(format_args!("{damaged}; its mini-batches run again"));
@@ -80,16 +88,26 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     let slots = job.spec.process_count_per_node.unwrap_or_else(|| host.default_slots());
     let worker = format!("{}-{}", host.name, std::process::id());
     let owner = worker.clone();
-    let node = NodeSettings { python, extension, worker, host, slots, prefetch: PREFETCH };
+    let node = NodeSettings {
+        python,
+        extension,
+        worker,
+        host,
+        slots,
+        prefetch: Prefetch::Fixed(PREFETCH),
+        cache_bytes: NodeSettings::CACHE_BYTES,
+        unfit: None,
+    };
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     {
-        let (job, stop) = (job.clone(), stop.clone());
-        tasks.spawn(async move { schedule(&job, recovered.known, &stop).await });
+        let (job, owner, stop) = (job.clone(), owner.clone(), stop.clone());
+        let assignment = Assignment { known: recovered.known, ..Assignment::default() };
+        tasks.spawn(async move { schedule(&job, &owner, assignment, &stop).await });
     }
     tasks.spawn(serve(job.clone(), node));
     let deaf = CancellationToken::new();
-    let listener = tokio::spawn(listen(job.clone(), signals, deaf.clone()));
+    let listener = tokio::spawn(listen(job.clone(), folder.clone(), signals, deaf.clone()));
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let place = shown(&folder);
@@ -110,9 +128,10 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     for task in [display, listener] {
         let _ = task.await;
     }
+    run_folder::forget_cancel(&folder);
     remove(&work);
     for store in [&folder, &output] {
-        if let Err(error) = LocalStorage::new(store).sweep() {
+        if let Err(error) = LocalStorage::new(store).sweep().await {
             output::say(error);
         }
     }
@@ -121,16 +140,21 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
 
 fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     let spec = Arc::new(record.spec.clone());
+    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
     JobContext {
         id: record.job_id.clone(),
+        run: run_name(&record.job_id, record.incarnation),
         code: record.code.clone(),
         incarnation: record.incarnation,
         queue: Arc::new(EmbeddedQueue::default()),
         ledger: Arc::new(EmbeddedLedger::default()),
-        storage: Arc::new(LocalStorage::new(folder)),
+        inputs: InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener()),
+        storage,
         output: Arc::new(LocalStorage::new(output)),
         output_prefix: record.spec.output.is_none().then_some(layout::OUTPUT),
         logs: folder.join("logs"),
+        logs_uri: folder.join("logs").display().to_string(),
+        log_shipper: None,
         work: folder.join("work"),
         timing: Timing::embedded(),
         spec,
@@ -144,14 +168,14 @@ pub(crate) fn output_folder(folder: &Path, record: &JobRecord) -> PathBuf {
 
 /// Runs the one node. There is no other to go on with the job when it ends before the job does.
 async fn serve(job: JobContext, node: NodeSettings) {
-    let reason = match tokio::spawn(run_node(job.clone(), node)).await {
-        Ok(Ok(())) => "the node left before the job was done".to_owned(),
+    let reason = match tokio::spawn(run_node(job.clone(), node, NodeEnd::default())).await {
+        Ok(Ok(_)) => "the node left before the job was done".to_owned(),
         Ok(Err(error)) => format!("the node left the job: {error}"),
         Err(panic) => format!("the node ended unexpectedly: {panic}"),
     };
-    let nodes = job.ledger.nodes(&job.id).await.unwrap_or_default();
+    let nodes = job.ledger.nodes(&job.run).await.unwrap_or_default();
     let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
-    let state = job.ledger.state(&job.id).await;
+    let state = job.ledger.state(&job.run).await;
     if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
         abort(&job, reason).await;
     }
@@ -159,27 +183,33 @@ async fn serve(job: JobContext, node: NodeSettings) {
 
 /// Fails the job.
 async fn abort(job: &JobContext, reason: String) {
-    if let Err(error) = job.ledger.conclude(&job.id, &Conclusion { state: JobState::Failed, reason }).await {
+    if let Err(error) = job.ledger.conclude(&job.run, &Conclusion { state: JobState::Failed, reason }).await {
         tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
 
-/// Cancels the job at the first signal; ends the program at the second. Processes end with the program.
-async fn listen(job: JobContext, mut signals: Signals, stop: CancellationToken) {
+/// Cancels the job at the first signal, or when another program asks for it; ends the program at the next signal.
+/// Processes end with the program.
+async fn listen(job: JobContext, folder: PathBuf, mut signals: Signals, stop: CancellationToken) {
     let mut asked = false;
     loop {
-        let name = tokio::select! {
-            _ = signals.interrupt.recv() => "Ctrl-C",
-            _ = signals.terminate.recv() => "SIGTERM",
+        let reason = tokio::select! {
+            name = signals.next() => {
+                if asked {
+                    std::process::exit(crate::failure::Code::Interrupted as i32);
+                }
+                output::say(format_args!("{name}: stopping; once more ends the program at once"));
+                format!("interrupted ({name})")
+            }
+            who = run_folder::canceled_by(&folder), if !asked => {
+                output::say(format_args!("canceled by {who}: stopping"));
+                format!("canceled by {who}")
+            }
             () = stop.cancelled() => return,
         };
-        if asked {
-            std::process::exit(crate::failure::Code::Interrupted as i32);
-        }
         asked = true;
-        output::say(format_args!("{name}: stopping; once more ends the program at once"));
-        let conclusion = Conclusion { state: JobState::Canceled, reason: format!("interrupted ({name})") };
-        if let Err(error) = job.ledger.conclude(&job.id, &conclusion).await {
+        let conclusion = Conclusion { state: JobState::Canceled, reason };
+        if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
             tracing::error!(%error, "the job does not hear that it is to stop");
         }
     }

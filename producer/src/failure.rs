@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use prs_common::servers::ConnectError;
+
 /// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -10,6 +12,8 @@ pub(crate) enum Code {
     Completed = 0,
     /// Bad usage or job file.
     Usage = 2,
+    /// A server of the fleet cannot be used.
+    CannotConnect = 3,
     /// The job failed, or prs itself could not go on.
     Failed = 42,
     /// The user interrupted.
@@ -39,6 +43,28 @@ impl Failure {
     /// The same, in words.
     pub(crate) fn wrong(message: impl fmt::Display) -> Self {
         Self::usage(anyhow::anyhow!("{message}"))
+    }
+
+    /// Whether the command itself is at fault.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.code == Code::Usage
+    }
+
+    /// A server of the fleet cannot be used, or refuses this program.
+    pub(crate) fn server(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: Code::CannotConnect, error: error.into() }
+    }
+
+    /// The user interrupted the command.
+    pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
+        Self { code: Code::Interrupted, error: anyhow::anyhow!("{message}") }
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = if error.is_usage() { Code::Usage } else { Code::CannotConnect };
+        Self { code, error: error.into() }
     }
 }
 

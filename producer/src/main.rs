@@ -4,8 +4,10 @@ mod cli;
 mod commands;
 mod embedded;
 mod failure;
-mod interpreter;
+mod fleet;
+mod log_tail;
 mod output;
+mod place;
 mod progress;
 mod run_folder;
 
@@ -15,7 +17,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
-    raise_descriptor_limit();
+    prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);
     match outcome {
         Ok(code) => code,
@@ -24,12 +26,4 @@ fn main() -> ExitCode {
             failure.code.into()
         }
     }
-}
-
-/// Every process of a job takes some descriptors: allows as many as this user may have.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised, a job of many processes says so itself.
-    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }

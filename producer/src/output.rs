@@ -3,7 +3,9 @@
 #![expect(clippy::print_stderr, reason = "the one place that prints")]
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
+use indicatif::ProgressBar;
 use prs_common::ledger::JobState;
 use prs_orchestrator::JobResult;
 use prs_orchestrator::report::progress_overview::duration;
@@ -12,14 +14,25 @@ use serde::Serialize;
 use crate::cli::Format;
 use crate::failure::Failure;
 
+/// The progress bar that is shown.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
 /// Says why the command failed.
 pub(crate) fn complain(failure: &Failure) {
     eprintln!("error: {failure}");
 }
 
-/// Says something that is no data.
+/// Says something that is no data; above the progress bar, where one is shown.
 pub(crate) fn say(text: impl std::fmt::Display) {
-    eprintln!("{text}");
+    match &*BAR.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(bar) => bar.suspend(|| eprintln!("{text}")),
+        None => eprintln!("{text}"),
+    }
+}
+
+/// The progress bar that is shown, or none any more.
+pub(crate) fn set_bar(bar: Option<ProgressBar>) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
 /// Whether a person watches standard error.
@@ -41,6 +54,16 @@ pub(crate) fn bytes(bytes: &[u8]) {
 
 fn data(text: &str) {
     bytes(text.as_bytes());
+}
+
+/// Prints text as it stands.
+pub(crate) fn text(text: &str) {
+    data(text);
+}
+
+/// Prints one line.
+pub(crate) fn line(text: &str) {
+    data(&format!("{text}\n"));
 }
 
 /// Prints rows under headings, in columns.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use prs_orchestrator::inputs::Progress;
 use prs_orchestrator::report::progress_overview::describe;
 use prs_orchestrator::watch::View;
 use tokio::sync::watch::Receiver;
@@ -27,6 +28,7 @@ async fn bar(view: &mut Receiver<View>) {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{spinner} {prefix} {wide_bar} {pos}/{len} mini-batches  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    output::set_bar(Some(bar.clone()));
     while next(view).await {
         let View { state, status } = view.borrow_and_update().clone();
         let progress = &status.progress;
@@ -40,6 +42,7 @@ async fn bar(view: &mut Receiver<View>) {
         bar.set_message(format!("{:.0}/s{failed}{left}", status.per_second));
         bar.tick();
     }
+    output::set_bar(None);
     bar.finish_and_clear();
 }
 
@@ -70,4 +73,41 @@ async fn next(view: &mut Receiver<View>) -> bool {
 async fn closed(view: &Receiver<View>) {
     let mut view = view.clone();
     while view.changed().await.is_ok() {}
+}
+
+/// What a person sees while inputs are brought to storage.
+pub(crate) struct Uploading {
+    /// Absent where nobody watches.
+    bar: Option<ProgressBar>,
+}
+
+impl Uploading {
+    /// Begins; nothing is shown before something is known.
+    pub(crate) fn begin() -> Self {
+        let bar = output::is_watched().then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template(
+                "{spinner} {prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}  {msg}",
+            );
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar }
+    }
+
+    /// How far an input is.
+    pub(crate) fn show(&self, input: &str, seen: Progress) {
+        let Some(bar) = &self.bar else { return };
+        bar.set_prefix(format!("input {input}"));
+        bar.set_length(seen.bytes_total.unwrap_or(seen.bytes));
+        bar.set_position(seen.bytes);
+        bar.set_message(format!("{} files", seen.files));
+    }
+
+    /// Everything is there.
+    pub(crate) fn end(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! The folder of a run: where it is, and who works in it.
+//! The folder of a run: where it is, who works in it, and how others ask for its end.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,17 @@ use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::storage::LocalStorage;
 use prs_orchestrator::JobRecord;
+use prs_orchestrator::job_record::JobRecordError;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::cli::Job;
 use crate::failure::Failure;
 
 const LOCK: &str = ".lock";
+/// Asks the program that works in the folder to cancel the job; holds who asks.
+const CANCEL: &str = "cancel";
+/// Between two looks for such a wish.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long somebody who only looks whether a job is running may hold the lock.
 const LOOKERS: Duration = Duration::from_millis(200);
 
@@ -49,12 +55,12 @@ pub(crate) fn is_locked(folder: &Path) -> bool {
 
 /// The folder of the job that a command names by id or folder.
 pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
-    let folders = [PathBuf::from(&job.job), job.runs.join(&job.job)];
+    let folders = [PathBuf::from(&job.name), job.runs.join(&job.name)];
     let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
     let found = found.ok_or_else(|| {
         Failure::wrong(format!(
             "there is no job {:?}: neither {} nor {} holds a job.json; prs-producer list shows the jobs of a folder",
-            job.job,
+            job.name,
             folders[0].display(),
             folders[1].display()
         ))
@@ -64,20 +70,48 @@ pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
         .map_err(Failure::usage)
 }
 
-/// Reads the record of the job in `folder`. A job that nobody works on any more, and that has no end, was
-/// interrupted: the record says so.
-pub(crate) async fn read(folder: &Path) -> anyhow::Result<JobRecord> {
-    let storage = LocalStorage::new(folder);
-    let record = JobRecord::read(&storage).await?;
+/// What is true of `record`, as it was just read from `folder`: a job that nobody works on any more, and that has no
+/// end, was interrupted.
+pub(crate) async fn settle(folder: &Path, record: JobRecord) -> Result<JobRecord, JobRecordError> {
     if record.state.is_final() || is_locked(folder) {
         return Ok(record);
     }
     // It may have ended between the two looks.
-    let mut record = JobRecord::read(&storage).await?;
+    let mut record = JobRecord::read(&LocalStorage::new(folder)).await?;
     if !record.state.is_final() {
         record.state = JobState::Failed;
     }
     Ok(record)
+}
+
+/// Asks the program that works in `folder` to cancel the job, unless that is asked already.
+pub(crate) fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
+    let path = folder.join(CANCEL);
+    if path.exists() {
+        return Ok(());
+    }
+    // Seen whole or not at all.
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(who.as_bytes())?;
+        file.persist(&path).map(drop).map_err(|error| error.error)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Takes the wish back.
+pub(crate) fn forget_cancel(folder: &Path) {
+    let _ = fs::remove_file(folder.join(CANCEL));
+}
+
+/// Waits until somebody asks to cancel the job in `folder`, and says who.
+pub(crate) async fn canceled_by(folder: &Path) -> String {
+    loop {
+        if let Ok(who) = fs::read_to_string(folder.join(CANCEL)) {
+            return who.lines().next().map_or("somebody", str::trim).to_owned();
+        }
+        tokio::time::sleep(CANCEL_INTERVAL).await;
+    }
 }
 
 /// Why a job without a result is not running.

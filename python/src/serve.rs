@@ -255,6 +255,10 @@ impl<'py> Turns<'_, 'py> {
                 }
                 loaded.frame
             }
+            Work::Objects { .. } | Work::DelimitedObject { .. } | Work::Stored { .. } => {
+                let message = "the data of the mini-batch is not on this node: the agent did not fetch it";
+                return Err(errors::plain(Stage::Load, "DescriptorError", message.to_owned()));
+            }
             Work::Unreadable { origin, offset, reason } => {
                 let message = format!("{origin}, byte {offset}: {reason}");
                 return Err(errors::plain(Stage::Load, "DataError", message));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::time::Duration;
 
 use prs_tests::harness::{Job, RunFolder};
 use serde_json::{Value, json};
@@ -46,6 +47,10 @@ fn bad_usage_is_exit_code_2_with_a_hint_and_no_data() {
         vec!["logs", "no-such-job"],
         vec!["result", "no-such-job", "--output-path", "x"],
         vec!["resume", "no-such-job"],
+        vec!["resubmit", "no-such-job"],
+        vec!["show", "no-such-job"],
+        vec!["stream", "no-such-job"],
+        vec!["cancel", "no-such-job"],
         vec!["submit", "job.yml", "-o", "xml"],
         vec!["submit", "job.yml", "--redis", "redis://localhost"],
     ] {
@@ -211,4 +216,107 @@ fn a_list_of_no_runs_is_empty() {
     let ended = job.command(&["list", "-o", "json"]);
     ended.expect_code(0);
     assert_eq!(ended.json(), json!([]));
+}
+
+/// Holds the mini-batches from the second on until the mark `go`.
+const HOLDS: &str = r#"
+from marks import mark, wait_for
+
+def run(mini_batch, context):
+    print(f"looking at {context.minibatch_index}", flush=True)
+    if context.minibatch_index >= 1:
+        mark("held")
+        wait_for("go")
+    return mini_batch
+"#;
+
+#[test]
+fn a_run_is_canceled_from_another_terminal() {
+    let job =
+        Job::new(HOLDS).with_files(6).with("run_invocation_timeout", 600).with_own_variable("USER", "ana");
+    let run = job.run().path().display().to_string();
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("two held mini-batches", || job.marks("held").len() == 2);
+    let canceled = job.command(&["cancel", &run, "-o", "json"]);
+    canceled.expect_code(0);
+    assert!(canceled.took < Duration::from_secs(2), "{:?}", canceled.took);
+    let submitted = submit.wait();
+    submitted.expect_code(130);
+    assert_eq!(submitted.json(), canceled.json());
+    let reason = canceled.json()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("canceled by ana@"), "{reason}");
+    assert_eq!(job.run().first_line(), format!("canceled: {reason}"));
+    assert!(!job.run().path().join("cancel").exists());
+    job.has_left_nothing();
+
+    let again = job.command(&["cancel", &run]);
+    again.expect_code(2);
+    assert!(again.stderr.contains("was canceled") && again.stdout.is_empty(), "{}", again.stderr);
+    // A wish of long ago does not end what goes on.
+    fs::write(job.run().path().join("cancel"), "bob@elsewhere").unwrap();
+    job.mark("go");
+    job.has_completed(&job.resume());
+}
+
+#[test]
+fn a_run_is_followed_from_another_terminal() {
+    let job = Job::new(HOLDS).with_files(6).with("run_invocation_timeout", 600);
+    let run = job.run().path().display().to_string();
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("two held mini-batches", || job.marks("held").len() == 2);
+    let mut left = job.start(&["stream", &run]);
+    left.wait_until_said("] looking at 0");
+    left.interrupt();
+    let left = left.wait();
+    left.expect_code(130);
+    assert!(left.stdout.is_empty(), "{}", left.stdout);
+    let mut stream = job.start(&["stream", &run, "-o", "json"]);
+    stream.wait_until_said(".stdout] looking at 0");
+    job.mark("go");
+    let submitted = submit.wait();
+    let streamed = stream.wait();
+    let printed = job.has_completed(&submitted);
+    streamed.expect_code(0);
+    assert_eq!(streamed.json(), printed);
+    assert!(streamed.stderr.contains("[master_role] "), "{}", streamed.stderr);
+    let again = job.command(&["stream", &run, "-o", "json"]);
+    again.expect_code(0);
+    assert_eq!(again.json(), printed);
+}
+
+#[test]
+fn a_former_run_is_run_again_with_changes() {
+    let job = job().with("description", "five files");
+    let printed = job.completes();
+    let run = job.run().path().display().to_string();
+    let shown = job.command(&["show", &run, "-o", "json"]);
+    shown.expect_code(0);
+    let shown = shown.json();
+    assert_eq!((&shown["state"], &shown["spec"]["description"]), (&json!("completed"), &json!("five files")));
+    let table = job.command(&["show", &run]);
+    table.expect_code(0);
+    assert!(table.stdout.contains("\n  description: five files\n"), "{}", table.stdout);
+
+    job.script("def run(mini_batch):\n    return ['changed']\n");
+    let before = job.run().files("");
+    let bad = job.command(&["resubmit", &run, "--set", "node_count=0", "--set", "run_max_tries=1"]);
+    bad.expect_code(2);
+    for part in ["--set node_count: \"0\" is out of range", "did you mean `run_max_try`?"] {
+        assert!(bad.stderr.contains(part), "{part:?} is not said: {}", bad.stderr);
+    }
+    assert!(bad.stdout.is_empty() && !job.path("prs-runs").exists());
+    job.command(&["resubmit", &run, "--detach"]).expect_code(2);
+    job.command(&["resubmit", &run, "--run-dir", &run]).expect_code(2);
+    let again =
+        job.command(&["resubmit", &run, "--set", "mini_batch_size=1", "--run-dir", "again", "-o", "json"]);
+    again.expect_code(0);
+    let again = again.json();
+    assert_ne!(again["job_id"], printed["job_id"]);
+    assert_eq!(again["mini_batches"]["scheduled"], 5);
+    assert_eq!(again["output"]["sha256"], printed["output"]["sha256"], "with the code of then");
+    assert_eq!(job.run().files(""), before, "the former run is not touched");
+    let third = job.command(&["resubmit", &run, "-o", "json"]);
+    third.expect_code(0);
+    let id = third.json()["job_id"].as_str().unwrap().to_owned();
+    assert!(job.path("prs-runs").join(id).is_dir());
 }

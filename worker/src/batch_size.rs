@@ -33,6 +33,25 @@ pub(crate) fn more(cost: Option<Duration>, at_hand: usize, pending: usize, slots
     (target - at_hand).min(share).min(MOST)
 }
 
+/// Work that a node takes from the queue, for each slot.
+const TAKEN: Duration = Duration::from_secs(1);
+
+/// How many mini-batches a node may have unsettled when one takes `cost`.
+pub(crate) fn prefetch(cost: Duration, slots: usize, most: usize) -> usize {
+    let a_second = TAKEN.as_nanos() / cost.as_nanos().max(1) * slots as u128;
+    (a_second.min(most as u128) as usize).max(slots + 1).min(most.max(1))
+}
+
+/// How long the cost of mini-batches is looked at before a node takes fewer of them. What goes back is a suspect
+/// wherever it is delivered next, so one that was slow by chance must not send hundreds there.
+pub(crate) const LOOKED_AT: Duration = Duration::from_millis(500);
+
+/// Whether a node that takes `present` mini-batches should take `wanted` from now on, when their cost was looked at
+/// for so long: more at once, fewer once that is sure.
+pub(crate) fn should_change(present: usize, wanted: usize, looked_at: Duration) -> bool {
+    wanted >= present * 2 || (wanted <= present / 2 && looked_at >= LOOKED_AT)
+}
+
 /// What a mini-batch takes, from what the last `count` took together and what was thought before.
 pub(crate) fn learn(before: Option<Duration>, took: Duration, count: u32) -> Duration {
     let now = took / count.max(1);
@@ -70,6 +89,33 @@ mod tests {
         ];
         for (cost, at_hand, pending, slots, expected) in table {
             assert_eq!(more(cost, at_hand, pending, slots), expected, "{cost:?} {at_hand} {pending}");
+        }
+    }
+
+    #[test]
+    fn a_node_takes_a_second_of_work() {
+        let ms = Duration::from_millis;
+        let table =
+            [(ms(0), 4, 2000), (ms(1), 1, 1000), (ms(1), 4, 2000), (ms(100), 4, 40), (ms(5000), 4, 5)];
+        for (cost, slots, expected) in table {
+            assert_eq!(prefetch(cost, slots, 2000), expected, "{cost:?} {slots}");
+        }
+        assert_eq!(prefetch(ms(5000), 8, 4), 4);
+    }
+
+    #[test]
+    fn a_node_takes_more_at_once_and_fewer_when_that_is_sure() {
+        let table = [
+            // present, wanted, milliseconds, expected
+            (3, 6, 0, true),
+            (3, 5, 5_000, false),
+            (2000, 1000, 499, false),
+            (2000, 1000, 500, true),
+            (2000, 1001, 500, false),
+        ];
+        for (present, wanted, ms, expected) in table {
+            let changes = should_change(present, wanted, Duration::from_millis(ms));
+            assert_eq!(changes, expected, "{present} {wanted} {ms}");
         }
     }
 

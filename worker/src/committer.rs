@@ -5,21 +5,24 @@
 //! dies between two of these steps is delivered again and loses against what was committed. Several segments
 //! may be on their way at a time, within a bound of memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::layout;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, Verdict};
+use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::queue::{Answer, Delivery, settle_all};
+use prs_common::queue::{Answer, settle_all};
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::StorageError;
+use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
+use prs_orchestrator::recover::entry;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::settlement::{Ready, Settle, Settlement, Tried, nodes_lost};
 
@@ -27,6 +30,9 @@ use crate::settlement::{Ready, Settle, Settlement, Tried, nodes_lost};
 const BIG: usize = 8 << 20;
 /// Age at which a segment is written whatever its size.
 const OLD: Duration = Duration::from_millis(200);
+/// Age at which the segment of an idle node is written on a fleet: a node that is faster than the broker is idle
+/// for a moment again and again, and a segment for each of them costs more than the mini-batches in it.
+const OLD_WHEN_IDLE: Duration = Duration::from_millis(25);
 /// Segments on their way at a time.
 const ON_THEIR_WAY: usize = 4;
 /// First pause after a store or ledger failed; it doubles.
@@ -54,12 +60,16 @@ impl Backlog {
 pub(crate) struct Committer {
     pub(crate) job: JobContext,
     pub(crate) node_id: u32,
+    /// Tells this service of the node from all others.
+    pub(crate) service: String,
     pub(crate) ip: String,
-    /// Unacknowledged mini-batches at which a segment is written whatever its size: half the prefetch.
-    pub(crate) many: usize,
+    /// At half of these unacknowledged mini-batches a segment is written whatever its size.
+    pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) backlog: Backlog,
     /// Tells why nothing can be committed any more.
     pub(crate) fatal: watch::Sender<Option<String>>,
+    /// The job is over: what cannot be committed need not be.
+    pub(crate) over: CancellationToken,
 }
 
 /// The segment being filled.
@@ -67,8 +77,25 @@ pub(crate) struct Committer {
 struct Open {
     builder: SegmentBuilder,
     entries: Vec<Entry>,
-    deliveries: Vec<Delivery>,
+    settled: Vec<Ready>,
+    /// Mini-batches whose outcome is in it. One may come twice, when it was published twice or the broker was lost while
+    /// it ran: with both outcomes in one segment nobody could say later which of them counts.
+    ended: HashSet<MiniBatchIndex>,
     since: Option<Instant>,
+}
+
+impl Open {
+    /// Whether it has no outcome of this mini-batch yet; from now on it has one.
+    fn is_first(&mut self, index: MiniBatchIndex) -> bool {
+        self.ended.insert(index)
+    }
+
+    /// Adds an outcome.
+    fn add(&mut self, record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) {
+        self.entries.push(entry(&record));
+        self.builder.add(record, process, rows);
+        self.settled.push(ready);
+    }
 }
 
 impl Committer {
@@ -87,8 +114,10 @@ impl Committer {
         // The end of the commit before; the first has none before it.
         let mut before = oneshot::channel().1;
         let mut came = Vec::new();
+        let mut is_idle = false;
+        let old_when_idle = if this.job.is_on_a_fleet() { OLD_WHEN_IDLE } else { Duration::ZERO };
         loop {
-            let old = open.since.map(|since| since + OLD);
+            let old = open.since.map(|since| since + if is_idle { old_when_idle } else { OLD });
             let seal = tokio::select! {
                 biased;
                 count = settlements.recv_many(&mut came, 1024) => {
@@ -99,16 +128,16 @@ impl Committer {
                     if ended {
                         break;
                     }
-                    open.builder.bytes() >= BIG || open.deliveries.len() >= this.many
+                    open.builder.bytes() >= BIG || open.settled.len() >= this.many()
                 }
                 () = tokio::time::sleep_until(old.unwrap_or_else(Instant::now)), if old.is_some() => true,
                 changed = idle.changed() => {
-                    let is_idle = changed.is_ok() && *idle.borrow_and_update();
+                    is_idle = changed.is_ok() && *idle.borrow_and_update();
                     if changed.is_err() {
                         // The node is leaving; what is left comes through the channel.
                         idle = watch::channel(false).1;
                     }
-                    is_idle
+                    false
                 }
             };
             if seal && !open.builder.is_empty() {
@@ -150,6 +179,11 @@ impl Committer {
     }
 
     async fn succeeded(&self, tried: Tried, ready: Ready, open: &mut Open) {
+        if !open.is_first(ready.index) {
+            self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
+            open.settled.push(ready);
+            return;
+        }
         let id = if tried.files.is_empty() { String::new() } else { self.try_id(&tried) };
         let Tried { mut record, process, seq, rows, files, staging } = tried;
         let staged_in = staging.join(seq.to_string());
@@ -164,17 +198,16 @@ impl Committer {
         }
         record.number = ready.spoiled + 1;
         record.last = true;
-        open.entries.push(entry(&record));
-        open.builder.add(record, &process, rows);
-        open.deliveries.push(ready.delivery);
+        open.add(record, &process, rows, ready);
     }
 
     async fn failed(&self, tried: Tried, ready: Ready, open: &mut Open) {
         let id = self.try_id(&tried);
         let Tried { mut record, process, .. } = tried;
+        record.id.clone_from(&id);
         let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
         let verdict = self
-            .until_done("a failed try", || self.job.ledger.record_failure(&self.job.id, &failed))
+            .until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed))
             .await
             .unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
         match verdict {
@@ -197,23 +230,30 @@ impl Committer {
 
     /// Unique name of a try in the job.
     fn try_id(&self, tried: &Tried) -> String {
-        format!("{:04}-{:05}-{}-{}", self.job.incarnation, self.node_id, tried.process.name, tried.seq)
+        let (service, process) = (&self.service, &tried.process.name);
+        format!("{:04}-{:05}-{service}-{process}-{}", self.job.incarnation, self.node_id, tried.seq)
+    }
+
+    fn many(&self) -> usize {
+        (self.prefetch.load(Ordering::Relaxed) / 2).max(1)
     }
 
     fn give_up(mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
+        if !open.is_first(ready.index) {
+            open.settled.push(ready);
+            return;
+        }
         record.last = true;
-        record.failed = Some(ready.delivery.body.to_vec());
-        open.entries.push(entry(&record));
-        open.builder.add(record, process, Bytes::new());
-        open.deliveries.push(ready.delivery);
+        record.failed = Some(ready.planned.to_vec());
+        open.add(record, process, Bytes::new(), ready);
     }
 
     /// Put, commit, acknowledge. Segments are put side by side and committed one after the other, when `turn` has
     /// ended, so that the reports show the tries of a mini-batch in their order.
     async fn commit(&self, open: Open, number: u64, turn: oneshot::Receiver<()>) {
-        let Open { builder, entries, deliveries, .. } = open;
+        let Open { builder, entries, settled, .. } = open;
         let bytes = builder.bytes();
-        let key = layout::segment(self.job.incarnation, self.node_id, number);
+        let key = layout::segment(self.job.incarnation, self.node_id, &self.service, number);
         let (parts, index) = builder.seal(self.job.incarnation, self.node_id, &self.ip);
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
         drop(index);
@@ -223,13 +263,14 @@ impl Committer {
         }
         let put = self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await;
         self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
+        failpoint::pass("segment_put");
         if put.is_none() {
             return;
         }
         // Nobody sends: the other end is dropped when the commit before has ended.
         let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
-            self.until_done("a commit", || self.job.ledger.commit(&self.job.id, &key, size, &entries)).await;
+            self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::info!(
@@ -238,15 +279,18 @@ impl Committer {
                 "outcomes were known already; the first ones count"
             );
         }
+        failpoint::pass("committed");
+        let deliveries = settled.into_iter().map(|ready| ready.delivery);
         if let Err(error) = settle_all(deliveries, Answer::Ack).await {
             tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");
         }
+        failpoint::pass("acknowledged");
     }
 
     /// Repeats a call until it is done; gives up, and says so once, when repeating cannot help.
     async fn until_done<T, E, F, C>(&self, what: &str, mut call: C) -> Option<T>
     where
-        E: Retryable + std::fmt::Display,
+        E: MayPass + std::fmt::Display,
         F: Future<Output = Result<T, E>>,
         C: FnMut() -> F,
     {
@@ -257,9 +301,12 @@ impl Committer {
             }
             match call().await {
                 Ok(done) => return Some(done),
-                Err(error) if error.is_retryable() => {
+                Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");
-                    tokio::time::sleep(pause).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.over.cancelled() => return None,
+                    }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
@@ -276,27 +323,20 @@ impl Committer {
     }
 }
 
-trait Retryable {
-    fn is_retryable(&self) -> bool;
+/// Whether what failed may be done later.
+trait MayPass {
+    fn may_pass(&self) -> bool;
 }
 
-impl Retryable for StorageError {
-    fn is_retryable(&self) -> bool {
+impl MayPass for StorageError {
+    fn may_pass(&self) -> bool {
         self.is_retryable()
     }
 }
 
-impl Retryable for LedgerError {
-    fn is_retryable(&self) -> bool {
-        self.is_retryable()
-    }
-}
-
-fn entry(record: &TryRecord) -> Entry {
-    Entry {
-        index: record.index,
-        succeeded: record.status == TryStatus::RunDone,
-        items: record.items,
-        items_succeeded: record.succeeded,
+impl MayPass for LedgerError {
+    /// A ledger that lost the job is given it again, or the job is over and the node is told.
+    fn may_pass(&self) -> bool {
+        self.is_retryable() || self.kind == LedgerErrorKind::NotFound
     }
 }

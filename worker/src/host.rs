@@ -38,6 +38,14 @@ impl Host {
     }
 }
 
+/// Every process of a job takes some descriptors: allows as many as this user may have.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, a job of many processes says so itself.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}
+
 /// GPUs as the driver's library counts them; a host without the library has none.
 fn count_gpus() -> u32 {
     Nvml::init().and_then(|nvml| nvml.device_count()).unwrap_or(0)

@@ -1,23 +1,34 @@
 //! Intake: takes deliveries from the job's queue and makes them ready to run.
 //!
-//! A first delivery costs no look-up. One that was delivered before is looked up in the ledger: it may be done
-//! already, and its start is noted before it runs, so that only what really ran when a node died is blamed.
+//! A first delivery costs no look-up. Those that were delivered before are looked up in the ledger, many at a time:
+//! they may be done already. The rest of them are suspects. Data that is elsewhere is fetched ahead of need: while the
+//! processes run what is here, the next mini-batches become ready, each by itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use prs_common::ledger::Begin;
-use prs_common::mini_batch::MiniBatch;
-use prs_common::queue::{Answer, Delivery};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::queue::{Answer, Deliveries, Delivery, settle_all};
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::settlement::{Ready, Settle, Settlement};
+use crate::inputs::{Localized, Localizer, Pin};
+use crate::settlement::{InHand, Ready};
+use crate::silence::Silence;
 
 /// Deliveries taken at a time.
 const AT_ONCE: usize = 512;
 /// Pause before consuming again after the queue was lost.
-const RECONSUME_PAUSE: Duration = Duration::from_millis(500);
+const RECONSUME_PAUSE: Duration = Duration::from_millis(300);
+/// Pause before the ledger is asked again.
+const LOOK_UP_PAUSE: Duration = Duration::from_millis(300);
+/// Pause before data is fetched again from a store that did not answer.
+const FETCH_PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at how much may be taken.
+const PREFETCH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// When the intake ends: first it takes nothing more, then it lets go of what it took.
 #[derive(Debug, Clone, Default)]
@@ -28,91 +39,223 @@ pub(crate) struct IntakeEnd {
     pub(crate) release: CancellationToken,
 }
 
-/// Consumes the queue of `job` until it is told to end. The consumer is kept until then: without it, nothing
-/// could be acknowledged any more.
-pub(crate) async fn take_in(
-    job: JobContext,
-    node_id: u32,
-    prefetch: usize,
-    ready: mpsc::Sender<Vec<Ready>>,
-    settle: mpsc::UnboundedSender<Settlement>,
-    end: IntakeEnd,
-) {
-    let mut starts = 0;
-    loop {
-        let consuming = job.queue.consume(&job.queue_name(), prefetch).await;
-        let mut deliveries = match consuming {
-            Ok(deliveries) => deliveries,
-            Err(error) => {
-                tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
-                tokio::select! {
-                    () = tokio::time::sleep(RECONSUME_PAUSE) => continue,
-                    () = end.stop.cancelled() => return,
-                }
-            }
-        };
-        loop {
-            let taken = tokio::select! {
-                taken = deliveries.next(AT_ONCE) => taken,
-                () = end.stop.cancelled() => {
-                    drop(settle);
-                    end.release.cancelled().await;
-                    return;
-                }
-            };
-            if taken.is_empty() {
-                break;
-            }
-            let mut batch = Vec::with_capacity(taken.len());
-            for delivery in taken {
-                starts += 1;
-                batch.extend(look_at(&job, node_id, starts, delivery, &settle).await);
-            }
-            if !batch.is_empty() && ready.send(batch).await.is_err() {
-                drop(settle);
-                end.release.cancelled().await;
-                return;
-            }
-        }
+/// Mini-batches that were taken together.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Delivered for the first time.
+    pub(crate) fresh: Vec<Ready>,
+    /// Delivered before.
+    pub(crate) suspects: Vec<Ready>,
+}
+
+/// The index of a mini-batch; an error for a message that is none. A ledger counts 32 bits, and one index beyond that
+/// would be an error in whatever call it is a part of.
+fn index_of(body: &[u8]) -> Result<MiniBatchIndex, String> {
+    let mini_batch = MiniBatch::decode(body).map_err(|error| error.to_string())?;
+    match mini_batch.index {
+        index if u32::try_from(index).is_ok() => Ok(index),
+        index => Err(format!("no job has a mini-batch {index}")),
     }
 }
 
-/// What to run of a delivery; everything else about it is settled here.
-async fn look_at(
-    job: &JobContext,
-    node_id: u32,
-    starts: u64,
-    delivery: Delivery,
-    settle: &mpsc::UnboundedSender<Settlement>,
-) -> Option<Ready> {
-    let index = match MiniBatch::peek_index(&delivery.body) {
-        Ok(index) => index,
-        Err(error) => {
-            tracing::error!(%error, "a message that is no mini-batch goes to the dead letters");
-            let _ = delivery.settle(Answer::Reject).await;
-            return None;
+/// Takes mini-batches in.
+pub(crate) struct Intake {
+    pub(crate) job: JobContext,
+    /// How many may be unsettled at a time; it changes with what they take.
+    pub(crate) prefetch: Arc<AtomicUsize>,
+    pub(crate) in_hand: InHand,
+    pub(crate) ready: mpsc::Sender<Taken>,
+    pub(crate) end: IntakeEnd,
+    pub(crate) localizer: Localizer,
+    /// Fetches under way.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Intake {
+    /// Consumes the queue of the job until it is told to end. The consumer is kept until then: without it, nothing
+    /// could be acknowledged any more.
+    pub(crate) async fn run(self) {
+        while !self.end.stop.is_cancelled() {
+            let prefetch = self.prefetch.load(Ordering::Relaxed);
+            let queue = self.job.queue_name();
+            let consuming = tokio::select! {
+                consuming = self.job.queue.consume(&queue, prefetch) => consuming,
+                () = self.end.stop.cancelled() => return,
+            };
+            match consuming {
+                Ok(deliveries) => {
+                    if !self.consume(deliveries, prefetch).await {
+                        return;
+                    }
+                    tracing::info!(job = self.job.id, "the job's queue is gone; consuming it again");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(RECONSUME_PAUSE) => {}
+                        () = self.end.stop.cancelled() => return,
+                    }
+                }
+            }
         }
-    };
-    if delivery.delivery_count == 0 {
-        return Some(Ready { delivery, index, spoiled: 0 });
     }
-    let start = format!("{}-{node_id}-{starts}", job.incarnation);
-    match job.ledger.begin(&job.id, index, &start).await {
-        Ok(Begin::Run { spoiled }) => Some(Ready { delivery, index, spoiled }),
-        Ok(Begin::Done) => {
-            let _ = delivery.settle(Answer::Ack).await;
-            None
+
+    /// Takes from one consumer; false when nothing more is wanted, true when the consumer is gone.
+    async fn consume(&self, mut deliveries: Box<dyn Deliveries>, mut prefetch: usize) -> bool {
+        let queue = self.job.queue_name();
+        let mut silence = Silence::default();
+        loop {
+            let wanted = self.prefetch.load(Ordering::Relaxed);
+            if wanted != prefetch {
+                prefetch = wanted;
+                if let Err(error) = deliveries.set_prefetch(wanted).await {
+                    tracing::warn!(%error, "the job's queue is consumed anew");
+                    return true;
+                }
+            }
+            let taken = tokio::select! {
+                taken = deliveries.next(AT_ONCE) => taken,
+                () = tokio::time::sleep(PREFETCH_INTERVAL) => {
+                    if self.in_hand.count() > 0 {
+                        silence = Silence::default();
+                    } else if silence.shows_that_it_is_forgotten(&*self.job.queue, &queue).await {
+                        return true;
+                    }
+                    continue;
+                }
+                () = self.end.stop.cancelled() => break,
+            };
+            if taken.is_empty() {
+                return true;
+            }
+            silence = Silence::default();
+            let Some(taken) = self.look_at(taken).await else { break };
+            let taken = self.fetch(taken);
+            if taken.fresh.is_empty() && taken.suspects.is_empty() {
+                continue;
+            }
+            if self.ready.send(taken).await.is_err() {
+                break;
+            }
         }
-        Ok(Begin::GiveUp) => {
-            let settlement =
-                Settlement { ready: Ready { delivery, index, spoiled: 0 }, settle: Settle::NodesLost };
-            let _ = settle.send(settlement);
-            None
+        self.end.release.cancelled().await;
+        false
+    }
+
+    /// The index of a mini-batch. What is in the memory of this program nobody else has written.
+    fn index_of(&self, body: &[u8]) -> Result<MiniBatchIndex, String> {
+        if self.job.is_on_a_fleet() {
+            return index_of(body);
         }
-        Err(error) => {
-            tracing::warn!(%error, "a mini-batch goes back to the queue: the ledger does not answer");
-            let _ = delivery.settle(Answer::Requeue).await;
-            None
+        MiniBatch::peek_index(body).map_err(|error| error.to_string())
+    }
+
+    /// What to run of some deliveries; everything else about them is settled here. Nothing when the node ends
+    /// meanwhile: what was taken goes back.
+    async fn look_at(&self, deliveries: Vec<Delivery>) -> Option<Taken> {
+        let mut taken = Taken::default();
+        for delivery in deliveries {
+            let index = match self.index_of(&delivery.body) {
+                Ok(index) => index,
+                Err(error) => {
+                    tracing::error!(%error, "a message that is no mini-batch goes to the dead letters");
+                    let _ = delivery.settle(Answer::Reject).await;
+                    continue;
+                }
+            };
+            let again = delivery.delivery_count > 0;
+            let (planned, local) = (delivery.body.clone(), delivery.body.clone());
+            let ready = Ready {
+                delivery,
+                index,
+                spoiled: 0,
+                planned,
+                local,
+                start: None,
+                pin: Pin::none(),
+                lost: 0,
+                _held: self.in_hand.hold(),
+            };
+            if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
         }
+        if !taken.suspects.is_empty() {
+            taken.suspects = self.without_ended(taken.suspects).await?;
+        }
+        Some(taken)
+    }
+
+    /// What of `taken` is here already. The rest is handed over as it becomes ready.
+    fn fetch(&self, mut taken: Taken) -> Taken {
+        for (group, again) in [(&mut taken.fresh, false), (&mut taken.suspects, true)] {
+            for ready in group.extract_if(.., |ready| !MiniBatch::is_local(&ready.local)) {
+                let fetching = Fetching {
+                    localizer: self.localizer.clone(),
+                    ready: self.ready.clone(),
+                    stop: self.end.stop.clone(),
+                };
+                self.tasks.spawn(fetching.run(ready, again));
+            }
+        }
+        taken
+    }
+
+    /// Acknowledges those that have their outcome, and returns the others.
+    async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
+        let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
+        let ended = loop {
+            match self.job.ledger.ended(&self.job.run, &indexes).await {
+                Ok(ended) => break ended,
+                Err(error) => {
+                    tracing::warn!(%error, "mini-batches that were delivered before wait: the ledger does not answer");
+                    tokio::select! {
+                        () = tokio::time::sleep(LOOK_UP_PAUSE) => {}
+                        () = self.end.stop.cancelled() => return None,
+                    }
+                }
+            }
+        };
+        let mut ended = ended.into_iter();
+        let (done, open): (Vec<_>, Vec<_>) =
+            suspects.into_iter().partition(|_| ended.next().unwrap_or(false));
+        if let Err(error) = settle_all(done.into_iter().map(|ready| ready.delivery), Answer::Ack).await {
+            tracing::debug!(%error, "mini-batches that are done will be delivered once more");
+        }
+        Some(open)
+    }
+}
+
+/// Brings the data of one mini-batch here.
+struct Fetching {
+    localizer: Localizer,
+    ready: mpsc::Sender<Taken>,
+    stop: CancellationToken,
+}
+
+impl Fetching {
+    /// As often as it takes; when the node ends meanwhile, the mini-batch goes back.
+    async fn run(self, mut ready: Ready, again: bool) {
+        loop {
+            let localized = tokio::select! {
+                localized = self.localizer.localize(&ready.delivery.body) => localized,
+                () = self.stop.cancelled() => return,
+            };
+            match localized {
+                Ok(Localized { planned, local, pin }) => {
+                    (ready.planned, ready.local, ready.pin) = (planned, local, pin);
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the data of a mini-batch is not here yet; trying again");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(FETCH_PAUSE) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+        let mut taken = Taken::default();
+        if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
+        // A node that has ended takes nothing more: then it goes back.
+        let _ = self.ready.send(taken).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use prs_common::job::{Input, InputSource, OutputAction};
+use prs_common::job::{Input, OutputAction};
 use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
@@ -14,6 +14,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) job: &'a JobContext,
     pub(crate) settings: &'a NodeSettings,
     pub(crate) node_id: u32,
+    /// Tells this service of the node from all others.
+    pub(crate) service: &'a str,
     /// The scratch folder of the node.
     pub(crate) folder: &'a Path,
 }
@@ -61,7 +63,7 @@ impl Launch<'_> {
 
     /// What the tokens of all processes of the node start with.
     pub(crate) fn token_prefix(&self) -> String {
-        format!("{}-{}-{}-", self.job.id, self.job.incarnation, self.node_id)
+        format!("{}-{}-{}-{}-", self.job.id, self.job.incarnation, self.node_id, self.service)
     }
 
     /// What it is started with.
@@ -89,9 +91,5 @@ impl Launch<'_> {
 }
 
 fn describe_input(input: &Input) -> InputInfo {
-    let path = match &input.source {
-        InputSource::Paths(paths) => paths.join(", "),
-        InputSource::List(path) => path.display().to_string(),
-    };
-    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path }
+    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path: input.source.label() }
 }

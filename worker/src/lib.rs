@@ -5,23 +5,32 @@
 
 mod batch_size;
 mod committer;
+mod connect;
 mod descendants;
 mod dispatcher;
 mod gpu;
 mod heartbeat;
 mod host;
+pub mod inputs;
 mod intake;
+mod interpreter;
 mod launch;
 mod node;
 mod node_settings;
 mod process;
 mod process_log;
 mod python_home;
+pub mod serve;
 mod settlement;
+mod silence;
 mod slot;
+mod suspects;
+mod unique;
 
+pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
-pub use host::Host;
+pub use host::{Host, raise_descriptor_limit};
+pub use interpreter::{InterpreterMissing, find_interpreter};
 pub use node::run_node;
-pub use node_settings::NodeSettings;
+pub use node_settings::{NodeEnd, NodeSettings, Prefetch};
 pub use python_home::{ExtensionMissing, find_extension};

@@ -5,8 +5,11 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use prs_common::code_archive::{CodeArchiveError, unpack};
+use prs_common::failpoint;
 use prs_common::ledger::{LedgerError, NodeInfo, NodeReport, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::storage::StorageError;
@@ -16,10 +19,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::committer::{Backlog, Committer};
-use crate::dispatcher::{Dispatcher, Surroundings};
-use crate::intake::IntakeEnd;
-use crate::node_settings::NodeSettings;
-use crate::{heartbeat, intake, python_home};
+use crate::dispatcher::{Commands, Dispatcher, Surroundings};
+use crate::heartbeat::Heartbeat;
+use crate::inputs::Localizer;
+use crate::intake::{Intake, IntakeEnd};
+use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
+use crate::python_home;
+use crate::settlement::InHand;
+use crate::suspects::Suspects;
+use crate::unique::unique;
 
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
@@ -27,6 +35,8 @@ const INTAKE_AHEAD: usize = 4;
 /// Why a node could not serve a job.
 #[derive(Debug, thiserror::Error)]
 enum NodeError {
+    #[error("{0}")]
+    Unfit(String),
     #[error("the code of the job cannot be fetched: {0}")]
     Code(#[from] StorageError),
     #[error("the code of the job cannot be unpacked: {0}")]
@@ -35,12 +45,19 @@ enum NodeError {
     Prepare { path: PathBuf, source: io::Error },
 }
 
-/// Serves `job` until it needs no more nodes. Whatever keeps the node from it is told to the job.
-pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), LedgerError> {
+/// Serves `job` until it needs no more nodes, or `end` says so. Whatever keeps the node from it is told to the job.
+pub async fn run_node(
+    job: JobContext,
+    settings: NodeSettings,
+    end: NodeEnd,
+) -> Result<NodeReport, LedgerError> {
     let info =
         NodeInfo { worker: settings.worker.clone(), ip: settings.host.ip.clone(), slots: settings.slots };
-    let node_id = job.ledger.join(&job.id, &info, None).await?;
+    let node_id = job.ledger.join(&job.run, &info, None).await?;
+    failpoint::pass("joined");
+    let service = unique();
     let folder = job.work.join(format!("node-{node_id}"));
+    keep_former_logs(&job, node_id).await;
     let main_log = LogFile::new(job.logs.join(format!("sys/node/{node_id}/_main.txt")));
     main_log.line(format_args!(
         "node {node_id} ({} at {}) serves job {} with {} processes, {} GPUs, {}",
@@ -53,19 +70,30 @@ pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), Led
     ));
     let (report, reported) = watch::channel(NodeReport::default());
     let (signal, wanted) = watch::channel(Signal::Run);
+    let in_hand = InHand::default();
     let stop_heartbeat = CancellationToken::new();
-    let tasks = TaskTracker::new();
-    tasks.spawn(heartbeat::beat(
-        job.clone(),
+    let heartbeat = Heartbeat {
+        job: job.clone(),
         node_id,
-        settings.worker.clone(),
-        reported,
+        info,
+        report: reported.clone(),
+        in_hand: in_hand.clone(),
         signal,
-        stop_heartbeat.clone(),
-    ));
+    };
+    let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
     match prepare(&job, &settings, &folder).await {
-        Ok(()) => serve(&job, &settings, node_id, folder.clone(), &main_log, report, wanted).await,
+        Ok(()) => {
+            let node = Service {
+                job: &job,
+                settings: &settings,
+                node_id,
+                name: service,
+                main_log: &main_log,
+                in_hand,
+            };
+            node.serve(folder.clone(), report, wanted, end).await;
+        }
         Err(error) => {
             main_log.line(&error);
             report.send_modify(|report| report.fatal = Some(error.to_string()));
@@ -77,10 +105,26 @@ pub async fn run_node(job: JobContext, settings: NodeSettings) -> Result<(), Led
         tracing::warn!(path = %folder.display(), %error, "the scratch folder of the node is left behind");
     }
     main_log.line(format_args!("node {node_id} leaves"));
+    if let Some(shipper) = &job.log_shipper
+        && let Err(error) = shipper.ship(true).await
+    {
+        tracing::warn!(%error, "the last logs of the node are not in storage");
+    }
     stop_heartbeat.cancel();
-    tasks.close();
-    tasks.wait().await;
-    job.ledger.leave(&job.id, node_id).await
+    if let Err(panic) = beating.await {
+        tracing::error!(%panic, "the heartbeat broke; the node will be missed");
+    }
+    let last = reported.borrow().clone();
+    Ok(last)
+}
+
+/// A node of a former start of the job had the same id: its logs are gone on with.
+async fn keep_former_logs(job: &JobContext, node_id: u32) {
+    let Some(shipper) = job.log_shipper.as_ref().filter(|_| job.incarnation > 1) else { return };
+    let own = format!("/{node_id}/");
+    if let Err(error) = shipper.fetch(|name| name.contains(&own)).await {
+        tracing::warn!(%error, "logs of the former start of the job are lost");
+    }
 }
 
 /// Brings the code and prs's own Python into the scratch folder.
@@ -89,6 +133,9 @@ async fn prepare(
     settings: &NodeSettings,
     folder: &std::path::Path,
 ) -> Result<(), NodeError> {
+    if let Some(reason) = &settings.unfit {
+        return Err(NodeError::Unfit(reason.clone()));
+    }
     let archive = job.storage.get(&job.code).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());
     let prepared = tokio::task::spawn_blocking(move || {
@@ -99,50 +146,101 @@ async fn prepare(
     prepared.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
-/// Runs mini-batches until the job wants no more.
-async fn serve(
-    job: &JobContext,
-    settings: &NodeSettings,
+/// What a node at work consists of.
+struct Service<'a> {
+    job: &'a JobContext,
+    settings: &'a NodeSettings,
     node_id: u32,
-    folder: PathBuf,
-    main_log: &LogFile,
-    report: watch::Sender<NodeReport>,
-    wanted: watch::Receiver<Signal>,
-) {
-    let tasks = TaskTracker::new();
-    let end = IntakeEnd::default();
-    let (ready, intake) = mpsc::channel(INTAKE_AHEAD);
-    let (settle, settlements) = mpsc::unbounded_channel();
-    let (idle, is_idle) = watch::channel(false);
-    let (fatal, is_fatal) = watch::channel(None);
-    let backlog = Backlog::default();
-    tasks.spawn(intake::take_in(job.clone(), node_id, settings.prefetch, ready, settle.clone(), end.clone()));
-    let committer = Committer {
-        job: job.clone(),
-        node_id,
-        ip: settings.host.ip.clone(),
-        many: (settings.prefetch / 2).max(1),
-        backlog: backlog.clone(),
-        fatal,
-    };
-    let committing = tokio::spawn(committer.run(settlements, is_idle));
-    let dispatcher = Dispatcher::new(Surroundings {
-        job,
-        settings,
-        node_id,
-        folder,
-        main_log,
-        settle,
-        idle,
-        backlog,
-        report,
-        tasks: tasks.clone(),
-    });
-    dispatcher.run(intake, wanted, is_fatal, end.stop.clone()).await;
-    if let Err(panic) = committing.await {
-        tracing::error!(%panic, "the committer broke; what it had not committed runs again");
+    /// Tells this service of the node from all others.
+    name: String,
+    main_log: &'a LogFile,
+    in_hand: InHand,
+}
+
+impl Service<'_> {
+    /// Runs mini-batches until the job wants no more.
+    async fn serve(
+        self,
+        folder: PathBuf,
+        report: watch::Sender<NodeReport>,
+        wanted: watch::Receiver<Signal>,
+        end: NodeEnd,
+    ) {
+        let (job, settings) = (self.job, self.settings);
+        let localizer = Localizer::new(job.inputs.clone(), &folder.join("inputs"), settings.cache_bytes);
+        let localizer = match localizer {
+            Ok(localizer) => localizer,
+            Err(error) => {
+                let reason = format!("cannot make the folder for inputs in {}: {error}", folder.display());
+                self.main_log.line(&reason);
+                report.send_modify(|report| report.fatal = Some(reason));
+                return;
+            }
+        };
+        let tasks = TaskTracker::new();
+        let intake_end = IntakeEnd::default();
+        let (ready, taken) = mpsc::channel(INTAKE_AHEAD);
+        let (settle, settlements) = mpsc::unbounded_channel();
+        let (ask, asked) = mpsc::unbounded_channel();
+        let (cleared, clear) = mpsc::unbounded_channel();
+        let (idle, is_idle) = watch::channel(false);
+        let (fatal, is_fatal) = watch::channel(None);
+        let backlog = Backlog::default();
+        let prefetch = Arc::new(AtomicUsize::new(match settings.prefetch {
+            Prefetch::Fixed(fixed) => fixed,
+            Prefetch::UpTo(most) => (settings.slots as usize + 1).min(most),
+        }));
+        let intake = Intake {
+            job: job.clone(),
+            prefetch: Arc::clone(&prefetch),
+            in_hand: self.in_hand,
+            ready,
+            end: intake_end.clone(),
+            localizer,
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(intake.run());
+        let suspects = Suspects {
+            job: job.clone(),
+            prefix: format!("{}-{}-{}", job.incarnation, self.node_id, self.name),
+            cleared,
+            settle: settle.clone(),
+            stop: intake_end.stop.clone(),
+        };
+        tasks.spawn(suspects.run(asked));
+        let committer = Committer {
+            job: job.clone(),
+            node_id: self.node_id,
+            service: self.name.clone(),
+            ip: settings.host.ip.clone(),
+            prefetch: Arc::clone(&prefetch),
+            backlog: backlog.clone(),
+            fatal,
+            over: end.stop.clone(),
+        };
+        let committing = tokio::spawn(committer.run(settlements, is_idle));
+        let dispatcher = Dispatcher::new(Surroundings {
+            job,
+            settings,
+            node_id: self.node_id,
+            service: self.name,
+            folder,
+            main_log: self.main_log,
+            settle,
+            ask,
+            prefetch,
+            idle,
+            backlog,
+            report,
+            tasks: tasks.clone(),
+        });
+        let commands = Commands { wanted, fatal: is_fatal, end, stop_intake: intake_end.stop.clone() };
+        dispatcher.run(taken, clear, commands).await;
+        if let Err(panic) = committing.await {
+            tracing::error!(%panic, "the committer broke; what it had not committed runs again");
+        }
+        intake_end.release.cancel();
+        tasks.close();
+        tasks.wait().await;
     }
-    end.release.cancel();
-    tasks.close();
-    tasks.wait().await;
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::host::Host;
 
 /// What a node is run with.
@@ -17,6 +19,34 @@ pub struct NodeSettings {
     pub host: Host,
     /// Processes to run.
     pub slots: u32,
-    /// Unacknowledged mini-batches at a time, at most.
-    pub prefetch: usize,
+    /// Unacknowledged mini-batches at a time.
+    pub prefetch: Prefetch,
+    /// Most bytes of inputs that are kept on this host at a time.
+    pub cache_bytes: u64,
+    /// Why this host cannot run the job; it is told to the job.
+    pub unfit: Option<String>,
+}
+
+impl NodeSettings {
+    /// Bytes of inputs that are kept where nobody says how many.
+    pub const CACHE_BYTES: u64 = 20 << 30;
+}
+
+/// How many mini-batches a node takes from the queue before it has settled them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Always so many.
+    Fixed(usize),
+    /// About a second of work for each slot, at least one more than there are slots, and at most so many: others
+    /// want some too.
+    UpTo(usize),
+}
+
+/// How a node is asked to leave before its job ends.
+#[derive(Debug, Clone, Default)]
+pub struct NodeEnd {
+    /// Take nothing more, let what runs end within the time for it, give the rest back.
+    pub drain: CancellationToken,
+    /// The same, at once: what runs is stopped.
+    pub stop: CancellationToken,
 }

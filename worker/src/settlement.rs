@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use prs_common::segment::{ProcessRef, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 
+use crate::inputs::Pin;
 use crate::process::{OwnedOutcome, silent_death};
 use crate::slot::{Kill, Running};
 
@@ -25,6 +27,45 @@ pub(crate) struct Ready {
     pub(crate) index: MiniBatchIndex,
     /// Tries that were spoiled before.
     pub(crate) spoiled: u32,
+    /// Its descriptor, as the planner wrote it.
+    pub(crate) planned: Bytes,
+    /// The same for a process: everything it names is on this host.
+    pub(crate) local: Bytes,
+    /// Keeps its data on this host.
+    pub(crate) pin: Pin,
+    /// What the ledger calls its start; only one that was delivered before has it, see `suspects`.
+    pub(crate) start: Option<String>,
+    /// Nodes that were lost with it, as far as its start told.
+    pub(crate) lost: u32,
+    /// Counts it among those in hand.
+    pub(crate) _held: Held,
+}
+
+/// Counts the mini-batches that a node has in hand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InHand(Arc<AtomicU64>);
+
+impl InHand {
+    /// One more, until the guard is dropped.
+    pub(crate) fn hold(&self) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One mini-batch in hand.
+#[derive(Debug)]
+pub(crate) struct Held(InHand);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A mini-batch whose try has ended, on its way to its commit.
@@ -63,7 +104,7 @@ pub(crate) struct Tried {
 }
 
 fn new_record(ready: &Ready) -> TryRecord {
-    TryRecord::new(ready.index, &ready.delivery.body, TryStatus::RunDone)
+    TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone)
 }
 
 /// The record of a mini-batch that no node survives.
@@ -74,12 +115,12 @@ pub(crate) fn nodes_lost(ready: &Ready) -> TryRecord {
         items: planned_items(ready),
         category: "NodeLost".to_owned(),
         message: "the node was lost each time it ran this mini-batch, as often as allowed".to_owned(),
-        ..TryRecord::new(ready.index, &ready.delivery.body, TryStatus::NodeLost)
+        ..TryRecord::new(ready.index, &ready.planned, TryStatus::NodeLost)
     }
 }
 
 fn planned_items(ready: &Ready) -> u64 {
-    MiniBatch::decode(&ready.delivery.body).map_or(0, |mini_batch| mini_batch.items())
+    MiniBatch::decode(&ready.planned).map_or(0, |mini_batch| mini_batch.items())
 }
 
 fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) {

@@ -22,6 +22,13 @@ pub(crate) struct Slot {
     pub(crate) restart_at: Option<Instant>,
 }
 
+impl Slot {
+    /// The suspect that runs in it.
+    pub(crate) fn suspect(&self) -> Option<&Ready> {
+        self.running.as_ref()?.suspect()
+    }
+}
+
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -85,6 +92,16 @@ impl Running {
         self.stage == Stage::Ready && self.unacknowledged == 0
     }
 
+    /// Whether it may be given mini-batches and has none.
+    pub(crate) fn is_free(&self) -> bool {
+        self.takes_work() && self.in_hand.is_empty()
+    }
+
+    /// The mini-batch that runs alone, because it may be what killed a node.
+    pub(crate) fn suspect(&self) -> Option<&Ready> {
+        self.in_hand.front().map(|(_, ready)| ready).filter(|ready| ready.start.is_some())
+    }
+
     /// Gives it mini-batches.
     pub(crate) fn give(&mut self, batch: impl Iterator<Item = Ready>) {
         let first = self.in_hand.len();
@@ -94,7 +111,7 @@ impl Running {
         }
         let given = self.in_hand.range(first..);
         let mut frame = Vec::new();
-        encode_run(given.map(|(seq, ready)| (*seq, ready.spoiled, &*ready.delivery.body)), &mut frame);
+        encode_run(given.map(|(seq, ready)| (*seq, ready.spoiled, &*ready.local)), &mut frame);
         self.process.page.grant(self.next_seq - 1);
         self.process.send(frame);
     }

@@ -24,7 +24,7 @@ mod tests;
 mod walk;
 
 use list_file::ListFile;
-use pattern::PathPattern;
+pub use pattern::PathPattern;
 use walk::Walk;
 
 /// A file of an input.
@@ -121,6 +121,12 @@ pub enum ListingError {
         /// The path, with what is not UTF-8 replaced.
         path: String,
     },
+    /// The source names no local files.
+    #[error("{label} is not on this machine")]
+    Elsewhere {
+        /// What the user called it.
+        label: String,
+    },
     /// A line of a list file that is not UTF-8.
     #[error("{}: line {line} is not UTF-8", path.display())]
     NotUtf8Line {
@@ -199,6 +205,9 @@ impl Listing {
                 let files = Files::List(ListFile::open(path, options.sizes)?);
                 parts.push_back(Part { files, found: false, glob: None });
                 path.display().to_string()
+            }
+            InputSource::Remote(_) | InputSource::Manifest { .. } => {
+                return Err(ListingError::Elsewhere { label: source.label() });
             }
         };
         Ok(Self { parts, input, found: false })

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Never retryable: the file, or something it names, has to change (exit code 2).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct JobFileError {
-    /// The job file as it was given.
+    /// The job file as it was given, or the job that was to be changed.
     pub path: PathBuf,
     /// What is wrong, in the order of the file where that is known; never empty.
     pub problems: Vec<Problem>,

@@ -1,7 +1,7 @@
 //! `inputs`: what each names, and that it is there.
 //!
 //! What is looked at on disk is the first file of each path only; the whole listing is made when the
-//! job is planned.
+//! job is planned. Nothing is connected to: whether an `s3://` input is there shows when it is listed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,6 +13,7 @@ use super::spec::{Infer, Input, InputKind, InputMode, InputSource, TabularOption
 use super::validate::{absolute, elsewhere, is_identifier};
 use super::yaml::{Node, Value};
 use crate::dataset::listing::{self, ListingError};
+use crate::dataset::remote::{self, RemotePath};
 
 /// Names of column types that the reader of delimited text knows.
 const DTYPES: [&str; 9] = ["int64", "int", "uint64", "float64", "float", "bool", "str", "string", "object"];
@@ -141,6 +142,27 @@ fn source(
         let setting = fields.get(key)?;
         fields.refuse(&setting, "the list is empty: give at least one path");
     }
+    let is_remote = |item: &RawSetting| item.value.as_text().is_some_and(remote::is_remote);
+    if key != "list" && items.iter().any(is_remote) {
+        let local = items.iter().find(|item| !is_remote(item));
+        if let Some(local) = local {
+            fields.refuse(
+                local,
+                "a local path beside s3://: make them two inputs, or name the files in a list",
+            );
+            return None;
+        }
+        let format_given = fields.has("format");
+        let urls = items.iter().filter_map(|item| match remote_path(item, kind, format_given) {
+            Ok(url) => Some(url),
+            Err(message) => {
+                fields.refuse(item, message);
+                None
+            }
+        });
+        let urls: Vec<String> = urls.collect();
+        return (urls.len() == items.len()).then_some(InputSource::Remote(urls));
+    }
     let mut paths = Vec::with_capacity(items.len());
     let mut has_file = false;
     for item in &items {
@@ -166,6 +188,25 @@ fn source(
     match key {
         "list" => paths.pop().map(|path| InputSource::List(path.into())),
         _ => Some(InputSource::Paths(paths)),
+    }
+}
+
+/// The URL that `item` names.
+fn remote_path(item: &RawSetting, kind: Option<InputKind>, format_given: bool) -> Result<String, String> {
+    let given = item.value.as_text().unwrap_or_default().trim();
+    let url = RemotePath::parse(given)?;
+    if kind == Some(InputKind::Tabular) {
+        refuse_format(given, &url.key, format_given)?;
+    }
+    Ok(given.to_owned())
+}
+
+fn refuse_format(given: &str, path: &str, format_given: bool) -> Result<(), String> {
+    match format_by_suffix(path).filter(|_| !format_given) {
+        None => Ok(()),
+        Some(format) => Err(format!(
+            "{given}: {format} is not supported yet: give delimited text, with format: delimited if it is"
+        )),
     }
 }
 
@@ -195,11 +236,7 @@ fn local_path(
                 "{text} is an MLTable, which is not supported yet: give the delimited files"
             ));
         }
-        if let Some(format) = format_by_suffix(&text).filter(|_| !format_given) {
-            return Err(format!(
-                "{given}: {format} is not supported yet: give delimited text, with format: delimited if it is"
-            ));
-        }
+        refuse_format(given, &text, format_given)?;
     }
     let exists = path.exists();
     let source = if is_list { InputSource::List(path) } else { InputSource::Paths(vec![text.clone()]) };

@@ -51,6 +51,20 @@ pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, JobF
     }
 }
 
+/// A job that was checked before, with `overrides` (`resubmit --set key=value`, P2) on top. They are held to the same
+/// rules as those of [`load`]; `named` is what problems call the job.
+///
+/// # Errors
+/// Every problem of the overrides at once.
+pub fn change(spec: &JobSpec, named: &str, overrides: &[(String, String)]) -> Result<JobSpec, JobFileError> {
+    let mut problems = Vec::new();
+    let mut raw = form::RawSettings::default();
+    settings::apply_overrides(&mut raw, overrides, &mut problems);
+    let mut changed = spec.clone();
+    validate::change(&mut changed, raw, &mut problems);
+    if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
+}
+
 /// The spec, whole only where no problem was found; `None` where the file could not be read as YAML.
 fn read(path: &Path, overrides: &[(String, String)], problems: &mut Vec<Problem>) -> Option<JobSpec> {
     let mut refuse = |line, message| problems.push(Problem { key: String::new(), line, message });

@@ -235,8 +235,35 @@ impl fmt::Display for InputKind {
 pub enum InputSource {
     /// Absolute paths, each a folder, a file or a glob, listed one after the other.
     Paths(Vec<String>),
-    /// Absolute path of a text file with one path a line.
+    /// Absolute path of a text file with one path or `s3://` URL a line.
     List(PathBuf),
+    /// `s3://bucket/key` URLs, each a folder, an object or a glob, listed one after the other.
+    Remote(Vec<String>),
+    /// The listing itself, as an object of the job's storage. Never from a job file: it is what the others
+    /// become when a job is submitted whose files are not on every node.
+    Manifest {
+        /// Its key.
+        key: String,
+        /// What the user called the input, for people.
+        label: String,
+        /// Files in it.
+        files: u64,
+        /// Bytes in all files whose size is known.
+        bytes: u64,
+        /// Checksum of what it holds, in hexadecimal: the same listing has the same one (P3, D6).
+        checksum: String,
+    },
+}
+
+impl InputSource {
+    /// What the user called it.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Paths(paths) | Self::Remote(paths) => paths.join(", "),
+            Self::List(path) => path.display().to_string(),
+            Self::Manifest { label, .. } => label.clone(),
+        }
+    }
 }
 
 /// How an input's files reach the nodes (P5).

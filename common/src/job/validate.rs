@@ -45,23 +45,11 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
     let mut spec = JobSpec::new(name, source_directory, entry_script, inputs);
     spec.arguments = arguments;
 
-    let kind = spec.inputs.first().map(|input| input.kind);
-    if let Some(size) = mini_batch_size(&mut reader, kind) {
-        spec.mini_batch_size = size;
-    }
-    thresholds(&mut reader, &mut spec);
-    processes(&mut reader, &mut spec);
-    times(&mut reader, &mut spec);
+    tuning(&mut reader, &mut spec);
     output(&mut reader, folder, &mut spec);
     environment::read(&mut reader, folder, &mut spec);
 
     spec.description = reader.text("description");
-    if let Some(level) = reader.choice(
-        "logging_level",
-        &[("WARNING", LoggingLevel::Warning), ("INFO", LoggingLevel::Info), ("DEBUG", LoggingLevel::Debug)],
-    ) {
-        spec.logging_level = level;
-    }
     if let Some(name) = compute_target(&mut reader) {
         spec.compute_target = name;
     }
@@ -72,6 +60,30 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
         reader.refuse(&setting, message.to_owned());
     }
     spec
+}
+
+/// Puts the settings that a submission may change over those of a job that was checked before; it is whole only if
+/// `problems` stays empty.
+pub(super) fn change(spec: &mut JobSpec, raw: RawSettings, problems: &mut Vec<Problem>) {
+    tuning(&mut Reader::new(raw, problems), spec);
+}
+
+/// The settings that do not say what is run but how: those of [`OVERRIDABLE`](super::OVERRIDABLE), and the times.
+/// What is not given stays.
+fn tuning(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let kind = spec.inputs.first().map(|input| input.kind);
+    if let Some(size) = mini_batch_size(reader, kind) {
+        spec.mini_batch_size = size;
+    }
+    thresholds(reader, spec);
+    processes(reader, spec);
+    times(reader, spec);
+    if let Some(level) = reader.choice(
+        "logging_level",
+        &[("WARNING", LoggingLevel::Warning), ("INFO", LoggingLevel::Info), ("DEBUG", LoggingLevel::Debug)],
+    ) {
+        spec.logging_level = level;
+    }
 }
 
 fn name(reader: &mut Reader<'_>) -> Option<String> {
@@ -206,7 +218,7 @@ fn processes(reader: &mut Reader<'_>, spec: &mut JobSpec) {
         u32::try_from(number).ok()
     };
     spec.node_count = count("node_count", "").unwrap_or(spec.node_count);
-    spec.process_count_per_node = count("process_count_per_node", "");
+    spec.process_count_per_node = count("process_count_per_node", "").or(spec.process_count_per_node);
     spec.run_max_try = count("run_max_try", "").unwrap_or(spec.run_max_try);
 }
 
@@ -217,7 +229,7 @@ fn times(reader: &mut Reader<'_>, spec: &mut JobSpec) {
     };
     spec.run_invocation_timeout = seconds("run_invocation_timeout").unwrap_or(spec.run_invocation_timeout);
     spec.task_overhead_timeout = seconds("task_overhead_timeout").unwrap_or(spec.task_overhead_timeout);
-    spec.progress_update_timeout = seconds("progress_update_timeout");
+    spec.progress_update_timeout = seconds("progress_update_timeout").or(spec.progress_update_timeout);
     spec.first_task_creation_timeout =
         seconds("first_task_creation_timeout").unwrap_or(spec.first_task_creation_timeout);
 

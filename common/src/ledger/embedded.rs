@@ -204,7 +204,7 @@ impl Ledger for EmbeddedLedger {
             }
             let spoiled = tries.code.len() as u32;
             let lost = tries.node.len() as u32;
-            if spoiled >= job.limits.run_max_try || lost >= job.limits.max_node_losses {
+            if job.limits.are_reached(spoiled, lost) {
                 Verdict::GiveUp { spoiled }
             } else {
                 Verdict::Retry { spoiled }
@@ -227,7 +227,7 @@ impl Ledger for EmbeddedLedger {
             if tries.node.len() as u32 >= limits.max_node_losses {
                 return Begin::GiveUp;
             }
-            Begin::Run { spoiled: tries.code.len() as u32 }
+            Begin::Run { spoiled: tries.code.len() as u32, lost: tries.node.len() as u32 }
         })
     }
 
@@ -250,7 +250,8 @@ impl Ledger for EmbeddedLedger {
             let known =
                 job.nodes.iter().find_map(|(&id, known)| (known.info.worker == info.worker).then_some(id));
             let free = |id: &u32| !job.nodes.contains_key(id);
-            let node_id = known.or(wish.filter(free)).or_else(|| (0..).find(free)).unwrap_or_default();
+            let node_id =
+                known.or(wish.filter(free)).or_else(|| (0..=u32::MAX).find(free)).unwrap_or_default();
             job.nodes.insert(node_id, node);
             node_id
         })
@@ -269,13 +270,7 @@ impl Ledger for EmbeddedLedger {
             };
             node.report = report.clone();
             node.heard = Instant::now();
-            let failing = |conclusion: &Conclusion| conclusion.state != JobState::Completed;
-            match job.state {
-                _ if job.progress.conclusion.as_ref().is_some_and(failing) => Signal::Stop,
-                JobState::Failed | JobState::Canceled => Signal::Stop,
-                JobState::Finalizing | JobState::Completed => Signal::Finish,
-                JobState::Queued | JobState::Scheduling | JobState::Running => Signal::Run,
-            }
+            Signal::of(job.state, job.progress.conclusion.as_ref().map(|conclusion| conclusion.state))
         })
     }
 

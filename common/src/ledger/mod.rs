@@ -6,6 +6,8 @@
 //! segments.
 
 mod embedded;
+#[cfg(feature = "fleet")]
+mod redis;
 
 use std::fmt::{Debug, Display};
 use std::time::Duration;
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::mini_batch::MiniBatchIndex;
 
+#[cfg(feature = "fleet")]
+pub use self::redis::RedisLedger;
 pub use embedded::EmbeddedLedger;
 
 /// Meaning of a ledger error.
@@ -32,11 +36,11 @@ pub enum LedgerErrorKind {
 
 /// An error of the ledger.
 #[derive(Debug, thiserror::Error)]
-#[error("job {job}: {message}")]
+#[error("{}{message}", of_job(.job))]
 pub struct LedgerError {
     /// What the error means to a caller.
     pub kind: LedgerErrorKind,
-    /// The job.
+    /// The job; empty when there was no connection yet.
     pub job: String,
     /// The cause, in words.
     pub message: String,
@@ -47,6 +51,10 @@ impl LedgerError {
     pub fn is_retryable(&self) -> bool {
         self.kind == LedgerErrorKind::Unavailable
     }
+}
+
+fn of_job(job: &str) -> String {
+    if job.is_empty() { String::new() } else { format!("job {job}: ") }
 }
 
 /// Where a job stands (spec S1).
@@ -70,6 +78,17 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Every state.
+    pub const ALL: [Self; 7] = [
+        Self::Queued,
+        Self::Scheduling,
+        Self::Running,
+        Self::Finalizing,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
     /// Whether the job has ended.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Canceled)
@@ -96,6 +115,13 @@ pub struct TryLimits {
     pub run_max_try: u32,
     /// Losses of a node while it ran the mini-batch.
     pub max_node_losses: u32,
+}
+
+impl TryLimits {
+    /// Whether no try is left after so many spoiled ones and so many lost nodes.
+    pub fn are_reached(self, spoiled: u32, lost: u32) -> bool {
+        spoiled >= self.run_max_try || lost >= self.max_node_losses
+    }
 }
 
 /// How far the planning has come.
@@ -222,6 +248,8 @@ pub enum Begin {
     Run {
         /// Tries spoiled so far.
         spoiled: u32,
+        /// Nodes lost with it so far.
+        lost: u32,
     },
     /// Nodes were lost with it as often as allowed: let it fail.
     GiveUp,
@@ -306,6 +334,18 @@ pub enum Signal {
     Stop,
     /// The ledger does not know this node (it was lost and rebuilt): join again.
     Rejoin,
+}
+
+impl Signal {
+    /// What a job in this state, and with this conclusion if there is one, wants of its nodes.
+    pub fn of(state: JobState, conclusion: Option<JobState>) -> Self {
+        match state {
+            _ if conclusion.is_some_and(|end| end != JobState::Completed) => Self::Stop,
+            JobState::Failed | JobState::Canceled => Self::Stop,
+            JobState::Finalizing | JobState::Completed => Self::Finish,
+            JobState::Queued | JobState::Scheduling | JobState::Running => Self::Run,
+        }
+    }
 }
 
 /// The books of all jobs.

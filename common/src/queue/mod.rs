@@ -4,13 +4,18 @@
 //! order promised. Which mini-batches are done is the ledger's business.
 
 mod embedded;
+#[cfg(feature = "fleet")]
+mod rabbitmq;
 
 use std::fmt::{Debug, Display};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use embedded::EmbeddedQueue;
+pub use self::embedded::EmbeddedQueue;
+#[cfg(feature = "fleet")]
+pub use self::rabbitmq::{DEAD_LETTERS, RabbitMqQueue};
 
 /// Meaning of a queue error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +80,12 @@ pub trait Queue: Debug + Display + Send + Sync {
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError>;
     /// How many messages there are; an estimate on a cluster.
     async fn depth(&self, name: &str) -> Result<Depth, QueueError>;
-    /// Removes a queue with its messages; consumers see the end of their stream.
+    /// How long a message may stay unsettled whatever its queue's options say; `None`: as long as these say.
+    fn unsettled_limit(&self) -> Option<Duration> {
+        None
+    }
+    /// Removes a queue with its messages; consumers see the end of their stream. Where a queue of the same name is
+    /// made before that, a broker may move them over to it instead.
     async fn delete(&self, name: &str) -> Result<(), QueueError>;
 }
 

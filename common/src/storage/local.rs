@@ -97,7 +97,7 @@ impl LocalStorage {
 
     /// Removes what writers of this host left when they were killed, and the folder for it where nothing else
     /// is in it. Other writers may be at work meanwhile.
-    pub fn sweep(&self) -> Result<(), StorageError> {
+    fn sweep_now(&self) -> Result<(), StorageError> {
         let folder = self.root.join(TEMPORARY);
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -211,17 +211,18 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
             }
         } else if kind.is_file() {
             match entry.metadata() {
-                Ok(meta) => {
-                    let version =
-                        format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
-                    found.push(ObjectMeta { key, size: meta.len(), version });
-                }
+                Ok(meta) => found.push(describe(key, &meta)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
     }
     Ok(())
+}
+
+fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
+    let version = format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
+    ObjectMeta { key, size: meta.len(), version }
 }
 
 #[async_trait]
@@ -311,6 +312,14 @@ impl Storage for LocalStorage {
         listed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
     }
 
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
+        let meta = self.blocking(key, |_, path| {
+            let meta = fs::metadata(path)?;
+            if meta.is_file() { Ok(meta) } else { Err(io::ErrorKind::NotFound.into()) }
+        });
+        Ok(describe(key.to_owned(), &meta.await?))
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.blocking(key, |store, path| match fs::remove_file(path) {
             Err(error) if store.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
@@ -337,6 +346,12 @@ impl Storage for LocalStorage {
             .await
             .unwrap_or_else(|error| Err(io::Error::other(error)))
             .map_err(|error| self.error("", &error))
+    }
+
+    async fn sweep(&self) -> Result<(), StorageError> {
+        let store = self.clone();
+        let swept = tokio::task::spawn_blocking(move || store.sweep_now()).await;
+        swept.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
     }
 
     fn uri(&self, key: &str) -> String {
@@ -404,7 +419,7 @@ mod tests {
     fn only_the_files_of_dead_writers_are_swept() {
         let folder = tempfile::tempdir().unwrap();
         let store = LocalStorage::new(folder.path());
-        store.sweep().unwrap();
+        store.sweep_now().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let (dead, own) = (child.id(), std::process::id());
         child.wait().unwrap();
@@ -420,7 +435,7 @@ mod tests {
         for (name, _) in &table {
             fs::write(folder.path().join(TEMPORARY).join(name), "x").unwrap();
         }
-        store.sweep().unwrap();
+        store.sweep_now().unwrap();
         assert!(kept.exists());
         for (name, stays) in table {
             assert_eq!(folder.path().join(TEMPORARY).join(&name).exists(), stays, "{name}");
@@ -433,7 +448,7 @@ mod tests {
         let store = LocalStorage::new(folder.path());
         let (temporary, _) = store.temporary().unwrap();
         fs::remove_file(&temporary).unwrap();
-        store.sweep().unwrap();
+        store.sweep_now().unwrap();
         assert!(!folder.path().join(TEMPORARY).exists());
         assert!(store.temporary().is_ok());
     }

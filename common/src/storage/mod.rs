@@ -5,6 +5,9 @@
 //! store was opened at: non-empty, `/`-separated, without empty, `.` or `..` parts.
 
 mod local;
+mod open;
+#[cfg(feature = "fleet")]
+mod s3;
 
 use std::fmt::{Debug, Display};
 use std::ops::Range;
@@ -15,7 +18,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
+#[cfg(feature = "fleet")]
+pub use self::s3::{S3Credentials, S3Options, S3Storage};
 pub use local::LocalStorage;
+pub use open::{open, probe_writable};
 
 /// Bytes that a download asks for at a time.
 const PIECE: u64 = 8 << 20;
@@ -113,11 +119,35 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// All objects whose keys start with `prefix` (a folder ending in `/`, or empty).
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
+    /// The first objects below `prefix` whose keys are greater than `after`, as [`Self::list`] has them; how
+    /// many is up to the store, and none means the end. It goes through prefixes of any size in flat memory.
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        let mut objects = self.list(prefix).await?;
+        objects.retain(|object| object.key.as_str() > after);
+        Ok(objects)
+    }
+
+    /// Size and version of an object. A store that can look up a single object should.
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
+        let folder = key.rfind('/').map_or("", |slash| &key[..=slash]);
+        let found = self.list(folder).await?.into_iter().find(|object| object.key == key);
+        found.ok_or_else(|| StorageError {
+            kind: if is_valid_key(key) { StorageErrorKind::NotFound } else { StorageErrorKind::InvalidKey },
+            place: self.to_string(),
+            key: key.to_owned(),
+            message: "there is no such object".to_owned(),
+        })
+    }
+
     /// Removes an object.
     async fn delete(&self, key: &str) -> Result<(), StorageError>;
 
     /// Makes everything written before survive the loss of power.
     async fn flush(&self) -> Result<(), StorageError>;
+
+    /// Removes what writers left unfinished when they were killed. To be called when nobody writes here any more:
+    /// one who does may fail.
+    async fn sweep(&self) -> Result<(), StorageError>;
 
     /// Where the object is, for people.
     fn uri(&self, key: &str) -> String;

@@ -5,11 +5,29 @@ use std::path::Path;
 
 use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
-use prs_common::mini_batch::Work;
-use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, SplitError, split_file};
+use prs_common::layout;
+use prs_common::mini_batch::{StoreRef, Work};
+use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, Slice, split_file};
+use tokio::io::AsyncReadExt;
 
+use super::fetch::{Fetched, Fetcher};
 use super::plain_text::{self, PlainText, PlainTextError, Scratch};
-use super::{PlanError, Sink};
+use super::{PlanContext, PlanError, Resolved, Sink};
+use crate::inputs::manifest::{File, Source};
+
+/// Bytes of a plain copy that are stored at a time.
+const PIECE: usize = 8 << 20;
+
+/// How the slices of an input are made.
+struct Planner<'a, 'b> {
+    input: &'a Input,
+    options: TabularOptions,
+    position: u32,
+    size: u64,
+    work: &'a Path,
+    sink: &'a mut Sink<'b>,
+}
 
 /// Plans one input with about `size` bytes a mini-batch. A file that cannot be split becomes one mini-batch
 /// that fails with the reason (D5); the others are not touched by it.
@@ -17,87 +35,216 @@ pub(super) fn plan(
     input: &Input,
     position: u32,
     size: u64,
-    work: &Path,
+    context: &PlanContext<'_>,
     sink: &mut Sink<'_>,
 ) -> Result<(), PlanError> {
-    let failed = |source| PlanError::Listing { input: input.name.clone(), source };
     let options = input.tabular.clone().unwrap_or_default();
-    let mut listing = Listing::open(&input.source, ListingOptions::default()).map_err(failed)?;
-    let mut number = 0;
-    let mut files = Vec::new();
-    loop {
-        let visited = listing.next_batch(256, &mut files).map_err(failed)?;
-        for file in files.drain(..) {
-            let scratch = Scratch { work, name: format!("plain/{position}-{number:06}") };
-            number += 1;
-            plan_file(&options, position, size, &file.path(), &scratch, sink)?;
-            if sink.is_stopped() {
+    let mut planner = Planner { input, options, position, size, work: context.work, sink };
+    match super::manifest(input, context)? {
+        None => planner.files(),
+        Some(resolved) => planner.objects(resolved),
+    }
+}
+
+impl Planner<'_, '_> {
+    /// The files of the listing.
+    fn files(&mut self) -> Result<(), PlanError> {
+        let failed = |source| PlanError::Listing { input: self.input.name.clone(), source };
+        let mut listing = Listing::open(&self.input.source, ListingOptions::default()).map_err(failed)?;
+        let mut number = 0;
+        let mut files = Vec::new();
+        loop {
+            let failed = |source| PlanError::Listing { input: self.input.name.clone(), source };
+            let visited = listing.next_batch(256, &mut files).map_err(failed)?;
+            for file in files.drain(..) {
+                self.file(&file.path(), number)?;
+                number += 1;
+                if self.sink.is_stopped() {
+                    return Ok(());
+                }
+            }
+            if visited == 0 {
                 return Ok(());
             }
         }
-        if visited == 0 {
-            return Ok(());
+    }
+
+    /// A local file.
+    fn file(&mut self, path: &Path, number: u64) -> Result<(), PlanError> {
+        let origin = path.to_string_lossy();
+        if let Some(text) = self.open(path, &origin, number)? {
+            let (path, version) = (text.name.to_string_lossy().into_owned(), text.version.clone());
+            self.text(&origin, text, &Home::File { path: &path, version: &version });
+        }
+        Ok(())
+    }
+
+    /// The files of the manifest.
+    fn objects(&mut self, resolved: Resolved<'_>) -> Result<(), PlanError> {
+        let Resolved { mut manifest, stores, handle } = resolved;
+        let name = &self.input.name;
+        let folder = self.work.join(format!("objects/{}", self.position));
+        std::fs::create_dir_all(&folder)
+            .map_err(|source| PlanError::Scratch { path: folder.clone(), source })?;
+        let mut ahead = Fetcher::new(stores, handle, &folder);
+        let mut listed = Vec::new().into_iter();
+        let mut listing_is_over = false;
+        let mut number = 0;
+        loop {
+            while ahead.has_room() && !listing_is_over {
+                if let Some(file) = listed.next() {
+                    let file: File = file;
+                    ahead.want(manifest.sources()[file.source as usize].clone(), file);
+                    continue;
+                }
+                let block = manifest.next_block();
+                match block.map_err(|source| PlanError::Manifest { input: name.clone(), source })? {
+                    Some(block) => listed = block.into_iter(),
+                    None => listing_is_over = true,
+                }
+            }
+            let Some((source, file, fetched)) = ahead.next() else { break };
+            let fetched = fetched.map_err(|source| PlanError::Store { input: name.clone(), source })?;
+            self.object(&source, &file, fetched, number, &ahead)?;
+            number += 1;
+            if self.sink.is_stopped() {
+                break;
+            }
+        }
+        drop(ahead);
+        let _ = std::fs::remove_dir_all(&folder);
+        Ok(())
+    }
+
+    /// An object that was fetched.
+    fn object(
+        &mut self,
+        source: &Source,
+        file: &File,
+        fetched: Fetched,
+        number: u64,
+        ahead: &Fetcher<'_>,
+    ) -> Result<(), PlanError> {
+        let origin = format!("{}{}", source.origin, file.relative);
+        let copy = match fetched {
+            Fetched::Own(path) => return self.file(&path, number),
+            Fetched::Unreadable(reason) => {
+                self.unreadable(&origin, 0, &reason);
+                return Ok(());
+            }
+            Fetched::Copy(copy) => copy,
+        };
+        let Some(text) = self.open(&copy, &origin, number)? else { return Ok(()) };
+        let described = source.describe(file.source);
+        if text.path == copy {
+            let rest = if file.key.is_empty() { &file.relative } else { &file.key };
+            let key = format!("{}{rest}", source.prefix);
+            let home = Home::Object { store: described.store, key: &key, version: &file.version };
+            self.text(&origin, text, &home);
+        } else if !self.sink.is_stopped() {
+            // Slices are read by range, so nodes need the plain text.
+            let key = layout::plain_copy(self.position, number);
+            let stored = ahead.handle.block_on(store_copy(&**ahead.stores.job(), &key, &text.path));
+            stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
+            let home = Home::Object { store: StoreRef::Job, key: &key, version: &file.version };
+            let plain = text.path.clone();
+            self.text(&origin, text, &home);
+            let _ = std::fs::remove_file(plain);
+        }
+        let _ = std::fs::remove_file(copy);
+        Ok(())
+    }
+
+    /// The plain text of `path`; a file that cannot be read becomes a mini-batch that fails.
+    fn open(&mut self, path: &Path, origin: &str, number: u64) -> Result<Option<PlainText>, PlanError> {
+        let scratch = Scratch { work: self.work, name: layout::plain_copy(self.position, number) };
+        match plain_text::open(path, &scratch, self.sink.stop) {
+            Ok(text) => Ok(Some(text)),
+            Err(PlainTextError::Input(error)) => {
+                self.unreadable(origin, 0, &error.to_string());
+                Ok(None)
+            }
+            Err(PlainTextError::Scratch(error)) => Err(error),
+        }
+    }
+
+    fn unreadable(&mut self, origin: &str, offset: u64, reason: &str) {
+        // The sink remembers that it was stopped.
+        let _ = self.sink.push(self.position, Work::Unreadable { origin, offset, reason });
+    }
+
+    /// The slices of one file, which nodes find at its home.
+    fn text(&mut self, origin: &str, text: PlainText, home: &Home<'_>) {
+        let (dialect, schema) = match read_schema(&self.options, &text) {
+            Ok(found) => found,
+            Err(SchemaError::Empty) if text.broken.is_none() => return,
+            Err(error) => {
+                let (offset, reason) = text.broken.unwrap_or_else(|| (0, error.to_string()));
+                self.unreadable(origin, offset, &reason);
+                return;
+            }
+        };
+        let schema = rmp_serde::to_vec(&(&dialect, &schema)).expect("a schema holds only names and types");
+        let mut planned_to = 0;
+        let split = split_file(&text.path, &dialect, self.size, |slice| {
+            planned_to = slice.end;
+            self.sink.push(self.position, home.slice(origin, &slice, &schema))
+        });
+        if self.sink.is_stopped() {
+            return;
+        }
+        match (split, text.broken) {
+            (_, Some((offset, reason))) => self.unreadable(origin, offset, &reason),
+            (Err(error), None) => self.unreadable(origin, planned_to, &error.to_string()),
+            (Ok(_), None) => {}
         }
     }
 }
 
-fn plan_file(
-    options: &TabularOptions,
-    position: u32,
-    size: u64,
-    file: &Path,
-    scratch: &Scratch<'_>,
-    sink: &mut Sink<'_>,
-) -> Result<(), PlanError> {
-    let origin = file.to_string_lossy();
-    let unreadable = |sink: &mut Sink<'_>, offset: u64, reason: &str| {
-        let _ = sink.push(position, Work::Unreadable { origin: &origin, offset, reason });
-    };
-    let text = match plain_text::open(file, scratch, sink.stop) {
-        Ok(text) => text,
-        Err(PlainTextError::Input(error)) => {
-            unreadable(sink, 0, &error.to_string());
-            return Ok(());
+/// Where nodes find the plain text of a file.
+enum Home<'a> {
+    File { path: &'a str, version: &'a str },
+    Object { store: StoreRef<'a>, key: &'a str, version: &'a str },
+}
+
+impl<'a> Home<'a> {
+    fn slice(&self, origin: &'a str, slice: &Slice, schema: &'a [u8]) -> Work<'a> {
+        let &Slice { start, end, records } = slice;
+        match *self {
+            Self::File { path, version } => {
+                Work::Delimited { path, origin, version, start, end, records, schema }
+            }
+            Self::Object { store, key, version } => {
+                Work::DelimitedObject { store, key, origin, version, start, end, records, schema }
+            }
         }
-        Err(PlainTextError::Scratch(error)) => return Err(error),
-    };
-    let (dialect, schema) = match read_schema(options, &text) {
-        Ok(found) => found,
-        Err(SchemaError::Empty) if text.broken.is_none() => return Ok(()),
-        Err(error) => {
-            let (offset, reason) = text.broken.unwrap_or_else(|| (0, error.to_string()));
-            unreadable(sink, offset, &reason);
-            return Ok(());
-        }
-    };
-    let schema = rmp_serde::to_vec(&(&dialect, &schema)).expect("a schema holds only names and types");
-    let path = text.name.to_string_lossy();
-    let mut planned_to = 0;
-    let split = split_file(&text.path, &dialect, size, |slice| {
-        planned_to = slice.end;
-        let work = Work::Delimited {
-            path: &path,
-            origin: &origin,
-            version: &text.version,
-            start: slice.start,
-            end: slice.end,
-            records: slice.records,
-            schema: &schema,
-        };
-        sink.push(position, work)
-    });
-    if sink.is_stopped() {
-        return Ok(());
     }
-    match (split, text.broken) {
-        (_, Some((offset, reason))) => unreadable(sink, offset, &reason),
-        (Err(error @ SplitError::UnterminatedQuote { .. }), None) => {
-            unreadable(sink, planned_to, &error.to_string());
-        }
-        (Err(error), None) => unreadable(sink, planned_to, &error.to_string()),
-        (Ok(_), None) => {}
+}
+
+/// Stores a plain copy, unless a plan before this one did.
+async fn store_copy(store: &dyn Storage, key: &str, file: &Path) -> Result<(), StorageError> {
+    let failed = |error: std::io::Error| StorageError {
+        kind: StorageErrorKind::Unavailable,
+        place: file.display().to_string(),
+        key: key.to_owned(),
+        message: error.to_string(),
+    };
+    let size = tokio::fs::metadata(file).await.map_err(failed)?.len();
+    match store.head(key).await {
+        Ok(object) if object.size == size => return Ok(()),
+        Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
+        _ => {}
     }
-    Ok(())
+    let mut upload = store.upload(key).await?;
+    let mut file = tokio::fs::File::open(file).await.map_err(failed)?;
+    loop {
+        let mut piece = Vec::with_capacity(PIECE);
+        (&mut file).take(PIECE as u64).read_to_end(&mut piece).await.map_err(failed)?;
+        if piece.is_empty() {
+            return upload.finish().await;
+        }
+        upload.write(piece.into()).await?;
+    }
 }
 
 fn read_schema(options: &TabularOptions, text: &PlainText) -> Result<(Dialect, Schema), SchemaError> {

@@ -5,7 +5,9 @@
 //! It runs on a thread of its own and blocks there.
 
 mod delimited;
+mod fetch;
 mod files;
+mod objects;
 mod plain_text;
 
 use std::ops::ControlFlow;
@@ -13,8 +15,13 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
-use prs_common::job::{InputKind, JobSpec, MiniBatchSize};
+use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize};
 use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::storage::StorageError;
+use tokio::runtime::Handle;
+
+use crate::inputs::InputStores;
+use crate::inputs::manifest::{ManifestError, ManifestReader, ObjectReader};
 
 /// Mini-batches in one [`Batch`] at most.
 const LARGEST_BATCH: usize = 512;
@@ -41,6 +48,28 @@ pub enum PlanError {
         /// The reason.
         source: ListingError,
     },
+    /// The listing of an input, as it was stored, cannot be read.
+    #[error("input {input}: {source}")]
+    Manifest {
+        /// Name of the input.
+        input: String,
+        /// The reason.
+        source: ManifestError,
+    },
+    /// A store fails.
+    #[error("input {input}: {source}")]
+    Store {
+        /// Name of the input.
+        input: String,
+        /// The reason.
+        source: StorageError,
+    },
+    /// The input is in a store, and the plan was given none.
+    #[error("input {input}: it is not on this machine")]
+    Elsewhere {
+        /// Name of the input.
+        input: String,
+    },
     /// The inputs hold nothing to work on.
     #[error("the inputs hold no records: there is nothing to run the entry script on")]
     NoRecords,
@@ -54,22 +83,48 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// Whether the same plan may come further later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Listing { source, .. } => source.is_retryable(),
+            Self::Manifest { source, .. } => source.is_retryable(),
+            Self::Store { source, .. } => source.is_retryable(),
+            Self::Elsewhere { .. } | Self::NoRecords | Self::Scratch { .. } => false,
+        }
+    }
+}
+
+/// What a plan is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanContext<'a> {
+    /// A local folder, for plain copies of compressed inputs (descriptors name these relative to it) and for
+    /// what has to be fetched.
+    pub work: &'a Path,
+    /// Where inputs that are not local lie, and the runtime to reach them on.
+    pub stores: Option<(&'a InputStores, &'a Handle)>,
+}
+
 /// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
 ///
-/// `work` is a local folder for plain copies of compressed inputs; descriptors name these relative to it. `stop`
-/// is looked at now and then, also while nothing is handed over.
+/// `stop` is looked at now and then, also while nothing is handed over.
 pub fn plan(
     spec: &JobSpec,
-    work: &Path,
+    context: &PlanContext<'_>,
     stop: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
 ) -> Result<(), PlanError> {
     let mut sink = Sink { take, stop, batch: Batch::default(), next: 0, size: 1, stopped: false };
     for (position, input) in spec.inputs.iter().enumerate() {
         let done = match (input.kind, spec.mini_batch_size) {
-            (InputKind::File, size) => files::plan(input, position as u32, size.amount(), &mut sink),
+            (InputKind::File, size) => match manifest(input, context)? {
+                None => files::plan(input, position as u32, size.amount(), &mut sink),
+                Some(resolved) => {
+                    objects::plan(resolved.manifest, input, position as u32, size.amount(), &mut sink)
+                }
+            },
             (InputKind::Tabular, MiniBatchSize::Bytes(size) | MiniBatchSize::Files(size)) => {
-                delimited::plan(input, position as u32, size, work, &mut sink)
+                delimited::plan(input, position as u32, size, context, &mut sink)
             }
         };
         done?;
@@ -82,6 +137,29 @@ pub fn plan(
     }
     sink.flush();
     Ok(())
+}
+
+/// An input that was resolved.
+struct Resolved<'a> {
+    /// Its listing.
+    manifest: ManifestReader<ObjectReader>,
+    /// Where its objects are.
+    stores: &'a InputStores,
+    handle: &'a Handle,
+}
+
+/// What `input` was resolved to; `None` for one that is local.
+fn manifest<'a>(input: &Input, context: &PlanContext<'a>) -> Result<Option<Resolved<'a>>, PlanError> {
+    let key = match &input.source {
+        InputSource::Paths(_) | InputSource::List(_) => return Ok(None),
+        InputSource::Manifest { key, .. } => key,
+        InputSource::Remote(_) => return Err(PlanError::Elsewhere { input: input.name.clone() }),
+    };
+    let (stores, handle) =
+        context.stores.ok_or_else(|| PlanError::Elsewhere { input: input.name.clone() })?;
+    let manifest = ManifestReader::open(stores.job().clone(), key, handle)
+        .map_err(|source| PlanError::Manifest { input: input.name.clone(), source })?;
+    Ok(Some(Resolved { manifest, stores, handle }))
 }
 
 /// Numbers mini-batches and passes them on in batches: small ones first, so that the first mini-batch runs at

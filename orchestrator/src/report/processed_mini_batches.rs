@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use prs_common::mini_batch::id_of;
+use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::segment::SegmentIndex;
 use prs_common::timestamp::{push_seconds, push_us};
 
@@ -14,6 +14,10 @@ use super::push_csv;
 /// The column names, in the words of ParallelRunStep.
 const COLUMNS: &str = "Mini-batch Id,Picked Count,Node Id,Process,Process Id,Ip,Start Time,Total,Succeeded,Failed,\
 Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail\n";
+
+/// Category and message of an outcome that does not count.
+const NOT_FIRST: (&str, &str) =
+    ("Duplicate", "another node was first with this mini-batch; this outcome does not count");
 
 /// The report, being written.
 #[derive(Debug)]
@@ -33,8 +37,9 @@ impl ProcessedMiniBatches {
         Ok(Self { file, line: String::new() })
     }
 
-    /// Adds the tries of a segment.
-    pub fn add(&mut self, index: &SegmentIndex) {
+    /// Adds the tries of a segment. The outcomes of the mini-batches in `lost` do not count: another node that ran
+    /// them, too, was first.
+    pub fn add(&mut self, index: &SegmentIndex, lost: &[MiniBatchIndex]) {
         for record in &index.tries {
             let process = &index.processes[record.process as usize];
             let line = &mut self.line;
@@ -60,9 +65,10 @@ impl ProcessedMiniBatches {
             line.push(',');
             line.push_str(record.status.as_str());
             line.push(',');
-            push_csv(line, &record.category);
+            let counts = !record.last || !lost.contains(&record.index);
+            push_csv(line, if counts { &record.category } else { NOT_FIRST.0 });
             line.push(',');
-            push_csv(line, &record.message);
+            push_csv(line, if counts { &record.message } else { NOT_FIRST.1 });
             line.push(',');
             push_csv(line, &record.detail);
             line.push('\n');

@@ -1,27 +1,47 @@
 //! The end of a job: output, last reports, final state.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::failpoint;
 use prs_common::job::OutputAction;
-use prs_common::layout;
-use prs_common::ledger::{Conclusion, JobState, Progress};
-use prs_common::storage::StorageError;
+use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
 
-use super::{Decision, Watch, WatchError};
+use super::{Decision, Watch, WatchError, mark_lost};
 use crate::JobContext;
 use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobResult, Output};
+use crate::orchestrate::remove_segments;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
 
+/// First pause after the job could not be ended; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 impl Watch<'_> {
-    /// Ends the job as decided.
-    pub(super) async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+    /// Ends the job as decided; on a fleet, as often as it takes while servers are away.
+    pub(super) async fn until_ended(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.end(decision.clone()).await {
+                Err(error) if error.is_retryable() && self.job.is_on_a_fleet() => {
+                    self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Ends the job as decided. May be repeated.
+    async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+        self.renew().await?;
         let (end, output) = match decision {
             Decision::Finalize => {
                 self.set_state(JobState::Finalizing).await?;
-                self.finalize().await?
+                self.output().await?
             }
             Decision::Conclude(conclusion) => (conclusion, nothing(self.job)),
         };
@@ -30,7 +50,7 @@ impl Watch<'_> {
         }
         self.wait_for_nodes().await;
         // Segments with the last failed tries may come after the last outcome.
-        let progress = self.job.ledger.progress(&self.job.id).await?;
+        let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
@@ -41,9 +61,17 @@ impl Watch<'_> {
 
     /// Writes the output, unless somebody cancels the job meanwhile.
     async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
-        let progress = self.job.ledger.progress(&self.job.id).await?;
+        let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
+        // A guard, for what must not happen: a result with holes would look like any other.
+        let (found, wanted) = (catalog.outcomes(), progress.checkpoint.scheduled);
+        if found != wanted {
+            let reason = format!(
+                "{wanted} mini-batches have ended and the segments hold the outcomes of {found}; prs-producer resume runs the others again"
+            );
+            return Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
+        }
         let failed = |reason: String| Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
         if self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0 {
             return failed(match catalog.errors.most_frequent() {
@@ -63,18 +91,55 @@ impl Watch<'_> {
                 self.journal.decision(format_args!("the output is written: {}", output.uri));
                 Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
             }
-            conclusion = self.canceled() => Ok((conclusion, nothing(self.job))),
+            conclusion = self.canceled() => Ok((conclusion?, nothing(self.job))),
         }
     }
 
-    /// Waits until somebody ends the job.
-    async fn canceled(&self) -> Conclusion {
+    /// Writes the output and decides how the job ends; what was decided before stands.
+    async fn output(&mut self) -> Result<(Conclusion, Output), WatchError> {
+        let job = self.job;
+        failpoint::pass("finalizing");
+        let (wanted, output) = self.finalize().await?;
+        failpoint::pass("output_written");
+        let end = job.ledger.conclude(&job.run, &wanted).await?;
+        if end == wanted {
+            return Ok((end, output));
+        }
+        if wanted.state == JobState::Completed && job.spec.output_action == OutputAction::AppendRow {
+            // A job that did not complete has no result.
+            job.output.delete(&job.spec.append_row_file_name).await?;
+        }
+        Ok((end, nothing(job)))
+    }
+
+    /// Makes sure that nobody else watches over the job by now.
+    pub(super) async fn renew(&self) -> Result<(), WatchError> {
+        let job = self.job;
+        // Before the call: that is when the time of the lease begins at the earliest.
+        let until = Instant::now() + job.timing.lease;
+        match job.ledger.lease(&job.run, Duty::Watch, self.owner, job.timing.lease).await? {
+            Some(_) => {
+                if let Some(shipper) = &job.log_shipper {
+                    shipper.watches_until(until);
+                }
+                Ok(())
+            }
+            None => Err(WatchError::NotTheOrchestrator),
+        }
+    }
+
+    /// Waits until somebody ends the job, or takes it over.
+    async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
             tokio::time::sleep(self.job.timing.watch).await;
-            if let Ok(Progress { conclusion: Some(conclusion), .. }) =
-                self.job.ledger.progress(&self.job.id).await
-            {
-                return conclusion;
+            match self.job.ledger.progress(&self.job.run).await {
+                Ok(Progress { conclusion: Some(conclusion), .. }) => return Ok(conclusion),
+                Err(error) if !error.is_retryable() => return Err(error.into()),
+                _ => {}
+            }
+            match self.renew().await {
+                Err(error) if !error.is_retryable() => return Err(error),
+                _ => {}
             }
         }
     }
@@ -83,18 +148,26 @@ impl Watch<'_> {
     pub(super) async fn wait_for_nodes(&self) {
         let deadline = Instant::now() + self.job.timing.leave;
         while Instant::now() < deadline {
-            match self.job.ledger.nodes(&self.job.id).await {
-                Ok(nodes) if nodes.iter().all(|node| node.left) => return,
-                _ => tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await,
+            if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
+                mark_lost(self.job, &mut nodes);
+                if nodes.iter().all(|node| node.left) {
+                    return;
+                }
             }
+            // Nobody else may take the job over meanwhile; who did says so at the next step.
+            let _ = self.renew().await;
+            tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await;
         }
         self.journal.decision("some nodes have not left in time; the job ends without them");
     }
 
     /// Writes the last words of the job: reports, record, final state.
     pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
+        // Whoever lost the lease has lost the right to say how the job ended: the successor may have removed what
+        // this one could not find any more.
+        self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
-        if let Ok(progress) = self.job.ledger.progress(&self.job.id).await {
+        if let Ok(progress) = self.job.ledger.progress(&self.job.run).await {
             self.status.progress = progress;
         }
         let result = result(self.job, end, output, &self.status.progress, self.started.elapsed());
@@ -111,27 +184,23 @@ impl Watch<'_> {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
         self.record.result = Some(result.clone());
-        let written = self.write_record().await;
-        if written && end.state == JobState::Completed && result.mini_batches.failed == 0 {
-            self.remove_segments().await;
+        if let Some(shipper) = &self.job.log_shipper {
+            shipper.ship(true).await?;
         }
-        self.job.ledger.set_state(&self.job.id, end.state).await?;
-        self.publish_view();
-        Ok(result)
-    }
-
-    /// The rows are in the result and nothing is left to resume: the segments only take room.
-    async fn remove_segments(&self) {
-        let storage = Arc::clone(&self.job.storage);
-        let removed = async {
-            for object in storage.list(layout::SEGMENTS).await? {
-                storage.delete(&object.key).await?;
-            }
-            Ok::<_, StorageError>(())
-        };
-        if let Err(error) = removed.await {
+        let written = self.write_record().await;
+        if !written && self.job.is_on_a_fleet() {
+            self.record.write(&*self.job.storage).await?;
+        }
+        failpoint::pass("result_written");
+        if written
+            && self.record.is_done_with()
+            && let Err(error) = remove_segments(&*self.job.storage).await
+        {
             self.journal.error(format_args!("segments are left behind: {error}"));
         }
+        self.job.ledger.set_state(&self.job.run, end.state).await?;
+        self.publish_view();
+        Ok(result)
     }
 }
 
@@ -142,8 +211,8 @@ pub(super) async fn fail_at_once(
     error: &WatchError,
 ) -> Result<JobResult, WatchError> {
     let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
-    let conclusion = job.ledger.conclude(&job.id, &conclusion).await?;
-    job.ledger.set_state(&job.id, conclusion.state).await?;
+    let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
+    job.ledger.set_state(&job.run, conclusion.state).await?;
     let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
     record.state = conclusion.state;
     record.result = Some(result.clone());
@@ -171,7 +240,7 @@ fn result(
         state: end.state,
         reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
         output,
-        logs: job.logs.display().to_string(),
+        logs: job.logs_uri.clone(),
         mini_batches: progress.into(),
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,

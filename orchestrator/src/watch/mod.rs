@@ -4,11 +4,14 @@
 //! and finalizes it. It starts no work itself; the nodes learn from the ledger what the job wants.
 
 mod ending;
+mod upkeep;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, NodeView, Progress};
+use prs_common::ledger::{
+    CommittedSegment, Conclusion, Duty, JobState, LedgerError, LedgerErrorKind, NodeView, Progress,
+};
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 use prs_common::timestamp::now_us;
@@ -21,6 +24,7 @@ use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
 use crate::{JobContext, init_failures, thresholds};
 use ending::{fail_at_once, nothing};
+use upkeep::Upkeep;
 
 /// Between two writes of `job.json` while the job runs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
@@ -65,14 +69,27 @@ pub enum WatchError {
     /// Another node watches over the job.
     #[error("the lease of the job is held by another node")]
     NotTheOrchestrator,
+    /// The ledger lost what it had: the watching must begin anew.
+    #[error("the ledger lost what it knew of the job")]
+    LedgerLost,
 }
 
 impl WatchError {
-    fn is_retryable(&self) -> bool {
+    /// Whether the same may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Ledger(error) => error.is_retryable(),
             Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
-            Self::Segment(_) | Self::Logs { .. } | Self::NotTheOrchestrator => false,
+            Self::Segment(_) | Self::Logs { .. } | Self::NotTheOrchestrator | Self::LedgerLost => false,
+        }
+    }
+
+    /// Whether the job itself is not to blame: somebody else watches over it, or everyone begins anew.
+    fn ends_the_watch_alone(&self) -> bool {
+        match self {
+            Self::NotTheOrchestrator | Self::LedgerLost => true,
+            Self::Ledger(error) => error.kind == LedgerErrorKind::NotFound,
+            _ => false,
         }
     }
 }
@@ -86,31 +103,53 @@ pub async fn watch(
     place: &str,
     view: &Sender<View>,
 ) -> Result<JobResult, WatchError> {
-    if job.ledger.lease(&job.id, Duty::Watch, owner, job.timing.lease).await?.is_none() {
+    if job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await?.is_none() {
         return Err(WatchError::NotTheOrchestrator);
     }
     let mut watch = match Watch::start(job, owner, record.clone(), place, view) {
         Ok(watch) => watch,
         Err(error) => return fail_at_once(job, record, &error).await,
     };
-    let outcome = match watch.until_decided().await {
-        Ok(decision) => watch.end(decision).await.map_err(|error| (error, "the result cannot be written")),
+    let decided = watch.until_decided().await;
+    watch.upkeep.stop().await;
+    let outcome = match decided {
+        Ok(decision) => {
+            watch.until_ended(decision).await.map_err(|error| (error, "the result cannot be written"))
+        }
         Err(error) => Err((error, "the job cannot be watched over")),
     };
     match outcome {
         Ok(result) => Ok(result),
+        Err((error, _)) if error.ends_the_watch_alone() => {
+            watch.journal.decision(format_args!("{owner} watches no longer: {error}"));
+            Err(error)
+        }
         // Whatever broke, the job gets an end that says so.
-        Err((WatchError::NotTheOrchestrator, _)) => Err(WatchError::NotTheOrchestrator),
         Err((error, what)) => {
             let conclusion = Conclusion { state: JobState::Failed, reason: format!("{what}: {error}") };
-            let conclusion = job.ledger.conclude(&job.id, &conclusion).await?;
+            let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
             watch.wait_for_nodes().await;
             watch.close(&conclusion, nothing(job)).await
         }
     }
 }
 
+/// Notes nodes that were not heard of for too long as gone.
+fn mark_lost(job: &JobContext, nodes: &mut [NodeView]) {
+    if let Some(fleet) = job.timing.fleet {
+        for node in nodes {
+            node.left |= node.silent > fleet.lost;
+        }
+    }
+}
+
+/// When a job began, on this host's clock for spans of time.
+fn began(started_us: u64, now: Instant) -> Instant {
+    now.checked_sub(Duration::from_micros(now_us().saturating_sub(started_us))).unwrap_or(now)
+}
+
 /// What the watching led to.
+#[derive(Clone)]
 enum Decision {
     Finalize,
     Conclude(Conclusion),
@@ -125,7 +164,11 @@ struct Watch<'a> {
     /// Absent only while it reads a segment.
     catalog: Option<Box<Catalog>>,
     followed: u64,
+    /// Key of the last segment that was followed.
+    last_followed: Option<String>,
+    upkeep: Upkeep,
     started: Instant,
+    watched_since: Instant,
     state: JobState,
     status: Status,
     rates: VecDeque<(Instant, u64)>,
@@ -153,6 +196,7 @@ impl<'a> Watch<'a> {
         let reserve = job.work.join("reserve");
         std::fs::write(&reserve, vec![1; RESERVE]).map_err(failed)?;
         let now = Instant::now();
+        let record_started = record.started_us;
         journal.decision(format_args!(
             "{owner} watches over job {} (start {}), {} inputs, run_max_try {}, run_invocation_timeout {} s",
             job.id,
@@ -169,7 +213,10 @@ impl<'a> Watch<'a> {
             view,
             catalog: Some(Box::new(Catalog::new(job.incarnation, report))),
             followed: 0,
-            started: now,
+            last_followed: None,
+            upkeep: Upkeep::new(job, owner),
+            started: if job.is_on_a_fleet() { began(record_started, now) } else { now },
+            watched_since: now,
             state: JobState::Queued,
             status: Status::default(),
             rates: VecDeque::new(),
@@ -185,7 +232,11 @@ impl<'a> Watch<'a> {
     async fn until_decided(&mut self) -> Result<Decision, WatchError> {
         let mut ticks = tokio::time::interval(self.job.timing.watch);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        self.set_state(JobState::Scheduling).await?;
+        // Another orchestrator may have come further.
+        self.state = self.job.ledger.state(&self.job.run).await?;
+        if self.state == JobState::Queued {
+            self.set_state(JobState::Scheduling).await?;
+        }
         loop {
             ticks.tick().await;
             match self.look().await {
@@ -201,13 +252,16 @@ impl<'a> Watch<'a> {
 
     /// One look at the job.
     async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
-        let (job, id) = (self.job, &self.job.id);
-        if job.ledger.lease(id, Duty::Watch, self.owner, job.timing.lease).await?.is_none() {
-            self.journal.decision("another node has taken over");
-            return Err(WatchError::NotTheOrchestrator);
+        let (job, run) = (self.job, &self.job.run);
+        if let Err(error) = self.renew().await {
+            if matches!(error, WatchError::NotTheOrchestrator) {
+                self.journal.decision("another node has taken over");
+            }
+            return Err(error);
         }
-        let nodes = job.ledger.nodes(id).await?;
-        let progress = job.ledger.progress(id).await?;
+        let mut nodes = job.ledger.nodes(run).await?;
+        mark_lost(job, &mut nodes);
+        let progress = job.ledger.progress(run).await?;
         self.journal.nodes(&nodes);
         if progress.checkpoint.complete && self.state == JobState::Scheduling {
             let scheduled = progress.checkpoint.scheduled;
@@ -217,13 +271,14 @@ impl<'a> Watch<'a> {
         self.follow(progress.segments).await?;
         self.update(&nodes, progress);
         self.write_progress().await;
+        self.keep_up(&nodes).await?;
         let progress = &self.status.progress;
         if let Some(conclusion) = &progress.conclusion {
             return Ok(Some(Decision::Conclude(conclusion.clone())));
         }
         if let Some(reason) = self.reason_to_fail(&nodes) {
             let conclusion = Conclusion { state: JobState::Failed, reason };
-            return Ok(Some(Decision::Conclude(job.ledger.conclude(id, &conclusion).await?)));
+            return Ok(Some(Decision::Conclude(job.ledger.conclude(run, &conclusion).await?)));
         }
         Ok(progress.is_complete().then_some(Decision::Finalize))
     }
@@ -237,13 +292,16 @@ impl<'a> Watch<'a> {
         if progress.is_complete() {
             return None;
         }
-        if !nodes.is_empty() && nodes.iter().all(|node| node.report.fatal.is_some()) {
+        let mut asked = nodes.iter().filter(|node| !node.left || node.report.fatal.is_some()).peekable();
+        if asked.peek().is_some() && asked.all(|node| node.report.fatal.is_some()) {
             return nodes.iter().find_map(|node| node.report.fatal.clone());
         }
         if let Some(reason) = init_failures::job_fails(spec, nodes, age) {
             return Some(reason);
         }
-        if progress.checkpoint.scheduled == 0 && age.as_secs() > spec.first_task_creation_timeout {
+        // A job may have waited for its first worker.
+        let watched = self.watched_since.elapsed().min(age);
+        if progress.checkpoint.scheduled == 0 && watched.as_secs() > spec.first_task_creation_timeout {
             return Some(format!(
                 "no mini-batch was scheduled within first_task_creation_timeout ({} s)",
                 spec.first_task_creation_timeout
@@ -262,12 +320,13 @@ impl<'a> Watch<'a> {
 
     /// Reads the segments that were committed since the last look.
     async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
+        if committed < self.followed {
+            return Err(WatchError::LedgerLost);
+        }
         while self.followed < committed {
-            let mut segments = self.job.ledger.segments(&self.job.id, self.followed).await?;
+            let mut segments = self.next_segments().await?;
             segments.truncate(SEGMENTS_AT_ONCE);
-            if segments.is_empty() {
-                break;
-            }
+            let Some(last) = segments.last().map(|segment| segment.key.clone()) else { break };
             let Some(catalog) = self.catalog.take() else { break };
             let before = catalog.segments.len();
             let (catalog, outcome) = match catalog.follow(&self.job.storage, segments).await {
@@ -275,10 +334,25 @@ impl<'a> Watch<'a> {
                 Err((catalog, error)) => (catalog, Err(error)),
             };
             self.followed += (catalog.segments.len() - before) as u64;
+            self.last_followed = catalog.segments.last().cloned();
             self.catalog = Some(catalog);
             outcome?;
+            debug_assert_eq!(self.last_followed.as_ref(), Some(&last), "all of them were read");
         }
         Ok(())
+    }
+
+    /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger
+    /// that lost its end, and went on, would give other segments its place.
+    async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
+        let (job, first) = (self.job, self.followed);
+        let Some(last) = &self.last_followed else { return Ok(job.ledger.segments(&job.run, first).await?) };
+        let mut segments = job.ledger.segments(&job.run, first - 1).await?;
+        if segments.first().is_none_or(|segment| segment.key != *last) {
+            return Err(WatchError::LedgerLost);
+        }
+        segments.remove(0);
+        Ok(segments)
     }
 
     fn update(&mut self, nodes: &[NodeView], progress: Progress) {
@@ -318,7 +392,9 @@ impl<'a> Watch<'a> {
             self.journal.progress(&describe(self.state, &self.status));
             self.journal.summaries(self.catalog.as_deref());
         }
-        if now >= self.record_at {
+        // On a fleet the ledger says where a job stands: an orchestrator that lost its lease must not write over
+        // what its successor wrote.
+        if now >= self.record_at && !self.job.is_on_a_fleet() {
             self.record_at = now + RECORD_INTERVAL;
             self.write_record().await;
         }
@@ -336,7 +412,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
-        self.job.ledger.set_state(&self.job.id, state).await?;
+        self.job.ledger.set_state(&self.job.run, state).await?;
         self.state = state;
         self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();

@@ -1,92 +1,174 @@
-//! `submit` and `resume`: run a job in this process.
+//! `submit`, `resubmit` and `resume`: run a job, in this process or on a fleet.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::pack;
-use prs_common::job::{OutputAction, load};
+use prs_common::job::{JobSpec, OutputAction, change, load};
 use prs_common::layout;
 use prs_common::ledger::JobState;
-use prs_common::storage::{LocalStorage, PutOptions, Storage};
+use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
-use prs_orchestrator::job_record::Status;
-use prs_orchestrator::{JobRecord, JobResult};
-use prs_worker::find_extension;
+use prs_orchestrator::inputs::{InputStores, Where, resolve};
+use prs_orchestrator::queues::reservation;
+use prs_orchestrator::{Fleet, JobRecord, JobResult};
+use prs_worker::{find_extension, find_interpreter, opener};
 
-use super::embedded_only;
-use crate::cli::{Format, Resume, Submit};
+use super::fetch::fetch_output;
+use crate::cli::{Format, Resubmit, Resume, Servers, Submit};
+use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::{embedded, interpreter, output, run_folder};
+use crate::fleet::{LeftBehind, NewJob};
+use crate::place::Place;
+use crate::{embedded, fleet, output, run_folder};
 
 /// Runs a job file.
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
-    embedded_only(&arguments.servers)?;
+    let whence = Whence::of(&arguments.servers, arguments.run_dir.as_deref(), arguments.detach)?;
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    let python = interpreter::find(spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
-    for note in &spec.notes {
-        output::say(format_args!("note: {note}"));
+    let new =
+        NewJob { spec, code: layout::code_archive(&code.checksum), archive: code.body.into(), former: None };
+    run(new, &whence, Path::new("prs-runs"), format).await
+}
+
+/// Runs a former job again as a new one. The former one is only read.
+pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<ExitCode, Failure> {
+    let Resubmit { job, set, run_dir, detach } = arguments;
+    let whence = Whence::of(&job.servers, run_dir.as_deref(), *detach)?;
+    let place = Place::find(job).await?;
+    let record = place.record().await?;
+    let spec = change(&record.spec, &job.name, set).map_err(Failure::usage)?;
+    let archive = place.storage.get(&record.code).await.context("cannot read the code of the former job");
+    let archive = archive.map_err(|error| place.failure(error))?;
+    let former = Some(Arc::clone(&place.storage));
+    run(NewJob { spec, code: record.code, archive, former }, &whence, &job.runs, format).await
+}
+
+/// Where a new job is to run.
+struct Whence<'a> {
+    servers: &'a Servers,
+    run_dir: Option<&'a Path>,
+    detach: bool,
+}
+
+impl<'a> Whence<'a> {
+    fn of(servers: &'a Servers, run_dir: Option<&'a Path>, detach: bool) -> Result<Self, Failure> {
+        match fleet::is_meant(servers)? {
+            true if run_dir.is_some() => Err(Failure::wrong(
+                "--run-dir is for jobs that run in this program; on a fleet everything lies in the storage: leave it out, or leave out --broker, --redis and --storage (and the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL)",
+            )),
+            false if detach => {
+                Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"))
+            }
+            _ => Ok(Self { servers, run_dir, detach }),
+        }
     }
+}
+
+/// Runs a new job. `runs` holds the runs of this machine.
+async fn run(new: NewJob, whence: &Whence<'_>, runs: &Path, format: Format) -> Result<ExitCode, Failure> {
+    match fleet::connect(whence.servers).await? {
+        Some(fleet) => run_on(&fleet, new, whence.detach, format).await,
+        None => run_here(new, whence.run_dir, runs, format).await,
+    }
+}
+
+/// Runs a new job on a fleet.
+async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Result<ExitCode, Failure> {
+    say_notes(&new.spec);
+    if let Some(output) = new.spec.output.as_deref().filter(|_| !detach) {
+        check_output(output, &new.spec)?;
+    }
+    if let Some(reservation) = reservation(&new.spec, fleet.queue.unsettled_limit()) {
+        output::say(format_args!("note: {reservation}"));
+    }
+    let mut signals = Signals::catch()?;
+    let behind = LeftBehind::default();
+    let handed = unless_interrupted(&mut signals, &behind, fleet::start(fleet, new, &behind)).await?;
+    output::say(format_args!("job {} is handed in", handed.job.id));
+    hand_over(handed, detach, signals, format).await
+}
+
+/// Runs a new job in this process.
+async fn run_here(
+    new: NewJob,
+    run_dir: Option<&Path>,
+    runs: &Path,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let spec = &new.spec;
+    let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
+    let extension = find_extension().map_err(Failure::usage)?;
+    say_notes(spec);
     if spec.node_count > 1 || spec.compute_target != "default" {
         output::say(format_args!(
             "note: no fleet is given, so the job runs on this machine alone (compute_target {}, node_count {})",
             spec.compute_target, spec.node_count
         ));
     }
-    let job_id = new_id(&spec.name);
-    let folder = arguments.run_dir.clone().unwrap_or_else(|| Path::new("prs-runs").join(&job_id));
+    let mut record = JobRecord::new(new_id(&spec.name), new.code.clone(), spec.clone());
+    let folder = run_dir.map_or_else(|| runs.join(&record.job_id), Path::to_owned);
     if folder.join(layout::JOB).exists() {
         return Err(Failure::wrong(format!(
             "{} holds a job already; give another --run-dir, or continue it with prs-producer resume",
             folder.display()
         )));
     }
-    let record = JobRecord {
-        job_id,
-        prs_version: env!("CARGO_PKG_VERSION").to_owned(),
-        incarnation: 1,
-        submitted_us: now_us(),
-        code: layout::code_archive(&code.checksum),
-        spec,
-        state: JobState::Queued,
-        status: Status::default(),
-        result: None,
-    };
-    check_output(&folder, &record)?;
+    check_output(&embedded::output_folder(&folder, &record), &record.spec)?;
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?
         .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
     let storage = LocalStorage::new(&folder);
-    let signals = embedded::Signals::catch()?;
-    let put = storage.put(&record.code, code.body.into(), PutOptions::default()).await;
-    put.context("cannot store the code of the job")?;
+    let signals = Signals::catch()?;
+    new.store(&storage).await?;
+    let stores: Arc<dyn Storage> = Arc::new(storage.clone());
+    let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+    record.spec = resolve(record.spec, &stores, Where::Embedded, &|_, _| {}).await.map_err(Failure::usage)?;
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     Ok(report(format, &result))
 }
 
+fn say_notes(spec: &JobSpec) {
+    for note in &spec.notes {
+        output::say(format_args!("note: {note}"));
+    }
+}
+
 /// Goes on with a former job.
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    embedded_only(&arguments.servers)?;
+    if let Some(fleet) = fleet::connect(&arguments.job.servers).await? {
+        let record = fleet::find(&fleet, &arguments.job.name).await?;
+        if let Some(result) = is_done(&record) {
+            return Ok(report(format, result));
+        }
+        let mut signals = Signals::catch()?;
+        let behind = LeftBehind::default();
+        let resumed = fleet::resume(&fleet, record, &behind);
+        let handed = unless_interrupted(&mut signals, &behind, resumed).await?;
+        output::say(format_args!("job {} goes on", handed.job.id));
+        return hand_over(handed, arguments.detach, signals, format).await;
+    }
+    if arguments.detach {
+        return Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"));
+    }
     let folder = run_folder::find(&arguments.job)?;
     let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
         Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
     })?;
     let mut record = JobRecord::read(&LocalStorage::new(&folder)).await.map_err(Failure::usage)?;
-    if let Some(result) = &record.result
-        && result.state == JobState::Completed
-        && result.mini_batches.failed == 0
-    {
-        output::say("the job has completed already; nothing is missing or failed");
+    if let Some(result) = is_done(&record) {
         return Ok(report(format, result));
     }
-    let python = interpreter::find(record.spec.environment.as_deref()).map_err(Failure::usage)?;
+    let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
-    let signals = embedded::Signals::catch()?;
+    let signals = Signals::catch()?;
     record.incarnation += 1;
+    record.started_us = now_us();
     record.state = JobState::Queued;
     record.result = None;
     record.write(&LocalStorage::new(&folder)).await.context("cannot store the job")?;
@@ -95,14 +177,70 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     Ok(report(format, &result))
 }
 
-fn report(format: Format, result: &JobResult) -> ExitCode {
+/// The result of a job of which nothing is left to do.
+fn is_done(record: &JobRecord) -> Option<&JobResult> {
+    let result = record.result.as_ref()?;
+    let done = result.state == JobState::Completed && result.mini_batches.failed == 0;
+    done.then(|| {
+        output::say("the job has completed already; nothing is missing or failed");
+        result
+    })
+}
+
+/// Hands a job in, unless the user interrupts that: then the command ends at once, and says what is left behind.
+async fn unless_interrupted<T>(
+    signals: &mut Signals,
+    behind: &LeftBehind,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        done = work => done,
+        name = signals.next() => Err(Failure::interrupted(format_args!("interrupted ({name}): {behind}"))),
+    }
+}
+
+/// Waits for a job that was handed in, where that is wanted.
+async fn hand_over(
+    handed: fleet::Handed,
+    detach: bool,
+    signals: Signals,
+    format: Format,
+) -> Result<ExitCode, Failure> {
+    let id = handed.job.id.clone();
+    if detach {
+        fleet::leave(handed).await;
+        match format {
+            Format::Json => output::json(&serde_json::json!({ "job_id": id })),
+            Format::Table => output::line(&id),
+        }
+        return Ok(Code::Completed.into());
+    }
+    let local = handed.record.spec.output.clone();
+    let storage = Arc::clone(&handed.job.output);
+    match fleet::wait(handed, signals).await? {
+        fleet::Waited::Left => {
+            output::say(format_args!("the job goes on; prs-producer stream {id} follows it"));
+            Ok(Code::Interrupted.into())
+        }
+        fleet::Waited::Ended(mut result) => {
+            if let Some(folder) = local.filter(|_| result.state == JobState::Completed) {
+                fetch_output(&*storage, &folder, &mut result.output).await?;
+            }
+            Ok(report(format, &result))
+        }
+    }
+}
+
+/// Prints how a job ended, and gives the exit code for it.
+pub(super) fn report(format: Format, result: &JobResult) -> ExitCode {
     output::result(format, result);
     let code = match result.state {
         JobState::Completed => Code::Completed,
         JobState::Canceled => Code::Interrupted,
         _ => {
             let reason = result.reason.as_deref().unwrap_or("for no known reason");
-            output::say(format_args!("the job failed: {reason}\nsee {}/job_result.txt", result.logs));
+            let logs = result.logs.trim_end_matches('/');
+            output::say(format_args!("the job failed: {reason}\nsee {logs}/job_result.txt"));
             Code::Failed
         }
     };
@@ -110,7 +248,7 @@ fn report(format: Format, result: &JobResult) -> ExitCode {
 }
 
 /// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.
-fn new_id(name: &str) -> String {
+pub(crate) fn new_id(name: &str) -> String {
     let now = now_us();
     let time = prs_common::timestamp::format_us(now);
     let digits: String = time[..19].chars().filter(char::is_ascii_digit).collect();
@@ -134,9 +272,7 @@ fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Refuses an output that has the result already, whose it is nobody knows, or that cannot be written.
-fn check_output(folder: &Path, record: &JobRecord) -> Result<(), Failure> {
-    let spec = &record.spec;
-    let output = embedded::output_folder(folder, record);
+fn check_output(output: &Path, spec: &JobSpec) -> Result<(), Failure> {
     let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     for name in [Some(layout::FAILED_MINI_BATCHES), result].into_iter().flatten() {
         let path = output.join(name);
@@ -149,7 +285,7 @@ fn check_output(folder: &Path, record: &JobRecord) -> Result<(), Failure> {
     }
     if spec.output.is_some() {
         let probe = output.join(format!(".probe-{}", std::process::id()));
-        std::fs::create_dir_all(&output)
+        std::fs::create_dir_all(output)
             .and_then(|()| std::fs::write(&probe, ""))
             .and_then(|()| std::fs::remove_file(&probe))
             .with_context(|| format!("the output folder {} cannot be written", output.display()))

@@ -2,16 +2,20 @@
 
 use std::ops::ControlFlow;
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::job::{JobSpec, load};
-use prs_orchestrator::plan::plan;
-use prs_worker::Host;
+use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::inputs::{InputStores, Where, resolve};
+use prs_orchestrator::plan::{PlanContext, plan};
+use prs_worker::{Host, find_interpreter, opener};
 use serde::Serialize;
+use tokio::runtime::Handle;
 
 use crate::cli::{Format, Validate};
 use crate::failure::{Code, Failure};
-use crate::{interpreter, output};
+use crate::output;
 
 /// Compiles the script without running it.
 const COMPILE: &str = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')";
@@ -26,9 +30,9 @@ struct Planned {
 }
 
 /// Checks a job file.
-pub(super) fn validate(arguments: &Validate, format: Format) -> Result<ExitCode, Failure> {
+pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<ExitCode, Failure> {
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    let python = interpreter::find(spec.environment.as_deref()).map_err(Failure::usage)?;
+    let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
     check_script(&spec, &python)?;
     let scratch = std::env::temp_dir().join(format!("prs-validate-{}", std::process::id()));
     let mut planned = Planned {
@@ -38,15 +42,24 @@ pub(super) fn validate(arguments: &Validate, format: Format) -> Result<ExitCode,
         processes: spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots()),
         interpreter: python.display().to_string(),
     };
-    let outcome = plan(&spec, &scratch, &|| false, &mut |batch| {
-        planned.mini_batches += batch.bodies.len() as u64;
-        planned.items += batch.items;
-        ControlFlow::Continue(())
+    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&scratch));
+    let stores = InputStores::new(Arc::clone(&storage), storage, opener());
+    let resolved = resolve(spec, &stores, Where::Embedded, &|_, _| {}).await.map_err(Failure::usage)?;
+    let (work, handle) = (scratch.clone(), Handle::current());
+    let counting = tokio::task::spawn_blocking(move || {
+        let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
+        let outcome = plan(&resolved, &context, &|| false, &mut |batch| {
+            planned.mini_batches += batch.bodies.len() as u64;
+            planned.items += batch.items;
+            ControlFlow::Continue(())
+        });
+        outcome.map(|()| planned)
     });
+    let outcome = counting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     if scratch.exists() {
         std::fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
     }
-    outcome.map_err(Failure::usage)?;
+    let planned = outcome.map_err(Failure::usage)?;
     if format == Format::Json {
         output::json(&planned);
     } else {

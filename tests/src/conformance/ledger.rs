@@ -32,9 +32,12 @@ macro_rules! __ledger_cases {
             commit_twice_counts_once
             first_commit_wins
             failed_outcome_wins_too
+            mini_batch_twice_in_a_commit_counts_once
+            counts_are_exact
             racing_segments_share_every_mini_batch
             the_same_commit_racing_counts_once
             ended_answers_for_any_range
+            ended_answers_in_the_order_asked
             segments_come_in_order_of_commit
             large_commit_goes_through
             failures_count_by_their_names
@@ -47,6 +50,7 @@ macro_rules! __ledger_cases {
             begin_gives_up_at_the_limit
             begin_knows_the_outcome
             abandoned_start_blames_nobody
+            names_may_hold_anything
             nodes_get_dense_ids
             worker_that_joins_again_keeps_its_id
             wished_id_is_given_where_it_is_free
@@ -59,6 +63,7 @@ macro_rules! __ledger_cases {
             conclusion_of_a_completed_job_stops_nobody
             state_tells_the_nodes_what_to_do
             lease_has_one_holder
+            lease_of_any_length_is_given
             lease_changes_hands_after_it_ran_out
             racing_lease_has_one_winner
             released_lease_is_free_at_once
@@ -161,12 +166,15 @@ async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
     not_found(ledger.segments(job, 0).await.unwrap_err());
     not_found(ledger.record_failure(job, &spoiled(0, "a")).await.unwrap_err());
     not_found(ledger.begin(job, 0, "a").await.unwrap_err());
+    not_found(ledger.abandon(job, 0, "a").await.unwrap_err());
     not_found(ledger.join(job, &worker("w"), None).await.unwrap_err());
     not_found(ledger.heartbeat(job, 0, "w", &NodeReport::default()).await.unwrap_err());
     not_found(ledger.leave(job, 0).await.unwrap_err());
     not_found(ledger.nodes(job).await.unwrap_err());
     not_found(ledger.conclude(job, &aborted(JobState::Failed, "why")).await.unwrap_err());
     not_found(ledger.lease(job, Duty::Watch, "me", second).await.unwrap_err());
+    not_found(ledger.release(job, Duty::Watch, "me").await.unwrap_err());
+    not_found(ledger.ended(job, &[]).await.unwrap_err());
     // None of these has made a job.
     ledger.create(job, LIMITS).await.unwrap();
 }
@@ -181,7 +189,7 @@ async fn jobs_are_apart(ledger: &dyn Ledger) {
     ledger.set_state(&one, JobState::Failed).await.unwrap();
     assert_eq!(ledger.progress(&other).await.unwrap(), Progress::default());
     assert_eq!(ledger.state(&other).await.unwrap(), JobState::Queued);
-    assert_eq!(ledger.begin(&other, 1, "s").await.unwrap(), Begin::Run { spoiled: 0 });
+    assert_eq!(ledger.begin(&other, 1, "s").await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
     assert!(ledger.nodes(&other).await.unwrap().is_empty());
     assert!(ledger.lease(&other, Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
 }
@@ -200,7 +208,7 @@ async fn removed_job_is_forgotten(ledger: &dyn Ledger) {
     ledger.create(&job, LIMITS).await.unwrap();
     assert_eq!(ledger.progress(&job).await.unwrap(), Progress::default());
     assert_eq!(ended(ledger, &job, 0..1).await.unwrap(), [false]);
-    assert_eq!(ledger.begin(&job, 1, "s").await.unwrap(), Begin::Run { spoiled: 0 });
+    assert_eq!(ledger.begin(&job, 1, "s").await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
     assert_eq!(ledger.join(&job, &worker("v"), None).await.unwrap(), 0);
     assert_eq!(ledger.heartbeat(&job, 0, "v", &NodeReport::default()).await.unwrap(), Signal::Run);
     assert!(ledger.lease(&job, Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
@@ -341,6 +349,34 @@ async fn failed_outcome_wins_too(ledger: &dyn Ledger) {
     assert_eq!((progress.succeeded, progress.failed, progress.items_succeeded), (0, 1, 0));
 }
 
+async fn mini_batch_twice_in_a_commit_counts_once(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "within").await;
+    let entries = [succeeded(3), failed(4), failed(3), succeeded(3)];
+    for _ in 0..2 {
+        assert_eq!(ledger.commit(&job, "a", 1, &entries).await.unwrap(), [3, 3]);
+    }
+    let progress = ledger.progress(&job).await.unwrap();
+    assert_eq!((progress.succeeded, progress.failed), (1, 1), "the first of them counts");
+    assert_eq!((progress.items, progress.items_succeeded), (20, 9));
+    assert_eq!(ledger.segments(&job, 0).await.unwrap()[0].lost, [3, 3]);
+}
+
+/// A ledger may count in doubles.
+async fn counts_are_exact(ledger: &dyn Ledger) {
+    const LARGE: u64 = (1 << 53) - 1;
+    let job = fresh(ledger, "exact").await;
+    let large = |index| Entry { index, succeeded: true, items: LARGE - 6, items_succeeded: LARGE - 7 };
+    ledger.commit(&job, "a", LARGE, &[large(0)]).await.unwrap();
+    assert_eq!(ledger.commit(&job, "b", 1, &[large(0), succeeded(1)]).await.unwrap(), [0]);
+    let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, complete: false };
+    ledger.checkpoint(&job, checkpoint).await.unwrap();
+    ledger.checkpoint(&job, Checkpoint { scheduled: LARGE - 1, ..checkpoint }).await.unwrap();
+    let progress = ledger.progress(&job).await.unwrap();
+    assert_eq!(progress.checkpoint, checkpoint);
+    assert_eq!((progress.items, progress.items_succeeded), (LARGE + 4, LARGE + 2));
+    assert_eq!(ledger.segments(&job, 0).await.unwrap()[0].size, LARGE);
+}
+
 async fn racing_segments_share_every_mini_batch(ledger: &dyn Ledger) {
     const SEGMENTS: u64 = 24;
     const MINI_BATCHES: u64 = 60;
@@ -406,6 +442,16 @@ async fn ended_answers_for_any_range(ledger: &dyn Ledger) {
         let ended: Vec<u64> = (first..).zip(answer).filter_map(|(at, is)| is.then_some(at)).collect();
         assert_eq!(ended, expected, "from {first}, {count} of them");
     }
+}
+
+async fn ended_answers_in_the_order_asked(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "order").await;
+    ledger.commit(&job, "a", 1, &all_succeeded([2, 9_999])).await.unwrap();
+    assert_eq!(ledger.ended(&job, &[9, 2, 2, 0, 9_999]).await.unwrap(), [false, true, true, false, true]);
+    let down: Vec<u64> = (0..10_000).rev().collect();
+    let answer = ledger.ended(&job, &down).await.unwrap();
+    let ended: Vec<u64> = down.into_iter().zip(answer).filter_map(|(at, is)| is.then_some(at)).collect();
+    assert_eq!(ended, [9_999, 2]);
 }
 
 async fn segments_come_in_order_of_commit(ledger: &dyn Ledger) {
@@ -505,31 +551,32 @@ async fn racing_failures_give_up_once_the_limit_is_reached(ledger: &dyn Ledger) 
 async fn begin_blames_the_start_before(ledger: &dyn Ledger) {
     let job = limited(ledger, "begin", TryLimits { run_max_try: 3, max_node_losses: 3 }).await;
     ledger.record_failure(&job, &spoiled(0, "t")).await.unwrap();
-    for start in ["a", "b", "c"] {
-        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 1 }, "start {start}");
+    for (start, lost) in [("a", 0), ("b", 1), ("c", 2)] {
+        let begun = ledger.begin(&job, 0, start).await.unwrap();
+        assert_eq!(begun, Begin::Run { spoiled: 1, lost }, "start {start}");
     }
     // Two of three nodes are lost so far; this start is the third loss.
     assert_eq!(ledger.begin(&job, 0, "d").await.unwrap(), Begin::GiveUp);
-    assert_eq!(ledger.begin(&job, 1, "d").await.unwrap(), Begin::Run { spoiled: 0 });
+    assert_eq!(ledger.begin(&job, 1, "d").await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
 }
 
 async fn begin_twice_blames_nobody(ledger: &dyn Ledger) {
     let job = limited(ledger, "again", TryLimits { run_max_try: 3, max_node_losses: 2 }).await;
-    for start in ["a", "a", "a", "b", "b"] {
-        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 0 });
+    for (start, lost) in [("a", 0), ("a", 0), ("a", 0), ("b", 1), ("b", 1)] {
+        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 0, lost });
     }
     // The repetition of a start that is known to be lost arrives late: the one under way is not to blame.
     ledger.begin(&job, 0, "a").await.unwrap();
     let verdict = ledger.record_failure(&job, &spoiled(0, "b")).await.unwrap();
     assert_eq!(verdict, Verdict::Retry { spoiled: 1 });
-    assert_eq!(ledger.begin(&job, 0, "c").await.unwrap(), Begin::Run { spoiled: 1 });
+    assert_eq!(ledger.begin(&job, 0, "c").await.unwrap(), Begin::Run { spoiled: 1, lost: 1 });
 }
 
 async fn begin_after_a_recorded_failure_blames_nobody(ledger: &dyn Ledger) {
     let job = limited(ledger, "ended", TryLimits { run_max_try: 9, max_node_losses: 1 }).await;
     for number in 1..=4 {
         let name = format!("try-{number}");
-        let before = Begin::Run { spoiled: number - 1 };
+        let before = Begin::Run { spoiled: number - 1, lost: 0 };
         assert_eq!(ledger.begin(&job, 0, &name).await.unwrap(), before, "no node was lost");
         let verdict = ledger.record_failure(&job, &spoiled(0, &name)).await.unwrap();
         assert_eq!(verdict, Verdict::Retry { spoiled: number });
@@ -544,7 +591,11 @@ async fn begin_gives_up_at_the_limit(ledger: &dyn Ledger) {
     let job = limited(ledger, "limit", TryLimits { run_max_try: 1, max_node_losses: 10 }).await;
     for number in 0..10 {
         let begun = ledger.begin(&job, 0, &format!("start-{number}")).await.unwrap();
-        assert_eq!(begun, Begin::Run { spoiled: 0 }, "start {number}; losses do not eat the tries");
+        assert_eq!(
+            begun,
+            Begin::Run { spoiled: 0, lost: number },
+            "start {number}; losses do not eat the tries"
+        );
     }
     for _ in 0..2 {
         assert_eq!(ledger.begin(&job, 0, "start-10").await.unwrap(), Begin::GiveUp);
@@ -558,13 +609,13 @@ async fn begin_knows_the_outcome(ledger: &dyn Ledger) {
     for index in 0..2 {
         assert_eq!(ledger.begin(&job, index, "b").await.unwrap(), Begin::Done);
     }
-    assert_eq!(ledger.begin(&job, 2, "b").await.unwrap(), Begin::Run { spoiled: 0 });
+    assert_eq!(ledger.begin(&job, 2, "b").await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
 }
 
 async fn abandoned_start_blames_nobody(ledger: &dyn Ledger) {
     let job = limited(ledger, "abandon", TryLimits { run_max_try: 3, max_node_losses: 1 }).await;
     for start in ["a", "b", "c"] {
-        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 0 });
+        assert_eq!(ledger.begin(&job, 0, start).await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
         for _ in 0..2 {
             ledger.abandon(&job, 0, start).await.unwrap();
         }
@@ -574,6 +625,38 @@ async fn abandoned_start_blames_nobody(ledger: &dyn Ledger) {
     ledger.abandon(&job, 0, "c").await.unwrap();
     ledger.abandon(&job, 5, "c").await.unwrap();
     assert_eq!(ledger.begin(&job, 0, "next").await.unwrap(), Begin::GiveUp);
+}
+
+async fn names_may_hold_anything(ledger: &dyn Ledger) {
+    for odd in ["", " ", "0", "null", "a:b{c}*", "zwölf\n\0'\"\\"] {
+        let job = fresh(ledger, &format!("odd-{odd}")).await;
+        ledger.commit(&job, odd, 1, &[succeeded(0)]).await.unwrap();
+        ledger.commit(&job, odd, 1, &[succeeded(1)]).await.unwrap();
+        let segments = ledger.segments(&job, 0).await.unwrap();
+        assert!(segments.iter().map(|segment| segment.key.as_str()).eq([odd]), "{segments:?}");
+        for _ in 0..2 {
+            let verdict = ledger.record_failure(&job, &spoiled(1, odd)).await.unwrap();
+            assert_eq!(verdict, Verdict::Retry { spoiled: 1 });
+            assert_eq!(ledger.begin(&job, 2, odd).await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
+        }
+        assert_eq!(ledger.join(&job, &worker("other"), None).await.unwrap(), 0);
+        for _ in 0..2 {
+            assert_eq!(ledger.join(&job, &worker(odd), None).await.unwrap(), 1);
+        }
+        let report = NodeReport { fatal: Some(odd.to_owned()), ..NodeReport::default() };
+        assert_eq!(ledger.heartbeat(&job, 1, odd, &report).await.unwrap(), Signal::Run);
+        let node = ledger.nodes(&job).await.unwrap().remove(1);
+        assert_eq!((node.info, node.report), (worker(odd), report));
+        let minute = Duration::from_mins(1);
+        let fence = ledger.lease(&job, Duty::Watch, odd, minute).await.unwrap();
+        assert!(fence.is_some());
+        assert_eq!(ledger.lease(&job, Duty::Watch, "other", minute).await.unwrap(), None);
+        assert_eq!(ledger.lease(&job, Duty::Watch, odd, minute).await.unwrap(), fence);
+        let end = aborted(JobState::Canceled, odd);
+        assert_eq!(ledger.conclude(&job, &end).await.unwrap(), end);
+        assert_eq!(ledger.progress(&job).await.unwrap().conclusion, Some(end));
+        ledger.remove(&job).await.unwrap();
+    }
 }
 
 async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
@@ -674,6 +757,7 @@ async fn node_that_leaves_stays_known(ledger: &dyn Ledger) {
     }
     let second = ledger.join(&job, &worker("b"), None).await.unwrap();
     assert_ne!(first, second, "an id is never used again");
+    ledger.leave(&job, 9).await.unwrap();
     let left: Vec<bool> = ledger.nodes(&job).await.unwrap().into_iter().map(|node| node.left).collect();
     assert_eq!(left, [true, false]);
 }
@@ -757,6 +841,15 @@ async fn lease_has_one_holder(ledger: &dyn Ledger) {
             "renewing keeps the number"
         );
     }
+}
+
+async fn lease_of_any_length_is_given(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "length").await;
+    let age = Duration::from_hours(24 * 365);
+    let first = ledger.lease(&job, Duty::Watch, "a", Duration::ZERO).await.unwrap().expect("it is free");
+    let second = ledger.lease(&job, Duty::Watch, "b", age).await.unwrap().expect("no time is over at once");
+    assert!(second > first);
+    assert_eq!(ledger.lease(&job, Duty::Watch, "a", age).await.unwrap(), None);
 }
 
 async fn lease_changes_hands_after_it_ran_out(ledger: &dyn Ledger) {

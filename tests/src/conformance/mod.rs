@@ -28,6 +28,9 @@ fn unique(case: &str) -> String {
 #[macro_export]
 macro_rules! __expand_cases {
     (run $interface:ty; $($case:ident)+) => {
+        /// The names of all cases.
+        pub const CASES: &[&str] = &[$(stringify!($case)),+];
+
         /// Runs the case of this name.
         pub async fn run(case: &str, subject: &$interface) {
             match case {

@@ -40,6 +40,8 @@ macro_rules! __storage_cases {
             listing_is_of_one_folder
             listing_shows_what_was_written_before
             listing_of_many_objects_is_whole
+            listing_goes_on_where_it_stopped
+            head_is_what_a_listing_says
             deleting_twice_succeeds
             names_of_any_letters
             malformed_keys_are_refused
@@ -456,6 +458,41 @@ async fn listing_of_many_objects_is_whole(storage: &dyn Storage) {
     for chunk in expected.chunks(100) {
         join_all(chunk.iter().map(|key| async { storage.delete(key).await.unwrap() })).await;
     }
+}
+
+async fn listing_goes_on_where_it_stopped(storage: &dyn Storage) {
+    let folder = unique("pages");
+    let expected = ["a", "a-b", "a/b", "b"].map(|name| format!("{folder}/{name}"));
+    let expected = &expected[1..];
+    for key in expected {
+        put(storage, key, "x").await;
+    }
+    let prefix = format!("{folder}/");
+    let mut seen: Vec<String> = Vec::new();
+    loop {
+        let after = seen.last().cloned().unwrap_or_default();
+        let page = storage.list_after(&prefix, &after).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        seen.extend(page.into_iter().map(|object| object.key));
+    }
+    assert_eq!(seen, expected);
+    assert_eq!(storage.list_after(&prefix, &expected[1]).await.unwrap().len(), 1);
+}
+
+async fn head_is_what_a_listing_says(storage: &dyn Storage) {
+    let folder = unique("head");
+    let (key, beside) = (format!("{folder}/a/b"), format!("{folder}/a/bc"));
+    put(storage, &key, "four").await;
+    put(storage, &beside, "").await;
+    let listed = storage.list(&format!("{folder}/a/")).await.unwrap();
+    assert_eq!(storage.head(&key).await.unwrap(), listed[0]);
+    assert_eq!(storage.head(&beside).await.unwrap().size, 0);
+    for absent in [format!("{folder}/a"), format!("{folder}/absent"), format!("{folder}/a/b/c")] {
+        assert_eq!(kind(storage.head(&absent).await), StorageErrorKind::NotFound, "{absent}");
+    }
+    assert_eq!(kind(storage.head("a/../b").await), StorageErrorKind::InvalidKey);
 }
 
 async fn deleting_twice_succeeds(storage: &dyn Storage) {

@@ -269,6 +269,11 @@ impl Job {
         ended
     }
 
+    /// What all processes of the job have in their environment.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// The processes that are running.
     pub fn processes(&self) -> Vec<Found> {
         having_token(&self.token)

@@ -57,6 +57,13 @@ impl Live {
         });
     }
 
+    /// Waits until this is on its standard error.
+    #[track_caller]
+    pub fn wait_until_said(&mut self, part: &str) {
+        let path = self.stderr.clone();
+        self.wait_until(part, || read(&path).contains(part));
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         if self.status.is_none() {

@@ -9,21 +9,25 @@
 //! interpreter that has pandas and numpy.
 
 mod ended;
+mod fleet;
 mod job;
 mod live;
 mod processes;
 mod programs;
 mod random;
 mod run_folder;
+pub mod servers;
 mod table;
 mod tmpfs;
 
 pub use ended::Ended;
+pub use fleet::Fleet;
 pub use job::Job;
 pub use live::Live;
 pub use processes::{Found, having_token};
 pub use programs::{bin_dir, expected_by_python, producer, python};
 pub use random::Random;
 pub use run_folder::RunFolder;
+pub use servers::Redis;
 pub use table::{Row, parse_csv};
 pub use tmpfs::Tmpfs;

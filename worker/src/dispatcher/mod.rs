@@ -9,6 +9,8 @@ mod timeouts;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{NodeReport, Signal};
@@ -21,11 +23,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::committer::Backlog;
+use crate::intake::Taken;
 use crate::launch::Launch;
-use crate::node_settings::NodeSettings;
+use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
 use crate::settlement::{Ready, Settlement, settle_outcome};
 use crate::slot::{Kill, Slot, Stage};
+use crate::suspects::Ask;
 use crate::{batch_size, descendants};
 
 /// Events of processes that wait for the dispatcher.
@@ -36,6 +40,8 @@ const TICK: Duration = Duration::from_millis(20);
 const AT_HAND: usize = 1024;
 /// Uncommitted rows beyond which nothing new is started, bytes.
 const LARGEST_BACKLOG: usize = 64 << 20;
+/// How long what runs has to end when the worker leaves before the job ends.
+const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long processes have for `shutdown()`.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
@@ -44,11 +50,17 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) job: &'a JobContext,
     pub(crate) settings: &'a NodeSettings,
     pub(crate) node_id: u32,
+    /// Tells this service of the node from all others.
+    pub(crate) service: String,
     /// The scratch folder of the node.
     pub(crate) folder: PathBuf,
     pub(crate) main_log: &'a LogFile,
     /// Where ended tries go.
     pub(crate) settle: mpsc::UnboundedSender<Settlement>,
+    /// Who knows about mini-batches that were delivered before.
+    pub(crate) ask: mpsc::UnboundedSender<Ask>,
+    /// How many mini-batches the intake may take.
+    pub(crate) prefetch: Arc<AtomicUsize>,
     /// Says whether nothing runs and nothing waits.
     pub(crate) idle: watch::Sender<bool>,
     pub(crate) backlog: Backlog,
@@ -64,9 +76,41 @@ pub(crate) struct Dispatcher<'a> {
     heard: mpsc::Receiver<Event>,
     slots: Vec<Slot>,
     pending: VecDeque<Ready>,
+    /// Delivered before, and not begun.
+    suspects: VecDeque<Ready>,
+    /// Suspects whose start is being noted.
+    clearing: usize,
+    /// Suspects that may run.
+    cleared: VecDeque<Ready>,
+    recent: Recent,
     processes_started: u32,
     failures_in_a_row: u32,
     ending: Option<Ending>,
+}
+
+/// What mini-batches took lately, over all slots.
+struct Recent {
+    since: Instant,
+    took: Duration,
+    count: u32,
+}
+
+impl Recent {
+    fn begin() -> Self {
+        Self { since: Instant::now(), took: Duration::ZERO, count: 0 }
+    }
+}
+
+/// What is said to a dispatcher from outside.
+pub(crate) struct Commands {
+    /// What the job wants.
+    pub(crate) wanted: watch::Receiver<Signal>,
+    /// Why nothing can be committed any more.
+    pub(crate) fatal: watch::Receiver<Option<String>>,
+    /// What the worker wants.
+    pub(crate) end: NodeEnd,
+    /// How the intake is told.
+    pub(crate) stop_intake: CancellationToken,
 }
 
 /// How the node ends.
@@ -88,6 +132,10 @@ impl<'a> Dispatcher<'a> {
             with,
             heard,
             pending: VecDeque::new(),
+            suspects: VecDeque::new(),
+            clearing: 0,
+            cleared: VecDeque::new(),
+            recent: Recent::begin(),
             processes_started: 0,
             failures_in_a_row: 0,
             ending: None,
@@ -97,11 +145,11 @@ impl<'a> Dispatcher<'a> {
     /// Works until the job wants no more, then ends the processes. Mini-batches that were not started go back.
     pub(crate) async fn run(
         mut self,
-        mut intake: mpsc::Receiver<Vec<Ready>>,
-        mut wanted: watch::Receiver<Signal>,
-        mut fatal: watch::Receiver<Option<String>>,
-        stop_intake: CancellationToken,
+        mut intake: mpsc::Receiver<Taken>,
+        mut clear: mpsc::UnboundedReceiver<Option<Ready>>,
+        commands: Commands,
     ) {
+        let Commands { mut wanted, mut fatal, end, stop_intake } = commands;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let enough = self.slots.len() * AT_HAND;
@@ -120,10 +168,17 @@ impl<'a> Dispatcher<'a> {
                     }
                     self.obey(Signal::Stop);
                 }
-                Some(batch) = intake.recv(), if self.pending.len() < enough && self.ending.is_none() => {
-                    self.pending.extend(batch);
+                () = end.stop.cancelled(), if self.ending != Some(Ending::AtOnce) => self.obey(Signal::Stop),
+                () = end.drain.cancelled(), if self.ending.is_none() => self.drain(),
+                Some(cleared) = clear.recv() => self.clear(cleared),
+                Some(taken) = intake.recv(), if self.pending.len() < enough && self.ending.is_none() => {
+                    self.pending.extend(taken.fresh);
+                    self.suspects.extend(taken.suspects);
                 }
-                _ = ticks.tick() => self.look(),
+                _ = ticks.tick() => {
+                    self.look();
+                    self.size_prefetch();
+                }
             }
             self.feed();
             if self.ending.is_some() {
@@ -147,6 +202,7 @@ impl<'a> Dispatcher<'a> {
             job: self.with.job,
             settings: self.with.settings,
             node_id: self.with.node_id,
+            service: &self.with.service,
             folder: &self.with.folder,
         }
     }
@@ -160,8 +216,7 @@ impl<'a> Dispatcher<'a> {
             Signal::Stop => self.ending = Some(Ending::AtOnce),
             Signal::Run | Signal::Finish | Signal::Rejoin => return,
         }
-        // Dropped deliveries are available to others again.
-        self.pending.clear();
+        self.give_back_all();
         if self.ending == Some(Ending::AtOnce) {
             self.tending.all_end.cancel();
         }
@@ -183,19 +238,114 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    /// Leaves before the job ends: what runs may end, the rest goes back.
+    fn drain(&mut self) {
+        self.with.main_log.line("the worker is asked to leave: what runs may end, the rest goes back");
+        let mut back = Vec::new();
+        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+            back.extend(running.take_back());
+        }
+        self.pending.extend(back);
+        self.obey(Signal::Finish);
+        self.ending = Some(Ending::InOrder(Instant::now() + DRAIN_GRACE));
+    }
+
+    /// Gives back what was not started.
+    fn give_back_all(&mut self) {
+        let waiting = [&mut self.pending, &mut self.suspects, &mut self.cleared];
+        for ready in waiting.into_iter().flat_map(|waiting| waiting.drain(..)) {
+            let _ = self.with.ask.send(Ask::GiveBack(ready));
+        }
+    }
+
+    /// A suspect may run, or need not any more.
+    fn clear(&mut self, cleared: Option<Ready>) {
+        self.clearing -= 1;
+        match cleared {
+            Some(ready) if self.ending.is_some() => {
+                let _ = self.with.ask.send(Ask::GiveBack(ready));
+            }
+            Some(ready) => self.cleared.push_back(ready),
+            None => {}
+        }
+    }
+
+    /// Suspects run alone in their process, each noted before it starts; so many are noted as there are processes for
+    /// them. One that a node was lost with before runs while no other suspect is noted: if it kills this node, too,
+    /// nobody else is blamed.
+    fn feed_suspects(&mut self) {
+        while let Some(next) = self.cleared.front() {
+            let others = self.slots.iter().filter_map(Slot::suspect).count();
+            if next.lost > 0 && others > 0 {
+                return;
+            }
+            let free = self.slots.iter_mut().filter_map(|slot| slot.running.as_mut());
+            let Some(running) = free.into_iter().find(|running| running.is_free()) else { break };
+            running.give(self.cleared.pop_front().into_iter());
+        }
+        let noted = self.slots.iter().filter_map(Slot::suspect).chain(&self.cleared);
+        if self.clearing > 0 || noted.into_iter().any(|suspect| suspect.lost > 0) {
+            return;
+        }
+        let free =
+            self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter(|one| one.is_free()).count();
+        if self.cleared.len() < free
+            && let Some(suspect) = self.suspects.pop_front()
+        {
+            self.clearing += 1;
+            let _ = self.with.ask.send(Ask::Begin(suspect));
+        }
+    }
+
+    /// Adapts how many mini-batches the intake takes to what they cost, and gives back what others could run first.
+    fn size_prefetch(&mut self) {
+        let Prefetch::UpTo(most) = self.with.settings.prefetch else { return };
+        let Recent { since, took, count } = self.recent;
+        if count == 0 {
+            return;
+        }
+        let looked_at = since.elapsed();
+        if looked_at >= batch_size::LOOKED_AT {
+            self.recent = Recent::begin();
+        }
+        let present = self.with.prefetch.load(Ordering::Relaxed);
+        let wanted = batch_size::prefetch(took / count, self.slots.len(), most);
+        if batch_size::should_change(present, wanted, looked_at) {
+            self.with.prefetch.store(wanted, Ordering::Relaxed);
+            while self.pending.len() > wanted {
+                if let Some(ready) = self.pending.pop_back() {
+                    let _ = self.with.ask.send(Ask::GiveBack(ready));
+                }
+            }
+        }
+    }
+
     /// Gives mini-batches to processes that have too few.
     fn feed(&mut self) {
         if self.ending.is_some() || self.with.backlog.bytes() > LARGEST_BACKLOG {
             return;
         }
+        self.feed_suspects();
         let sharing = self.slots.iter().filter(|slot| slot.running.is_some()).count();
+        // Suspects need a process that has nothing: while some wait, none gets more than it has, and one is kept free
+        // for each whose start is being noted. Otherwise a busy node would never come to them.
+        let suspects_wait = !self.suspects.is_empty() || !self.cleared.is_empty() || self.clearing > 0;
+        let mut kept_free = self.clearing;
         // Those with nothing come first.
         for only_empty in [true, false] {
+            if suspects_wait && !only_empty {
+                break;
+            }
             for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
                 if self.pending.is_empty() {
                     break;
                 }
-                if !running.takes_work() || (only_empty && !running.in_hand.is_empty()) {
+                let has_enough = running.suspect().is_some() || (only_empty && !running.in_hand.is_empty());
+                if !running.takes_work() || has_enough {
+                    continue;
+                }
+                if kept_free > 0 {
+                    kept_free -= 1;
                     continue;
                 }
                 let count =
@@ -205,7 +355,8 @@ impl<'a> Dispatcher<'a> {
                 }
             }
         }
-        let idle = self.pending.is_empty()
+        let waiting = self.pending.len() + self.suspects.len() + self.cleared.len() + self.clearing;
+        let idle = waiting == 0
             && self
                 .slots
                 .iter()
@@ -298,7 +449,10 @@ impl<'a> Dispatcher<'a> {
         }
         running.log.flush();
         if count > 0 {
-            running.cost = Some(batch_size::learn(running.cost, Duration::from_micros(took), count));
+            let took = Duration::from_micros(took);
+            running.cost = Some(batch_size::learn(running.cost, took, count));
+            self.recent.took += took;
+            self.recent.count += count;
         }
     }
 

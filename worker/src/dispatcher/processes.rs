@@ -17,6 +17,7 @@ use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, settle_death};
 use crate::slot::{Kill, Running, Stage};
+use crate::suspects::Ask;
 
 /// Pause before a process is started again, for each failure in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
@@ -106,7 +107,11 @@ impl Dispatcher<'_> {
                 let death = Death { returncode, phase, long, items };
                 let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
                 let _ = self.with.settle.send(settlement);
-            } else if self.ending.is_none() {
+            } else if self.ending.is_some() {
+                let _ = self.with.ask.send(Ask::GiveBack(ready));
+            } else if ready.start.is_some() {
+                self.cleared.push_front(ready);
+            } else {
                 // Finished without its outcome getting through, or not started: not to blame.
                 self.pending.push_front(ready);
             }

@@ -10,8 +10,9 @@ use super::ListingError;
 /// Characters that make a part of a path a pattern.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
+/// A glob over absolute, `/`-separated paths.
 #[derive(Debug)]
-pub(super) struct PathPattern {
+pub struct PathPattern {
     base: String,
     matcher: GlobMatcher,
     /// One matcher for each folder level below `base`, as far as levels can be told apart.
@@ -21,12 +22,13 @@ pub(super) struct PathPattern {
 }
 
 impl PathPattern {
-    pub(super) fn is_glob(path: &str) -> bool {
+    /// Whether `path` has a wildcard.
+    pub fn is_glob(path: &str) -> bool {
         path.contains(WILDCARDS)
     }
 
-    /// `pattern` is an absolute path with a wildcard.
-    pub(super) fn new(pattern: &str) -> Result<Self, ListingError> {
+    /// Reads `pattern`, an absolute path with a wildcard.
+    pub fn new(pattern: &str) -> Result<Self, ListingError> {
         let wildcard = pattern.find(WILDCARDS).unwrap_or(pattern.len());
         let start = pattern[..wildcard].rfind('/').map_or(0, |slash| slash + 1);
         let below = &pattern[start..];
@@ -49,18 +51,18 @@ impl PathPattern {
     }
 
     /// The longest folder without a wildcard.
-    pub(super) fn base(&self) -> &str {
+    pub fn base(&self) -> &str {
         &self.base
     }
 
     /// Whether the file at `relative`, a path below the base, is picked.
-    pub(super) fn picks(&self, relative: &str) -> bool {
+    pub fn picks(&self, relative: &str) -> bool {
         self.matcher.is_match(relative)
     }
 
     /// Whether the folder `name`, at `depth` folders below the base from 0, may hold a match, given
     /// that its parents may.
-    pub(super) fn enters(&self, name: &str, depth: usize) -> bool {
+    pub fn enters(&self, name: &str, depth: usize) -> bool {
         self.levels.get(depth).map_or(self.deeper, |level| level.is_match(name))
     }
 }

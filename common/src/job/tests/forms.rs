@@ -209,3 +209,35 @@ fn refused_overrides() {
         assert_eq!(problems, [format!("--set {key}: {expected}")]);
     }
 }
+
+#[test]
+fn a_checked_job_is_changed_by_the_same_rules() {
+    let project = Project::new();
+    let yaml = format!("{REQUIRED}node_count: 2\nprocess_count_per_node: 3\nprogress_update_timeout: 900\n");
+    let spec = project.load(&yaml).unwrap();
+    let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    assert_eq!(change(&spec, "job", &[]).unwrap(), spec, "nothing is forgotten");
+    let all = [
+        ("mini_batch_size", "5"),
+        ("node_count", "7"),
+        ("process_count_per_node", "4"),
+        ("logging_level", "debug"),
+        ("run_invocation_timeout", "9"),
+        ("run_max_try", "1"),
+        ("error_threshold", "3"),
+        ("allowed_failed_count", "2"),
+        ("allowed_failed_percent", "1.5"),
+    ];
+    let changed = change(&spec, "job", &owned(&all)).unwrap();
+    assert_eq!(changed, project.load_with(&yaml, &all).unwrap());
+    let bad = [("mini_batch_size", "1KB"), ("node_count", "0"), ("run_max_tries", "1"), ("name", "x")];
+    let error = change(&spec, "job", &owned(&bad)).unwrap_err();
+    let mut told: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    let mut expected = project.problems_with(&yaml, &bad);
+    told.sort();
+    expected.sort();
+    assert_eq!(told, expected);
+    assert!(error.to_string().starts_with("job: --set "), "{error}");
+}

@@ -26,6 +26,11 @@ fn sources() {
             json!({"paths": ["FOLDER/data", "FOLDER/empty", "FOLDER/data/b.csv"]}),
         ),
         ("list: list.txt", json!({"list": "FOLDER/list.txt"})),
+        ("path: s3://bucket/absent", json!({"remote": ["s3://bucket/absent"]})),
+        (
+            "paths: ['s3://bucket/a/*.csv', s3://other]",
+            json!({"remote": ["s3://bucket/a/*.csv", "s3://other"]}),
+        ),
     ] {
         for kind in ["file", "tabular", "File"] {
             let inputs = project.setting(&with(&format!("[{{type: {kind}, {input}}}]")), "inputs");
@@ -106,7 +111,10 @@ fn refused_inputs() {
         ("[{type: file, path: empty}]", "inputs[0].path: there is no file in FOLDER/empty: an input needs at least one".to_owned()),
         ("[{type: file, list: absent.txt}]", "inputs[0].list: cannot read FOLDER/absent.txt: No such file or directory (os error 2)".to_owned()),
         ("[{type: file, list: blank.txt}]", "inputs[0].list: there is no file in FOLDER/blank.txt: an input needs at least one".to_owned()),
-        ("[{type: file, path: s3://bucket/x}]", "inputs[0].path: s3:// is not supported yet: give a local path".to_owned()),
+        ("[{type: file, path: 's3://user:secret@bucket/x'}]", "inputs[0].path: a URL must hold no credentials, they come from the environment or a profile: give s3://bucket/folder, s3://bucket/object or a glob below a bucket".to_owned()),
+        ("[{type: file, paths: [s3://bucket/x, data]}]", "inputs[0].paths[1]: a local path beside s3://: make them two inputs, or name the files in a list".to_owned()),
+        ("[{type: file, list: s3://bucket/x}]", "inputs[0].list: s3:// is not supported yet: give a local path".to_owned()),
+        ("[{type: tabular, path: 's3://bucket/*.parquet'}]", "inputs[0].path: s3://bucket/*.parquet: parquet is not supported yet: give delimited text, with format: delimited if it is".to_owned()),
         ("[{type: file, path: 'https://user:secret@host/x'}]", "inputs[0].path: https:// is not supported yet: give a local path".to_owned()),
         ("[{type: file, path: 'azureml:data:1'}]", "inputs[0].path: a name from a data registry (azureml:) is not supported yet: give a local path".to_owned()),
         ("[{type: file, path: '${{inputs.x}}'}]", "inputs[0].path: a reference (`${{ }}`) is not supported yet: give a local path".to_owned()),

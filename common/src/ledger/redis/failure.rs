@@ -1,0 +1,216 @@
+//! What an error of the server or of the way to it means: whether to try again, and what a person can do
+//! about it.
+//!
+//! Pure: errors of the client library go in, a kind and words come out. No message holds a password; the
+//! words of the server do not either.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::ledger::LedgerErrorKind;
+
+/// A call that failed, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) kind: LedgerErrorKind,
+    pub(super) message: String,
+    /// Nothing may be sent over this connection any more.
+    pub(super) connection_is_lost: bool,
+}
+
+const NO_ANSWER: &str = "no answer in time: is it up, does a firewall let us through, and is the URL rediss:// \
+                         exactly when it speaks TLS?";
+
+/// What the beginning or a part of the server's words means. The first that fits counts.
+const ANSWERS: &[(&str, LedgerErrorKind, &str)] = {
+    use LedgerErrorKind::{Refused, Unavailable};
+    &[
+        ("WRONGPASS", Refused, "user or password is wrong: correct the URL"),
+        ("NOAUTH", Refused, "it wants a password: write redis://user:password@host:port"),
+        (
+            "without any password configured",
+            Refused,
+            "a password was given and the server has none: leave it out of the URL",
+        ),
+        (
+            "NOPERM",
+            Refused,
+            "the user lacks a right: it needs eval, evalsha and the commands of the ledger's scripts on prs:*",
+        ),
+        // The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
+        (
+            "can't run this command",
+            Refused,
+            "the user lacks a right: it needs the commands of the ledger's scripts on keys prs:*",
+        ),
+        ("can't access at least one of the keys", Refused, "the user lacks a right: it needs the keys prs:*"),
+        ("ACL failure in script", Refused, "the user lacks a right that the scripts need on keys prs:*"),
+        (
+            "DB index is out of range",
+            Refused,
+            "it has no database of this number: correct the end of the URL",
+        ),
+        ("invalid DB index", Refused, "it has no database of this number: correct the end of the URL"),
+        ("SELECT is not allowed in cluster mode", Refused, "it is a cluster, which has database 0 only"),
+        ("MOVED", Refused, "it is a node of a cluster and does not hold this job: give a server of its own"),
+        ("LOADING", Unavailable, "it is loading its data"),
+        ("BUSY", Unavailable, "it is busy with a script that takes long"),
+        ("READONLY", Unavailable, "it is a replica that takes no writes: give the URL of the primary"),
+        ("MASTERDOWN", Unavailable, "it is a replica that has lost its primary"),
+        ("NOREPLICAS", Unavailable, "it takes no writes while too few replicas follow it"),
+        ("CLUSTERDOWN", Unavailable, "its cluster is down"),
+        ("TRYAGAIN", Unavailable, "its cluster is moving keys"),
+        ("OOM", Unavailable, "its memory is full: raise maxmemory, or remove old jobs"),
+        ("MISCONF", Unavailable, "it takes no writes because it cannot save its data: look at its disk"),
+        ("max number of clients", Unavailable, "it has as many clients as it allows: raise maxclients"),
+    ]
+};
+
+impl Failure {
+    /// There was no connection in time.
+    pub(super) fn no_connection() -> Self {
+        Self { kind: LedgerErrorKind::Unavailable, message: NO_ANSWER.to_owned(), connection_is_lost: false }
+    }
+
+    /// The server answers what no script of ours answers.
+    pub(super) fn strange(what: impl std::fmt::Display) -> Self {
+        Self {
+            kind: LedgerErrorKind::Refused,
+            message: format!(
+                "its answer makes no sense: {what}; is it a Redis, and are all programs of one version?"
+            ),
+            connection_is_lost: false,
+        }
+    }
+
+    pub(super) fn is_retryable(&self) -> bool {
+        self.kind == LedgerErrorKind::Unavailable
+    }
+
+    /// What `error` means.
+    pub(super) fn of(error: &RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Io => Self::of_the_way(error),
+            ErrorKind::Parse => {
+                Self { connection_is_lost: true, ..Self::strange("not the protocol of Redis") }
+            }
+            ErrorKind::Server(_) | ErrorKind::Extension => {
+                let code = error.code().unwrap_or_default();
+                Self::of_answer(&format!("{code} {}", error.detail().unwrap_or_default()))
+            }
+            _ => Self::strange(error),
+        }
+    }
+
+    fn of_answer(words: &str) -> Self {
+        let words = words.trim();
+        let known = ANSWERS.iter().find(|(part, ..)| words.contains(part));
+        let (kind, message) = match known {
+            Some((_, kind, meaning)) => (*kind, format!("{meaning} ({words})")),
+            None => (LedgerErrorKind::Refused, words.to_owned()),
+        };
+        Self { kind, message, connection_is_lost: false }
+    }
+
+    fn of_the_way(error: &RedisError) -> Self {
+        let (kind, message) = match io_error(error) {
+            Some(error) => of_io(error),
+            // Not of the network: the roots of trust cannot be read, the name cannot stand in a certificate.
+            None => (LedgerErrorKind::Refused, format!("TLS cannot be set up: {error}")),
+        };
+        Self { kind, message, connection_is_lost: true }
+    }
+}
+
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?.downcast_ref()
+}
+
+fn of_io(error: &io::Error) -> (LedgerErrorKind, String) {
+    use LedgerErrorKind::{Refused, Unavailable};
+    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return (Refused, format!("TLS failed: {tls}; {}", tls_remedy(tls)));
+    }
+    let message = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "nothing listens there (connection refused): is the server running, and is the port right?"
+                .to_owned()
+        }
+        io::ErrorKind::TimedOut => NO_ANSWER.to_owned(),
+        io::ErrorKind::NotFound => format!("there is no such socket ({error})"),
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::UnexpectedEof => {
+            format!("the connection was closed ({error}); a port for TLS needs rediss://")
+        }
+        _ if error.to_string().contains("lookup address") => {
+            format!("the name of the host is not known ({error}): correct the URL or the DNS")
+        }
+        _ => error.to_string(),
+    };
+    (Unavailable, message)
+}
+
+fn tls_remedy(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer) => {
+            "install the certificate of its authority, or name its file in SSL_CERT_FILE"
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            "the server needs a valid certificate for the name in the URL"
+        }
+        rustls::Error::InvalidMessage(_) => "does this port speak TLS? otherwise write redis://",
+        _ => "look at the TLS settings of the server",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_have_a_meaning() {
+        use LedgerErrorKind::{Refused, Unavailable};
+        for (words, kind, part) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", Refused, "password is wrong"),
+            ("NOAUTH Authentication required.", Refused, "wants a password"),
+            ("NOPERM User a has no permissions to run the 'evalsha' command", Refused, "lacks a right"),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:2.",
+                Refused,
+                "lacks a right",
+            ),
+            ("ERR DB index is out of range", Refused, "no database"),
+            ("ERR something else", Refused, "something else"),
+            ("LOADING Redis is loading the dataset in memory", Unavailable, "loading"),
+            ("BUSY Redis is busy running a script.", Unavailable, "busy"),
+            ("READONLY You can't write against a read only replica.", Unavailable, "primary"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, "maxmemory"),
+        ] {
+            let failure = Failure::of_answer(words);
+            assert_eq!(failure.kind, kind, "{words}");
+            assert!(failure.message.contains(part), "{}", failure.message);
+            assert!(!failure.connection_is_lost);
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_is_worth_another_try() {
+        for kind in [io::ErrorKind::ConnectionRefused, io::ErrorKind::BrokenPipe, io::ErrorKind::TimedOut] {
+            let failure = Failure::of(&RedisError::from(io::Error::from(kind)));
+            assert!(failure.is_retryable() && failure.connection_is_lost, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_nobody_trusts_is_not() {
+        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let failure = Failure::of(&RedisError::from(io::Error::new(io::ErrorKind::InvalidData, tls)));
+        assert_eq!(failure.kind, LedgerErrorKind::Refused);
+        assert!(failure.message.contains("SSL_CERT_FILE"), "{}", failure.message);
+    }
+}

@@ -1,0 +1,54 @@
+-- Makes the outcomes in a segment final. Returns the mini-batches whose outcome was known already, packed.
+-- ARGV: key and size of the segment; how many mini-batches of it succeeded and failed, how many items they have and
+-- how many of these succeeded; the indexes, packed; for each of them (succeeded, items, items that did), packed
+local job, ended, segments, segment_keys, tries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+if redis.call('EXISTS', job) == 0 then return false end
+
+local known = redis.call('HGET', segment_keys, ARGV[1])
+if known then
+  return cmsgpack.pack(cmsgpack.unpack(redis.call('LINDEX', segments, known))[3])
+end
+
+-- Lua takes some thousand arguments to a call.
+local CHUNK = 1000
+local indexes = cmsgpack.unpack(ARGV[7])
+local lost, lost_at = {}, {}
+for first = 1, #indexes, CHUNK do
+  local last = math.min(first + CHUNK - 1, #indexes)
+  local set, n = {}, 0
+  for at = first, last do
+    set[n + 1], set[n + 2], set[n + 3], set[n + 4] = 'SET', 'u1', indexes[at], 1
+    n = n + 4
+  end
+  for at, before in ipairs(redis.call('BITFIELD', ended, unpack(set))) do
+    if before == 1 then
+      lost[#lost + 1], lost_at[#lost_at + 1] = indexes[first + at - 1], first + at - 1
+    end
+  end
+end
+
+local spoiled = { 0, 0, 0, 0 }
+if #lost > 0 then
+  local details = cmsgpack.unpack(ARGV[8])
+  for _, at in ipairs(lost_at) do
+    local outcome = details[3 * at - 2] == 1 and 1 or 2
+    spoiled[outcome] = spoiled[outcome] + 1
+    spoiled[3] = spoiled[3] + details[3 * at - 1]
+    spoiled[4] = spoiled[4] + details[3 * at]
+  end
+end
+for at, count in ipairs({ 'succeeded', 'failed', 'items', 'items_succeeded' }) do
+  redis.call('HINCRBY', job, count, ARGV[2 + at])
+  if spoiled[at] > 0 then redis.call('HINCRBY', job, count, -spoiled[at]) end
+end
+
+-- What was noted of mini-batches that did not go through at once is needed no more.
+if redis.call('EXISTS', tries) == 1 then
+  for first = 1, #indexes, CHUNK do
+    redis.call('HDEL', tries, unpack(indexes, first, math.min(first + CHUNK - 1, #indexes)))
+  end
+end
+
+local length = redis.call('RPUSH', segments, cmsgpack.pack({ ARGV[1], tonumber(ARGV[2]), lost }))
+redis.call('HSET', segment_keys, ARGV[1], length - 1)
+return cmsgpack.pack(lost)

@@ -1,0 +1,8 @@
+-- Decides how a job ends, once. Returns the state and the reason that were decided.
+-- ARGV: state, reason
+local job = KEYS[1]
+if redis.call('EXISTS', job) == 0 then return false end
+if redis.call('HEXISTS', job, 'conclusion') == 0 then
+  redis.call('HSET', job, 'conclusion', ARGV[1], 'reason', ARGV[2])
+end
+return redis.call('HMGET', job, 'conclusion', 'reason')

@@ -1,0 +1,13 @@
+-- Notes what a node says of itself. Returns the state of the job and how it is concluded ('' when it is not), or {}
+-- when the node is not known.
+-- ARGV: node id, worker, report
+local job, nodes = KEYS[1], KEYS[2]
+if redis.call('EXISTS', job) == 0 then return false end
+local packed = redis.call('HGET', nodes, ARGV[1])
+local node = packed and cmsgpack.unpack(packed)
+if not node or node[1] ~= ARGV[2] then return {} end
+local now = redis.call('TIME')
+node[3], node[4] = ARGV[3], tonumber(now[1]) * 1000000 + tonumber(now[2])
+redis.call('HSET', nodes, ARGV[1], cmsgpack.pack(node))
+local wanted = redis.call('HMGET', job, 'state', 'conclusion')
+return { wanted[1], wanted[2] or '' }

@@ -1,0 +1,11 @@
+-- Notes that a node leaves in order.
+-- ARGV: node id
+local job, nodes = KEYS[1], KEYS[2]
+if redis.call('EXISTS', job) == 0 then return false end
+local packed = redis.call('HGET', nodes, ARGV[1])
+if packed then
+  local node = cmsgpack.unpack(packed)
+  node[5] = true
+  redis.call('HSET', nodes, ARGV[1], cmsgpack.pack(node))
+end
+return 1

@@ -1,0 +1,3 @@
+-- Forgets a job, known or not.
+redis.call('UNLINK', unpack(KEYS))
+return 1

@@ -1,0 +1,2 @@
+-- The state of a job.
+return redis.call('HGET', KEYS[1], 'state')

@@ -1,0 +1,421 @@
+//! The ledger in Redis (6.2 and later, or Valkey), for the jobs of a fleet.
+//!
+//! Every verb is one Lua script (`lua/`), so it happens as a whole or not at all, and may be repeated when
+//! its reply is lost. All keys of a job carry its name as their hash tag, so they stay together where keys
+//! are spread; they have no time to live, and go with [`remove`](Ledger::remove). Times are those of the
+//! server: the clocks of the hosts never matter.
+//!
+//! | key | type | holds |
+//! |---|---|---|
+//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `planned` (0, 1), the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `conclusion` and its `reason`. A job is there when this key is |
+//! | `prs:{<job>}:ended` | string | one bit a mini-batch: its outcome is known |
+//! | `prs:{<job>}:segments` | list | committed segments in their order, each packed: key, size, mini-batches lost |
+//! | `prs:{<job>}:segment_keys` | hash | position of a segment in the list, by key |
+//! | `prs:{<job>}:tries` | hash | by index, for mini-batches that did not go through at once, until their outcome: names of the spoiled tries, names of the lost starts, the start under way; packed |
+//! | `prs:{<job>}:nodes` | hash | by node id: worker, info, report, when it was heard (µs), whether it left; packed |
+//! | `prs:{<job>}:workers` | hash | node id of a worker, by its name |
+//! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
+//!
+//! *Packed* is MessagePack. A million mini-batches take 125 kB, and some hundred bytes a segment.
+//!
+//! A user needs the right to `eval`, `evalsha`, `ping`, `select` and the commands in `lua/probe.lua`, on the
+//! keys `prs:*`. The server must not evict keys (`maxmemory-policy noeviction`).
+//!
+//! It deliberately does not: follow the redirections of a cluster, use read replicas, or rebuild what a
+//! server has lost; a lost job is [not found](LedgerErrorKind::NotFound).
+
+mod address;
+mod connection;
+mod failure;
+mod scripts;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use ::redis::FromRedisValue;
+use async_trait::async_trait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use self::address::Address;
+use self::connection::Connection;
+use self::failure::Failure;
+use self::scripts::Script;
+use super::{
+    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState, Ledger,
+    LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
+};
+use crate::mini_batch::MiniBatchIndex;
+
+/// Mini-batches asked about in one call; the server does nothing else meanwhile.
+const ASKED_AT_ONCE: usize = 4096;
+/// The longest lease, microseconds: more is exact nowhere in Lua.
+const LONGEST_LEASE: u128 = 1 << 52;
+
+/// The ledger on a Redis server. Clones share one connection.
+#[derive(Debug, Clone)]
+pub struct RedisLedger {
+    connection: Connection,
+}
+
+/// The kinds of keys of a job.
+#[derive(Clone, Copy)]
+enum Key {
+    Job,
+    Ended,
+    Segments,
+    SegmentKeys,
+    Tries,
+    Nodes,
+    Workers,
+    Leases,
+}
+
+impl Key {
+    const ALL: [Self; 8] = [
+        // First: what tells whether the job is there.
+        Self::Job,
+        Self::Ended,
+        Self::Segments,
+        Self::SegmentKeys,
+        Self::Tries,
+        Self::Nodes,
+        Self::Workers,
+        Self::Leases,
+    ];
+
+    fn of(self, job: &str) -> String {
+        let kind = match self {
+            Self::Job => "job",
+            Self::Ended => "ended",
+            Self::Segments => "segments",
+            Self::SegmentKeys => "segment_keys",
+            Self::Tries => "tries",
+            Self::Nodes => "nodes",
+            Self::Workers => "workers",
+            Self::Leases => "leases",
+        };
+        format!("prs:{{{job}}}:{kind}")
+    }
+}
+
+impl RedisLedger {
+    /// Connects to `redis://[user:password@]host[:port][/database]`, with TLS where it is `rediss://`, or to
+    /// the socket of `unix:///path[?user=..&pass=..&db=..]`.
+    ///
+    /// With TLS the server's certificate must come from an authority that this host trusts, or that is in the
+    /// file that the environment variable `SSL_CERT_FILE` names.
+    ///
+    /// Tries once, for about ten seconds at most. [`LedgerErrorKind::Unavailable`] when the server is not
+    /// reached or not ready, [`LedgerErrorKind::Refused`] when it does not take this user, this URL, or a
+    /// command that the ledger needs.
+    pub async fn connect(url: &str) -> Result<Self, LedgerError> {
+        let error = |at: Option<&str>, failure: Failure| LedgerError {
+            kind: failure.kind,
+            job: String::new(),
+            message: at.map_or(failure.message.clone(), |at| format!("{at}: {}", failure.message)),
+        };
+        let address = Address::parse(url).map_err(|failure| error(None, failure))?;
+        let name = address.to_string();
+        let opened = Connection::open(address).await;
+        Ok(Self { connection: opened.map_err(|failure| error(Some(&name), failure))? })
+    }
+
+    /// Runs a script on keys of `job`, the first of which must be [`Key::Job`].
+    async fn run<T: FromRedisValue>(
+        &self,
+        job: &str,
+        script: &Script,
+        keys: &[Key],
+        arguments: &[&[u8]],
+    ) -> Result<T, LedgerError> {
+        let keys: Vec<String> = keys.iter().map(|key| key.of(job)).collect();
+        let answer: Option<T> = self
+            .connection
+            .run(script, &keys, arguments)
+            .await
+            .map_err(|failure| self.error(job, failure))?;
+        answer.ok_or_else(|| self.not_found(job))
+    }
+
+    fn error(&self, job: &str, failure: Failure) -> LedgerError {
+        let Failure { kind, message, .. } = failure;
+        LedgerError { kind, job: job.to_owned(), message: format!("{self}: {message}") }
+    }
+
+    fn not_found(&self, job: &str) -> LedgerError {
+        let message = format!("no such job in the {self}");
+        LedgerError { kind: LedgerErrorKind::NotFound, job: job.to_owned(), message }
+    }
+
+    /// The answer to a call that was not understood.
+    fn strange(&self, job: &str, what: impl fmt::Display) -> LedgerError {
+        self.error(job, Failure::strange(what))
+    }
+
+    fn unpack<T: DeserializeOwned>(&self, job: &str, packed: &[u8]) -> Result<T, LedgerError> {
+        rmp_serde::from_slice(packed).map_err(|error| self.strange(job, error))
+    }
+
+    fn state_of(&self, job: &str, word: &str) -> Result<JobState, LedgerError> {
+        let named = JobState::ALL.into_iter().find(|state| state.as_str() == word);
+        named.ok_or_else(|| self.strange(job, format_args!("no state is called {word:?}")))
+    }
+}
+
+fn pack(value: &impl Serialize) -> Vec<u8> {
+    rmp_serde::to_vec_named(value).expect("numbers, strings and flags can always be packed")
+}
+
+/// A name of one call, for the verb that is not the same when it is called again.
+fn call_name() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
+impl fmt::Display for RedisLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ledger at {}", self.connection.address())
+    }
+}
+
+/// What is noted of a mini-batch, as `record_failure` and `begin` return it.
+struct Noted {
+    spoiled: u32,
+    lost: u32,
+    limits: TryLimits,
+}
+
+impl Noted {
+    /// Nothing when the outcome is known.
+    fn of(answer: &[u32]) -> Option<Self> {
+        match *answer {
+            [spoiled, lost, run_max_try, max_node_losses] => {
+                Some(Self { spoiled, lost, limits: TryLimits { run_max_try, max_node_losses } })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for RedisLedger {
+    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError> {
+        let (run_max_try, max_node_losses) =
+            (limits.run_max_try.to_string(), limits.max_node_losses.to_string());
+        let call = call_name();
+        let arguments = [call.as_bytes(), run_max_try.as_bytes(), max_node_losses.as_bytes()];
+        if self.run(job, &scripts::CREATE, &Key::ALL, &arguments).await? {
+            return Ok(());
+        }
+        Err(LedgerError {
+            kind: LedgerErrorKind::AlreadyExists,
+            job: job.to_owned(),
+            message: format!("a job of this id exists in the {self}"),
+        })
+    }
+
+    async fn state(&self, job: &str) -> Result<JobState, LedgerError> {
+        let word: String = self.run(job, &scripts::STATE, &[Key::Job], &[]).await?;
+        self.state_of(job, &word)
+    }
+
+    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
+        self.run(job, &scripts::SET_STATE, &[Key::Job], &[state.as_str().as_bytes()]).await
+    }
+
+    async fn remove(&self, job: &str) -> Result<(), LedgerError> {
+        self.run(job, &scripts::REMOVE, &Key::ALL, &[]).await
+    }
+
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
+        let Checkpoint { scheduled, items, complete } = checkpoint;
+        let (scheduled, items) = (scheduled.to_string(), items.to_string());
+        let complete: &[u8] = if complete { b"1" } else { b"0" };
+        self.run(job, &scripts::CHECKPOINT, &[Key::Job], &[scheduled.as_bytes(), items.as_bytes(), complete])
+            .await
+    }
+
+    async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
+        type Answer = (Vec<u64>, u64, (Option<String>, Option<String>));
+        let (counts, segments, (conclusion, reason)): Answer =
+            self.run(job, &scripts::PROGRESS, &[Key::Job, Key::Segments], &[]).await?;
+        let [scheduled, scheduled_items, planned, succeeded, failed, items, items_succeeded] = counts[..]
+        else {
+            return Err(self.strange(job, format_args!("{} counts", counts.len())));
+        };
+        let conclusion = match conclusion {
+            Some(word) => {
+                Some(Conclusion { state: self.state_of(job, &word)?, reason: reason.unwrap_or_default() })
+            }
+            None => None,
+        };
+        let checkpoint = Checkpoint { scheduled, items: scheduled_items, complete: planned == 1 };
+        Ok(Progress { checkpoint, succeeded, failed, items, items_succeeded, segments, conclusion })
+    }
+
+    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
+        let mut answers = Vec::with_capacity(indexes.len());
+        let mut rest = indexes;
+        // At least one call, which tells whether the job is there.
+        loop {
+            let (asked, later) = rest.split_at(rest.len().min(ASKED_AT_ONCE));
+            let flags: Vec<u8> =
+                self.run(job, &scripts::ENDED, &[Key::Job, Key::Ended], &[&pack(&asked)]).await?;
+            if flags.len() != asked.len() {
+                return Err(self.strange(job, format_args!("{} of {} flags", flags.len(), asked.len())));
+            }
+            answers.extend(flags.into_iter().map(|flag| flag == b'1'));
+            if later.is_empty() {
+                return Ok(answers);
+            }
+            rest = later;
+        }
+    }
+
+    async fn commit(
+        &self,
+        job: &str,
+        key: &str,
+        size: u64,
+        entries: &[Entry],
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        // Sums for the usual case that all are new; the details are looked at where some are not.
+        let succeeded = entries.iter().filter(|entry| entry.succeeded).count() as u64;
+        let sums = [
+            size,
+            succeeded,
+            entries.len() as u64 - succeeded,
+            entries.iter().map(|entry| entry.items).sum(),
+            entries.iter().map(|entry| entry.items_succeeded).sum(),
+        ]
+        .map(|sum| sum.to_string());
+        let indexes: Vec<_> = entries.iter().map(|entry| entry.index).collect();
+        let details: Vec<_> = entries
+            .iter()
+            .flat_map(|entry| [u64::from(entry.succeeded), entry.items, entry.items_succeeded])
+            .collect();
+        let (indexes, details) = (pack(&indexes), pack(&details));
+        let mut arguments = vec![key.as_bytes()];
+        arguments.extend(sums.iter().map(String::as_bytes));
+        arguments.extend([&indexes[..], &details]);
+        let keys = [Key::Job, Key::Ended, Key::Segments, Key::SegmentKeys, Key::Tries];
+        let lost: Vec<u8> = self.run(job, &scripts::COMMIT, &keys, &arguments).await?;
+        self.unpack(job, &lost)
+    }
+
+    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX).to_string();
+        let packed: Vec<Vec<u8>> =
+            self.run(job, &scripts::SEGMENTS, &[Key::Job, Key::Segments], &[after.as_bytes()]).await?;
+        packed.iter().map(|packed| self.unpack(job, packed)).collect()
+    }
+
+    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {
+        let blame: &[u8] = match failed.blame {
+            Blame::Code => b"code",
+            Blame::Node => b"node",
+        };
+        let index = failed.index.to_string();
+        let arguments = [index.as_bytes(), failed.id.as_bytes(), blame];
+        let keys = [Key::Job, Key::Ended, Key::Tries];
+        let answer: Vec<u32> = self.run(job, &scripts::RECORD_FAILURE, &keys, &arguments).await?;
+        Ok(match Noted::of(&answer) {
+            None => Verdict::Done,
+            Some(Noted { spoiled, lost, limits }) if limits.are_reached(spoiled, lost) => {
+                Verdict::GiveUp { spoiled }
+            }
+            Some(Noted { spoiled, .. }) => Verdict::Retry { spoiled },
+        })
+    }
+
+    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError> {
+        let index = index.to_string();
+        let keys = [Key::Job, Key::Ended, Key::Tries];
+        let answer: Vec<u32> =
+            self.run(job, &scripts::BEGIN, &keys, &[index.as_bytes(), start.as_bytes()]).await?;
+        Ok(match Noted::of(&answer) {
+            None => Begin::Done,
+            Some(Noted { lost, limits, .. }) if lost >= limits.max_node_losses => Begin::GiveUp,
+            Some(Noted { spoiled, lost, .. }) => Begin::Run { spoiled, lost },
+        })
+    }
+
+    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
+        let index = index.to_string();
+        self.run(job, &scripts::ABANDON, &[Key::Job, Key::Tries], &[index.as_bytes(), start.as_bytes()]).await
+    }
+
+    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
+        let wish = wish.map(|id| id.to_string()).unwrap_or_default();
+        let arguments = [info.worker.as_bytes(), &pack(info), wish.as_bytes()];
+        self.run(job, &scripts::JOIN, &[Key::Job, Key::Nodes, Key::Workers], &arguments).await
+    }
+
+    async fn heartbeat(
+        &self,
+        job: &str,
+        node_id: u32,
+        worker: &str,
+        report: &NodeReport,
+    ) -> Result<Signal, LedgerError> {
+        let node_id = node_id.to_string();
+        let arguments = [node_id.as_bytes(), worker.as_bytes(), &pack(report)];
+        let answer: Vec<String> =
+            self.run(job, &scripts::HEARTBEAT, &[Key::Job, Key::Nodes], &arguments).await?;
+        let [state, conclusion] = &answer[..] else {
+            return Ok(Signal::Rejoin);
+        };
+        let state = self.state_of(job, state)?;
+        let conclusion = if conclusion.is_empty() { None } else { Some(self.state_of(job, conclusion)?) };
+        Ok(Signal::of(state, conclusion))
+    }
+
+    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
+        self.run(job, &scripts::LEAVE, &[Key::Job, Key::Nodes], &[node_id.to_string().as_bytes()]).await
+    }
+
+    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
+        type Answer = (u32, Vec<u8>, Vec<u8>, u64, bool);
+        let answers: Vec<Answer> = self.run(job, &scripts::NODES, &[Key::Job, Key::Nodes], &[]).await?;
+        let view = |(node_id, info, report, silent, left): Answer| {
+            Ok(NodeView {
+                node_id,
+                info: self.unpack(job, &info)?,
+                // A node that has joined and said nothing since.
+                report: if report.is_empty() { NodeReport::default() } else { self.unpack(job, &report)? },
+                silent: Duration::from_micros(silent),
+                left,
+            })
+        };
+        let mut views = answers.into_iter().map(view).collect::<Result<Vec<_>, LedgerError>>()?;
+        views.sort_unstable_by_key(|view| view.node_id);
+        Ok(views)
+    }
+
+    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
+        let arguments = [conclusion.state.as_str().as_bytes(), conclusion.reason.as_bytes()];
+        let (state, reason): (String, String) =
+            self.run(job, &scripts::CONCLUDE, &[Key::Job], &arguments).await?;
+        Ok(Conclusion { state: self.state_of(job, &state)?, reason })
+    }
+
+    async fn lease(
+        &self,
+        job: &str,
+        duty: Duty,
+        owner: &str,
+        time: Duration,
+    ) -> Result<Option<u64>, LedgerError> {
+        let time = time.as_micros().min(LONGEST_LEASE).to_string();
+        let arguments = [duty.as_str().as_bytes(), owner.as_bytes(), time.as_bytes()];
+        let fence: u64 = self.run(job, &scripts::LEASE, &[Key::Job, Key::Leases], &arguments).await?;
+        Ok((fence > 0).then_some(fence))
+    }
+
+    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
+        let arguments = [duty.as_str().as_bytes(), owner.as_bytes()];
+        self.run(job, &scripts::RELEASE, &[Key::Job, Key::Leases], &arguments).await
+    }
+}

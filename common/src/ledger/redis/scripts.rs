@@ -1,0 +1,49 @@
+//! The Lua scripts, one a verb. Each is atomic and safe to repeat, touches the keys of one job only, and
+//! answers nil where the job is not known.
+//!
+//! What a script gets is written at its top. Numbers in Lua are doubles: exact up to 2^53.
+
+use std::sync::LazyLock;
+
+/// A script and its name on the server.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) text: &'static str,
+    pub(super) hash: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal;)+) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(include_str!(concat!("lua/", $file, ".lua"))));)+
+    };
+}
+
+scripts! {
+    CREATE = "create";
+    STATE = "state";
+    SET_STATE = "set_state";
+    REMOVE = "remove";
+    CHECKPOINT = "checkpoint";
+    PROGRESS = "progress";
+    ENDED = "ended";
+    COMMIT = "commit";
+    SEGMENTS = "segments";
+    RECORD_FAILURE = "record_failure";
+    BEGIN = "begin";
+    ABANDON = "abandon";
+    JOIN = "join";
+    HEARTBEAT = "heartbeat";
+    LEAVE = "leave";
+    NODES = "nodes";
+    CONCLUDE = "conclude";
+    LEASE = "lease";
+    RELEASE = "release";
+    PROBE = "probe";
+}

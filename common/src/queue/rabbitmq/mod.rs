@@ -1,0 +1,198 @@
+//! Queues of a RabbitMQ broker (3.10 and up, 4.x), for fleets.
+//!
+//! Every queue is a durable quorum queue. What AMQP leaves to clients is here: connections that are built again,
+//! confirms, acknowledgements in batches, prefetch that can change. What is not here: which mini-batches are done,
+//! and what to do about a message that comes again.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `address` | URLs, printed without their password |
+//! | `connect`, `socket` | one attempt to connect, in words when it fails |
+//! | `link` | a connection that is built again, and channels on it |
+//! | `publish` | messages and their confirms |
+//! | `consume`, `answers`, `settled` | deliveries and the way back for them |
+//! | `failure` | what the broker's refusals mean |
+
+mod address;
+mod answers;
+mod connect;
+mod consume;
+mod failure;
+mod link;
+mod publish;
+mod settled;
+mod socket;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use tokio_util::task::TaskTracker;
+
+use self::address::Address;
+use self::consume::AmqpDeliveries;
+use self::link::{Link, Purpose};
+use super::{Deliveries, Depth, Queue, QueueError, QueueErrorKind, QueueOptions};
+
+/// Where rejected messages go: a durable quorum queue that nobody consumes.
+pub const DEAD_LETTERS: &str = "prs.dead";
+
+/// How often a message may come again before the broker takes it for poison. Never reached: how often a mini-batch
+/// is tried is counted in the ledger.
+const DELIVERY_LIMIT: i64 = 1_000_000;
+
+/// The first version that lets a queue say how long a message may stay unsettled.
+const KNOWS_CONSUMER_TIMEOUT: (u32, u32) = (3, 12);
+/// How long that is on older ones, unless the broker is configured otherwise.
+const USUAL_LIMIT: Duration = Duration::from_mins(30);
+
+/// The queues in one vhost of a RabbitMQ broker. Clones share their connections.
+///
+/// There are two connections, named `prs HOST-PID` and `prs HOST-PID publishing` in the broker's management; the
+/// second is made with the first message. A connection that was lost is built again by the next call that needs it:
+/// until then calls fail with [`QueueErrorKind::Unavailable`], after 5 s at most.
+///
+/// `amqps://` trusts the certificates of the system, or those in the file that `SSL_CERT_FILE` names. The URL may
+/// set the seconds between heartbeats (`?heartbeat=30`); without that they are 10.
+#[derive(Debug, Clone)]
+pub struct RabbitMqQueue {
+    address: Arc<Address>,
+    consuming: Arc<Link>,
+    publishing: Arc<Link>,
+    version: Option<(u32, u32)>,
+    /// What sends the answers of consumers.
+    tasks: TaskTracker,
+}
+
+impl RabbitMqQueue {
+    /// Connects to a broker. Fails within about 10 s, with [`QueueErrorKind::Unavailable`] when nobody answers there
+    /// and with [`QueueErrorKind::Refused`] when what the URL says has to change: its form, user, password, vhost, or
+    /// the trust in a certificate.
+    pub async fn connect(url: &str) -> Result<Self, QueueError> {
+        let address = Arc::new(Address::parse(url)?);
+        let consuming = Link::new(Arc::clone(&address), Purpose::Consuming);
+        let publishing = Link::new(Arc::clone(&address), Purpose::Publishing);
+        let version = consuming.connect().await?.version();
+        Ok(Self {
+            address,
+            consuming: Arc::new(consuming),
+            publishing: Arc::new(publishing),
+            version,
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Major and minor version of the broker that was connected to first, if it told. Brokers before 3.12 ignore
+    /// [`QueueOptions::consumer_timeout`] and have one limit for all queues, 30 minutes by default.
+    pub fn broker_version(&self) -> Option<(u32, u32)> {
+        self.version
+    }
+
+    /// Sends the answers of consumers that were dropped, then closes the connections. Without it they are closed when
+    /// the last clone is dropped, and the last answers may be lost with the process: their messages come again.
+    ///
+    /// Consumers have to be dropped before: this waits for them.
+    pub async fn close(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.publishing.close().await;
+        self.consuming.close().await;
+    }
+
+    /// Declares the queue of dead letters, once for each connection.
+    async fn declare_dead_letters(&self, lent: &link::Lent) -> Result<(), QueueError> {
+        let declare = async || {
+            let declare = lent.channel.queue_declare(DEAD_LETTERS.into(), durable(), quorum(DELIVERY_LIMIT));
+            lent.live.answer(DEAD_LETTERS, declare).await.map(drop)
+        };
+        lent.live.dead_letters.get_or_try_init(declare).await.map(drop)
+    }
+}
+
+impl fmt::Display for RabbitMqQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Queue for RabbitMqQueue {
+    async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
+        let queue = short(name)?;
+        let lent = self.consuming.channel(name).await?;
+        self.declare_dead_letters(&lent).await?;
+        lent.call(name, async |channel| channel.queue_declare(queue, durable(), arguments(options)).await)
+            .await?;
+        Ok(())
+    }
+
+    async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
+        publish::publish(&self.publishing, name, short(name)?, &bodies).await
+    }
+
+    async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
+        let queue = short(name)?;
+        let lent = self.consuming.channel(name).await?;
+        Ok(Box::new(AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await?))
+    }
+
+    async fn depth(&self, name: &str) -> Result<Depth, QueueError> {
+        let queue = short(name)?;
+        let lent = self.consuming.channel(name).await?;
+        let passive = QueueDeclareOptions { passive: true, ..durable() };
+        let seen = lent
+            .call(name, async |channel| channel.queue_declare(queue, passive, FieldTable::default()).await)
+            .await?;
+        Ok(Depth { ready: seen.message_count().into(), consumers: seen.consumer_count().into() })
+    }
+
+    fn unsettled_limit(&self) -> Option<Duration> {
+        // Older ones do not know `x-consumer-timeout`; a version that is not told is taken for a new one.
+        self.version.filter(|version| *version < KNOWS_CONSUMER_TIMEOUT).map(|_| USUAL_LIMIT)
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), QueueError> {
+        let queue = short(name)?;
+        let lent = self.consuming.channel(name).await?;
+        let options = QueueDeleteOptions::default();
+        match lent.call(name, async |channel| channel.queue_delete(queue, options).await).await {
+            Err(error) if error.kind != QueueErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn durable() -> QueueDeclareOptions {
+    QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
+}
+
+fn quorum(delivery_limit: i64) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(delivery_limit));
+    arguments
+}
+
+/// What a queue is declared with. The broker refuses to declare it again with other arguments, of those it knows.
+fn arguments(options: QueueOptions) -> FieldTable {
+    let timeout = options.consumer_timeout.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX / 1_000));
+    // Brokers before 3.12 do not know the consumer timeout and would take a queue with another one for the same. The
+    // delivery limit is far away in any case, so it carries the difference.
+    let mut arguments = quorum(DELIVERY_LIMIT.saturating_add(timeout.unwrap_or_default()));
+    arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString("".into()));
+    arguments.insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(DEAD_LETTERS.into()));
+    if let Some(seconds) = timeout {
+        arguments.insert("x-consumer-timeout".into(), AMQPValue::LongLongInt(seconds.saturating_mul(1_000)));
+    }
+    arguments
+}
+
+/// AMQP's names have 255 bytes at most.
+fn short(name: &str) -> Result<ShortString, QueueError> {
+    ShortString::try_new(name)
+        .map_err(|_| failure::error(QueueErrorKind::Refused, name, "its name is longer than 255 bytes"))
+}

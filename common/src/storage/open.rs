@@ -1,0 +1,145 @@
+//! Opening a store by its URL, and finding out early whether it can be written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{LocalStorage, PutOptions, Storage, StorageError, StorageErrorKind, is_valid_key};
+
+/// A place that a URL names.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Folder(PathBuf),
+    Bucket { name: String, prefix: String },
+}
+
+/// Opens the store at `url`: `s3://bucket/prefix`, reached as the environment says, or
+/// `file:///absolute/folder`. What stands in the URL is taken as it is, without decoding. A bucket is asked
+/// whether it is there and lets itself be listed and read, within about 15 seconds.
+pub async fn open(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
+    match parse(url)? {
+        Place::Folder(folder) => Ok(Arc::new(LocalStorage::new(folder))),
+        #[cfg(feature = "fleet")]
+        Place::Bucket { name, prefix } => {
+            let options = super::S3Options::from_environment();
+            Ok(Arc::new(super::S3Storage::open(&name, &prefix, &options).await?))
+        }
+        #[cfg(not(feature = "fleet"))]
+        Place::Bucket { name, prefix } => {
+            Err(malformed(&format!("s3://{name}/{prefix}"), "this program was built without S3"))
+        }
+    }
+}
+
+/// Puts and deletes a small object, for a caller that is about to write much.
+pub async fn probe_writable(storage: &dyn Storage) -> Result<(), StorageError> {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let key = format!(".prs-probe-{}-{:x}", std::process::id(), now.as_nanos());
+    storage.put(&key, Bytes::from_static(b"probe"), PutOptions::default()).await?;
+    storage.delete(&key).await
+}
+
+fn parse(url: &str) -> Result<Place, StorageError> {
+    const FORMS: &str = "give s3://bucket/prefix or file:///absolute/folder";
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(malformed(url, &format!("not a URL: {FORMS}")));
+    };
+    match scheme {
+        "file" if rest.starts_with('/') => Ok(Place::Folder(rest.into())),
+        "file" => {
+            Err(malformed(url, "the folder must be absolute: file:///absolute/folder, with three slashes"))
+        }
+        "s3" => {
+            let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+            let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+            if name.contains(['@', ':']) {
+                return Err(malformed(
+                    url,
+                    "credentials and ports do not belong in it: set AWS_PROFILE, \
+                    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL_S3",
+                ));
+            }
+            let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
+            if !(3..=63).contains(&name.len()) || !name.chars().all(fits) {
+                return Err(malformed(
+                    url,
+                    "the bucket's name must have 3 to 63 letters, digits, dots and hyphens",
+                ));
+            }
+            if !prefix.is_empty() && !is_valid_key(prefix) {
+                return Err(malformed(url, "the prefix must not have empty, `.` or `..` parts"));
+            }
+            Ok(Place::Bucket { name: name.to_owned(), prefix: prefix.to_owned() })
+        }
+        _ => Err(malformed(url, &format!("prs has no storage of this kind: {FORMS}"))),
+    }
+}
+
+fn malformed(url: &str, message: &str) -> StorageError {
+    // Whatever stands before an `@` may be a password.
+    let shown = match url.rsplit_once('@') {
+        Some((secret, rest)) => {
+            format!(
+                "{}***@{rest}",
+                secret.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"))
+            )
+        }
+        None => url.to_owned(),
+    };
+    StorageError {
+        kind: StorageErrorKind::InvalidKey,
+        place: "storage".to_owned(),
+        key: shown,
+        message: message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_places() {
+        let bucket = |name: &str, prefix: &str| Place::Bucket { name: name.into(), prefix: prefix.into() };
+        for (url, place) in [
+            ("s3://data", bucket("data", "")),
+            ("s3://data/", bucket("data", "")),
+            ("s3://data/a/b", bucket("data", "a/b")),
+            ("s3://data/a b/%20+é/", bucket("data", "a b/%20+é")),
+            ("file:///a b/c", Place::Folder("/a b/c".into())),
+        ] {
+            assert_eq!(parse(url).unwrap(), place, "{url}");
+        }
+    }
+
+    #[test]
+    fn malformed_urls_are_refused_without_their_passwords() {
+        for (url, told) in [
+            ("", "not a URL"),
+            ("data/a", "not a URL"),
+            ("s3:/data", "not a URL"),
+            ("s3://", "3 to 63"),
+            ("s3://no!bucket", "3 to 63"),
+            ("s3://data//a", "prefix"),
+            ("s3://data/a/../b", "prefix"),
+            ("s3://key:hidden@data/a", "credentials"),
+            ("file://host/a", "three slashes"),
+            ("gs://data/a", "no storage of this kind"),
+            ("https://user:hidden@host/a", "no storage of this kind"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind, StorageErrorKind::InvalidKey);
+            assert!(error.to_string().contains(told), "{error}");
+            assert!(!error.to_string().contains("hidden"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_probe_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = open(&format!("file://{}", folder.path().display())).await.unwrap();
+        probe_writable(&*storage).await.unwrap();
+        assert!(storage.list("").await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,165 @@
+//! What an answer of the server, or its absence, means.
+//!
+//! The table is pure: an HTTP status and the server's own word for the error give the kind, and what a person
+//! can do about it. No header and no body of a request ever gets into a message.
+
+use std::error::Error;
+
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::ByteStreamError;
+
+use crate::storage::StorageErrorKind::{
+    self, AlreadyExists, Full, InvalidKey, NotFound, PermissionDenied, Unavailable,
+};
+
+/// Why one request failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    /// What it means to a caller; [`Unavailable`] is worth another attempt.
+    pub(super) kind: StorageErrorKind,
+    /// The server's word for it, empty when it said none.
+    pub(super) code: String,
+    /// In words, for people.
+    pub(super) message: String,
+    /// Requests made, this one included.
+    pub(super) attempts: u32,
+}
+
+impl Failure {
+    /// A request that no whole answer came to.
+    pub(super) fn unanswered(message: impl Into<String>) -> Self {
+        Self { kind: Unavailable, code: String::new(), message: message.into(), attempts: 1 }
+    }
+
+    /// The body of an answer broke off.
+    pub(super) fn body(error: &ByteStreamError) -> Self {
+        Self::unanswered(format!("the connection broke in the middle of an answer: {}", causes(error)))
+    }
+}
+
+impl<E: ProvideErrorMetadata + Error + 'static> From<SdkError<E>> for Failure {
+    fn from(error: SdkError<E>) -> Self {
+        let Some(answer) = error.raw_response() else {
+            let told = match &error {
+                SdkError::DispatchFailure(failure) => {
+                    failure.as_connector_error().map_or_else(|| causes(&error), |error| causes(error))
+                }
+                _ => causes(&error),
+            };
+            return Self::unanswered(format!("no answer: {told}"));
+        };
+        let status = answer.status().as_u16();
+        let region = answer.headers().get("x-amz-bucket-region").map(str::to_owned);
+        // A success that could not be read was cut, or is no S3 server's.
+        let code = error.code().unwrap_or_default().to_owned();
+        let kind = if status < 300 && code.is_empty() { Unavailable } else { meaning(status, &code) };
+        let mut message = match (error.message(), code.as_str()) {
+            (Some(message), code) if !message.is_empty() => format!("{message} ({code}, HTTP {status})"),
+            (_, "") => format!("HTTP {status}"),
+            (_, code) => format!("{code} (HTTP {status})"),
+        };
+        if let (300..400, Some(region)) = (status, region) {
+            message = format!("{message}; the bucket is in region {region}: set AWS_REGION to it");
+        } else if let Some(remedy) = remedy(&code) {
+            message = format!("{message}; {remedy}");
+        }
+        Self { kind, code, message, attempts: 1 }
+    }
+}
+
+/// The error and what caused it, from the outside in, without repetitions.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let told = inner.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+fn meaning(status: u16, code: &str) -> StorageErrorKind {
+    match code {
+        "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NotFound" => NotFound,
+        "PreconditionFailed" => AlreadyExists,
+        "KeyTooLongError" | "InvalidBucketName" | "InvalidObjectName" | "XMinioInvalidObjectName" => {
+            InvalidKey
+        }
+        "XMinioStorageFull" | "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" => Full,
+        // Answers of the 4xx range that the next attempt may not get: the request was damaged or slow on its
+        // way, or met another one on the same object.
+        "BadDigest"
+        | "IncompleteBody"
+        | "RequestTimeout"
+        | "XAmzContentSHA256Mismatch"
+        | "ConditionalRequestConflict"
+        | "OperationAborted"
+        | "SlowDown"
+        | "Throttling"
+        | "InternalError" => Unavailable,
+        _ => match status {
+            404 => NotFound,
+            412 => AlreadyExists,
+            507 => Full,
+            501 => PermissionDenied,
+            408 | 409 | 425 | 429 | 500.. => Unavailable,
+            _ => PermissionDenied,
+        },
+    }
+}
+
+fn remedy(code: &str) -> Option<&'static str> {
+    Some(match code {
+        // `NotSignedUp` is what some servers say for a key they do not know.
+        "InvalidAccessKeyId" | "NotSignedUp" => {
+            "the server does not know this access key: check AWS_ACCESS_KEY_ID or the profile"
+        }
+        "SignatureDoesNotMatch" => {
+            "the secret does not belong to this access key: check AWS_SECRET_ACCESS_KEY or the profile"
+        }
+        "RequestTimeTooSkewed" => "the clock of this host is wrong: set it, for example with NTP",
+        "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
+            "the session of these credentials has ended: get new ones"
+        }
+        "AccessDenied" => "these credentials lack the permission for it: ask the owner of the bucket",
+        "NoSuchBucket" => "the bucket does not exist: check the name and the endpoint, or make it first",
+        "AuthorizationHeaderMalformed" | "PermanentRedirect" => {
+            "the bucket is in another region or at another endpoint: check AWS_REGION"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_one_meaning() {
+        for (status, code, expected) in [
+            (404, "NoSuchKey", NotFound),
+            (404, "", NotFound),
+            (403, "AccessDenied", PermissionDenied),
+            (403, "", PermissionDenied),
+            (403, "RequestTimeTooSkewed", PermissionDenied),
+            (412, "PreconditionFailed", AlreadyExists),
+            (412, "", AlreadyExists),
+            (409, "ConditionalRequestConflict", Unavailable),
+            (400, "InvalidArgument", PermissionDenied),
+            (400, "RequestTimeout", Unavailable),
+            (400, "BadDigest", Unavailable),
+            (400, "KeyTooLongError", InvalidKey),
+            (429, "", Unavailable),
+            (500, "InternalError", Unavailable),
+            (501, "NotImplemented", PermissionDenied),
+            (503, "SlowDown", Unavailable),
+            (507, "XMinioStorageFull", Full),
+            (301, "PermanentRedirect", PermissionDenied),
+        ] {
+            assert_eq!(meaning(status, code), expected, "{status} {code}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! A bucket of an S3-compatible server as an object store: the storage of a fleet.
+//!
+//! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `read`
+//! and `write` move bytes, `multipart` and `upload` write large objects. Deliberately absent: caching, and any
+//! lock of its own; the server's conditional put is the only one.
+//!
+//! # What is left when a writer is killed
+//! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
+//! parts take room until [`S3Storage::abort_incomplete`] or a lifecycle rule of the bucket
+//! (`AbortIncompleteMultipartUpload`) removes them.
+
+mod connection;
+mod failure;
+mod multipart;
+mod read;
+mod retry;
+mod upload;
+mod write;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
+
+pub use connection::{S3Credentials, S3Options};
+use failure::Failure;
+use retry::{Retry, retried};
+use upload::S3Upload;
+
+/// How long a bucket that is opened may take to answer.
+const OPEN: Duration = Duration::from_secs(15);
+/// Longest name of an object, bytes.
+const LONGEST_KEY: usize = 1024;
+
+/// Objects of one bucket whose names start with one prefix.
+///
+/// Clones share their connections. A `put` of a new object is decided by the server; where it knows no
+/// `If-None-Match`, this looks first and then writes, and of several who do so at once more than one may win.
+#[derive(Clone)]
+pub struct S3Storage {
+    bucket: Arc<Bucket>,
+    /// Empty, or ends in `/`.
+    prefix: String,
+}
+
+struct Bucket {
+    client: Client,
+    name: String,
+    /// The server, for people.
+    server: String,
+    /// Uploads that were dropped and are being taken back.
+    aborts: Mutex<JoinSet<()>>,
+}
+
+impl S3Storage {
+    /// Opens `prefix` (empty, or a valid key) of `bucket`, and asks the server whether it lets itself be listed
+    /// and read. Errors say what is wrong and what helps: no server ([`StorageErrorKind::Unavailable`]), wrong
+    /// or missing credentials, a wrong clock, permissions ([`StorageErrorKind::PermissionDenied`]), no bucket
+    /// ([`StorageErrorKind::NotFound`]).
+    pub async fn open(bucket: &str, prefix: &str, options: &S3Options) -> Result<Self, StorageError> {
+        let place =
+            if prefix.is_empty() { format!("s3://{bucket}") } else { format!("s3://{bucket}/{prefix}") };
+        let error = |failure: Failure| StorageError {
+            kind: failure.kind,
+            place: place.clone(),
+            key: "open".to_owned(),
+            message: failure.message,
+        };
+        if !prefix.is_empty() && !is_valid_key(prefix) {
+            let kind = StorageErrorKind::InvalidKey;
+            return Err(error(Failure { kind, ..Failure::unanswered("not a valid prefix") }));
+        }
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let (client, endpoint) = connection::connect(options).await.map_err(error)?;
+        let server = endpoint.unwrap_or_else(|| "AWS".to_owned());
+        let aborts = Mutex::default();
+        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, aborts });
+        let storage = Self { bucket, prefix };
+        let checked = tokio::time::timeout(OPEN, storage.check())
+            .await
+            .unwrap_or_else(|_| Err(Failure::unanswered(format!("no answer within {} s", OPEN.as_secs()))));
+        checked.map_err(|failure| error(storage.explained(failure)))?;
+        tracing::debug!(storage = %storage, server = storage.bucket.server, "opened a bucket");
+        Ok(storage)
+    }
+
+    /// Whether the bucket is there, lists, and is read.
+    async fn check(&self) -> Result<(), Failure> {
+        let client = &self.bucket.client;
+        retried(Retry::new("open", 0).at_most(3), || {
+            client.list_objects_v2().bucket(&self.bucket.name).prefix(&self.prefix).max_keys(1).send()
+        })
+        .await
+        .map_err(|failure| told("the bucket cannot be listed", failure))?;
+        let key = format!("{}.prs-probe-read", self.prefix);
+        let read = retried(Retry::new("open", 0).at_most(3), || {
+            client.get_object().bucket(&self.bucket.name).key(&key).send()
+        });
+        match read.await {
+            Err(failure) if failure.kind != StorageErrorKind::NotFound => {
+                Err(told("the bucket can be listed but its objects cannot be read", failure))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says which server a failure is about, where that may be what is wrong.
+    fn explained(&self, failure: Failure) -> Failure {
+        if failure.kind == StorageErrorKind::Unavailable {
+            let server = &self.bucket.server;
+            let remedy = "check AWS_ENDPOINT_URL_S3 and that the server runs and can be reached from here";
+            return Failure { message: format!("{server}: {}; {remedy}", failure.message), ..failure };
+        }
+        failure
+    }
+
+    /// Takes back what writers of objects below this place left when they were killed: uploads in parts that
+    /// began more than `older_than` ago. Writers that are still at work on one of these fail.
+    pub async fn abort_incomplete(&self, older_than: Duration) -> Result<usize, StorageError> {
+        self.settle().await;
+        let bucket = &self.bucket;
+        let began_before = SystemTime::now().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut found = self.incomplete(&self.prefix).await.map_err(|failure| self.error("", failure))?;
+        if found.is_empty() && !self.prefix.is_empty() {
+            // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
+            found = match self.incomplete("").await {
+                // Credentials may be good for the prefix only.
+                Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => Vec::new(),
+                all => all.map_err(|failure| self.error("", failure))?,
+            };
+            found.retain(|(key, ..)| key.starts_with(&self.prefix));
+        }
+        found.retain(|(.., began)| began.is_none_or(|began| began <= began_before));
+        for (key, id, _) in &found {
+            multipart::abort(bucket, key, id).await.map_err(|failure| self.error("", failure))?;
+        }
+        Ok(found.len())
+    }
+
+    /// Uploads in parts that are not complete: the object's name in the bucket, the upload's own, and its begin.
+    async fn incomplete(&self, prefix: &str) -> Result<Vec<(String, String, Option<SystemTime>)>, Failure> {
+        let bucket = &self.bucket;
+        let (mut key_marker, mut id_marker) = (None, None);
+        let mut found = Vec::new();
+        loop {
+            let page = retried(Retry::new("list uploads", 0), || {
+                let request = bucket.client.list_multipart_uploads().bucket(&bucket.name).prefix(prefix);
+                let request = request.set_key_marker(key_marker.clone());
+                request.set_upload_id_marker(id_marker.clone()).send()
+            })
+            .await?;
+            for upload in page.uploads.unwrap_or_default() {
+                let began = upload.initiated.and_then(|time| SystemTime::try_from(time).ok());
+                if let (Some(key), Some(id)) = (upload.key, upload.upload_id) {
+                    found.push((key, id, began));
+                }
+            }
+            (key_marker, id_marker) = (page.next_key_marker, page.next_upload_id_marker);
+            if page.is_truncated != Some(true) || key_marker.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Waits until every upload that was dropped is taken back.
+    async fn settle(&self) {
+        let mut aborts =
+            std::mem::take(&mut *self.bucket.aborts.lock().unwrap_or_else(PoisonError::into_inner));
+        while aborts.join_next().await.is_some() {}
+    }
+
+    /// The object's name in the bucket.
+    fn full(&self, key: &str) -> Result<String, StorageError> {
+        if is_valid_key(key) && self.prefix.len() + key.len() <= LONGEST_KEY {
+            Ok(format!("{}{key}", self.prefix))
+        } else {
+            Err(self.invalid(key))
+        }
+    }
+
+    fn invalid(&self, key: &str) -> StorageError {
+        let kind = StorageErrorKind::InvalidKey;
+        self.error(key, Failure { kind, ..Failure::unanswered("not a valid object name") })
+    }
+
+    fn error(&self, key: &str, failure: Failure) -> StorageError {
+        StorageError {
+            kind: failure.kind,
+            place: self.to_string(),
+            key: key.to_owned(),
+            message: failure.message,
+        }
+    }
+
+    /// One page of a listing after another, from the key `after` on; with `enough`, until something was found.
+    async fn pages(
+        &self,
+        prefix: &str,
+        after: Option<String>,
+        enough: bool,
+    ) -> Result<Vec<ObjectMeta>, Failure> {
+        let mut found = Vec::new();
+        let mut token = None;
+        loop {
+            let page = retried(Retry::new("list", 0), || {
+                let request = self.bucket.client.list_objects_v2().bucket(&self.bucket.name).prefix(prefix);
+                request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
+            })
+            .await?;
+            for object in page.contents() {
+                let Some(key) = object.key().and_then(|key| key.strip_prefix(&self.prefix)) else { continue };
+                // Not an object of ours: consoles make `folder/`, and it could not be read by this name.
+                if is_valid_key(key) {
+                    let size = object.size().unwrap_or_default().max(0) as u64;
+                    let version = format!("{}-{size}", object.e_tag().unwrap_or_default());
+                    found.push(ObjectMeta { key: key.to_owned(), size, version });
+                }
+            }
+            token = page.next_continuation_token;
+            if page.is_truncated != Some(true) || token.is_none() || (enough && !found.is_empty()) {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn told(what: &str, failure: Failure) -> Failure {
+    // Of a server that does not answer, nothing is known.
+    match failure.kind {
+        StorageErrorKind::Unavailable => failure,
+        _ => Failure { message: format!("{what}: {}", failure.message), ..failure },
+    }
+}
+
+impl fmt::Display for S3Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.uri(""))
+    }
+}
+
+impl fmt::Debug for S3Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("S3Storage").field(&self.uri("")).finish()
+    }
+}
+
+#[async_trait]
+impl Storage for S3Storage {
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+        let full = self.full(key)?;
+        self.write_whole(&full, &[body], options).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+        let full = self.full(key)?;
+        let written = self.write_whole(&full, &parts, PutOptions::default()).await;
+        written.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
+        let full = self.full(key)?;
+        self.write_file(&full, file).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+        let full = self.full(key)?;
+        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full)))
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        let full = self.full(key)?;
+        self.read_whole(&full).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
+        let full = self.full(key)?;
+        self.read_range(&full, range).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        let (source, target) = (self.full(from)?, self.full(to)?);
+        self.copy_object(&source, &target).await.map_err(|failure| {
+            let key = if failure.kind == StorageErrorKind::NotFound { from } else { to };
+            self.error(key, failure)
+        })
+    }
+
+    /// Objects with names that cannot be used here, such as the `folder/` that consoles make, are left out.
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
+            return Err(self.invalid(prefix));
+        }
+        let listed = self.pages(&format!("{}{prefix}", self.prefix), None, false).await;
+        let mut found = listed.map_err(|failure| self.error(prefix, failure))?;
+        // Most servers sort so; not every one.
+        found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
+    }
+
+    async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
+            return Err(self.invalid(prefix));
+        }
+        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
+        let listed = self.pages(&format!("{}{prefix}", self.prefix), after, true).await;
+        listed.map_err(|failure| self.error(prefix, failure))
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
+        let full = self.full(key)?;
+        let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
+        let version = format!("{}-{}", seen.etag, seen.size);
+        Ok(ObjectMeta { key: key.to_owned(), size: seen.size, version })
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StorageError> {
+        let full = self.full(key)?;
+        let deleted = retried(Retry::new("delete", 0), || {
+            self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full).send()
+        });
+        match deleted.await {
+            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
+            deleted => deleted.map(drop).map_err(|failure| self.error(key, failure)),
+        }
+    }
+
+    /// What a server has acknowledged is safe already; this waits for uploads that are being taken back.
+    async fn flush(&self) -> Result<(), StorageError> {
+        self.settle().await;
+        Ok(())
+    }
+
+    async fn sweep(&self) -> Result<(), StorageError> {
+        self.abort_incomplete(Duration::ZERO).await.map(drop)
+    }
+
+    fn uri(&self, key: &str) -> String {
+        let path = format!("s3://{}/{}{key}", self.bucket.name, self.prefix);
+        path.strip_suffix('/').map_or(path.clone(), str::to_owned)
+    }
+
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        Arc::new(Self { bucket: Arc::clone(&self.bucket), prefix: format!("{}{prefix}/", self.prefix) })
+    }
+
+    async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
+        let full = self.full(key)?;
+        self.read_into_file(&full, file).await.map_err(|failure| self.error(key, failure))
+    }
+}

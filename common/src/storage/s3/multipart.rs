@@ -1,0 +1,184 @@
+//! An object that is written in parts: begun, sent part by part in any order, completed or taken back.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::failure::Failure;
+use super::retry::{Retry, retried};
+use super::write::{MARK, mark};
+use super::{Bucket, S3Storage};
+use crate::storage::{PutOptions, StorageErrorKind};
+
+/// What putting the parts together counts as, when it is decided how long it may take.
+const COMPLETE: u64 = 20 << 20;
+
+/// A part that arrived: its number, from 1, and the server's mark of its content.
+type Part = (i32, String);
+
+/// An upload in parts; taken back when it is dropped before it is complete.
+pub(super) struct Multipart {
+    target: Arc<Target>,
+    mark: String,
+    sending: JoinSet<Result<Part, Failure>>,
+    arrived: Vec<Part>,
+    complete: bool,
+}
+
+/// Where the parts go.
+struct Target {
+    storage: S3Storage,
+    full: String,
+    id: String,
+}
+
+impl Multipart {
+    pub(super) async fn begin(storage: S3Storage, full: String) -> Result<Self, Failure> {
+        let mark = mark();
+        let bucket = &storage.bucket;
+        let begun = retried(Retry::new("begin upload", 0), || {
+            let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(&full);
+            request.metadata(MARK, &mark).send()
+        });
+        let id = begun.await?.upload_id;
+        let id = id.ok_or_else(|| Failure::unanswered("the server gave an upload no name"))?;
+        let target = Arc::new(Target { storage, full, id });
+        Ok(Self { target, mark, sending: JoinSet::new(), arrived: Vec::new(), complete: false })
+    }
+
+    /// Sends what `body` gives as part `number`, as soon as fewer than `side_by_side` are on their way.
+    pub(super) async fn send(
+        &mut self,
+        number: i32,
+        side_by_side: usize,
+        body: impl Future<Output = Result<Bytes, Failure>> + Send + 'static,
+    ) -> Result<(), Failure> {
+        while self.sending.len() >= side_by_side {
+            self.arrive().await?;
+        }
+        let target = Arc::clone(&self.target);
+        self.sending.spawn(async move { target.put_part(number, body.await?).await });
+        Ok(())
+    }
+
+    /// Waits for one of the parts on their way; false when there is none.
+    async fn arrive(&mut self) -> Result<bool, Failure> {
+        let Some(part) = self.sending.join_next().await else { return Ok(false) };
+        self.arrived.push(part.map_err(|error| Failure::unanswered(error.to_string())).flatten()?);
+        Ok(true)
+    }
+
+    /// Lets the server copy `range` of another object as part `number`.
+    pub(super) async fn copy(&mut self, number: i32, from: &str, range: Range<u64>) -> Result<(), Failure> {
+        let part = self.target.copy_part(number, from, range).await?;
+        self.arrived.push(part);
+        Ok(())
+    }
+
+    /// Makes the object visible, when all parts have arrived. A server that has done so forgets the upload: when
+    /// the answer is lost, the mark of the object tells.
+    pub(super) async fn complete(mut self, options: PutOptions) -> Result<(), Failure> {
+        while self.arrive().await? {}
+        self.arrived.sort_unstable();
+        let parts = std::mem::take(&mut self.arrived)
+            .into_iter()
+            .map(|(number, etag)| CompletedPart::builder().part_number(number).e_tag(etag).build());
+        let parts = CompletedMultipartUpload::builder().set_parts(Some(parts.collect())).build();
+        let Target { storage, full, id } = &*self.target;
+        let bucket = &storage.bucket;
+        let completed = retried(Retry::new("complete upload", COMPLETE), || {
+            let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
+            let request = request.upload_id(id).multipart_upload(parts.clone());
+            request.set_if_none_match(options.if_absent.then(|| "*".to_owned())).send()
+        });
+        match completed.await {
+            Err(failure)
+                if failure.code == "NoSuchUpload" || failure.kind == StorageErrorKind::AlreadyExists =>
+            {
+                storage.or_own(full, Some(&self.mark), failure).await.map_err(lost)?;
+            }
+            completed => drop(completed?),
+        }
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Multipart {
+    fn drop(&mut self) {
+        if self.complete {
+            return;
+        }
+        let target = Arc::clone(&self.target);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            tracing::warn!(
+                key = target.full,
+                "an unfinished upload is left behind: nothing runs that could abort it"
+            );
+            return;
+        };
+        let mut sending = std::mem::take(&mut self.sending);
+        let mut aborts = self.target.storage.bucket.aborts.lock().unwrap_or_else(PoisonError::into_inner);
+        while aborts.try_join_next().is_some() {}
+        aborts.spawn_on(
+            async move {
+                // A part that came after the abort would stay.
+                sending.shutdown().await;
+                if let Err(failure) = abort(&target.storage.bucket, &target.full, &target.id).await {
+                    let error = failure.message;
+                    tracing::warn!(key = target.full, error, "an unfinished upload is left behind");
+                }
+            },
+            &runtime,
+        );
+    }
+}
+
+impl Target {
+    async fn put_part(&self, number: i32, body: Bytes) -> Result<Part, Failure> {
+        let bucket = &self.storage.bucket;
+        let sent = retried(Retry::new("put part", body.len() as u64), || {
+            let request =
+                bucket.client.upload_part().bucket(&bucket.name).key(&self.full).upload_id(&self.id);
+            request.part_number(number).body(ByteStream::from(body.clone())).send()
+        });
+        let sent = sent.await.map_err(lost)?;
+        Ok((number, sent.e_tag.unwrap_or_default()))
+    }
+
+    async fn copy_part(&self, number: i32, from: &str, range: Range<u64>) -> Result<Part, Failure> {
+        let bucket = &self.storage.bucket;
+        let range = format!("bytes={}-{}", range.start, range.end - 1);
+        let copied = retried(Retry::new("copy part", COMPLETE), || {
+            let request = bucket.client.upload_part_copy().bucket(&bucket.name).key(&self.full);
+            let request = request.upload_id(&self.id).part_number(number);
+            request.copy_source(from).copy_source_range(&range).send()
+        });
+        let etag = copied.await.map_err(lost)?.copy_part_result.and_then(|result| result.e_tag);
+        Ok((number, etag.unwrap_or_default()))
+    }
+}
+
+/// An upload that the server knows no more was replaced by another writer since, or swept away, or the server
+/// forgot it: writing the object again settles it.
+fn lost(failure: Failure) -> Failure {
+    match failure.code.as_str() {
+        "NoSuchUpload" => Failure { kind: StorageErrorKind::Unavailable, ..failure },
+        _ => failure,
+    }
+}
+
+/// Takes an upload back; one that is gone is fine.
+pub(super) async fn abort(bucket: &Bucket, full: &str, id: &str) -> Result<(), Failure> {
+    let aborted = retried(Retry::new("abort upload", 0), || {
+        bucket.client.abort_multipart_upload().bucket(&bucket.name).key(full).upload_id(id).send()
+    });
+    match aborted.await {
+        Err(failure) if failure.code == "NoSuchUpload" => Ok(()),
+        aborted => aborted.map(drop),
+    }
+}

@@ -1,0 +1,269 @@
+//! Writing objects whose size is known: in one request when small, in parts side by side when large.
+//!
+//! A conditional write whose answer was lost is made again, and then finds its own object. So that it is told
+//! from another's, such an object carries a mark in its metadata.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use aws_sdk_s3::primitives::ByteStream;
+use bytes::{Bytes, BytesMut};
+
+use super::S3Storage;
+use super::failure::Failure;
+use super::multipart::Multipart;
+use super::read::{Seen, blocking};
+use super::retry::{Retry, retried};
+use crate::storage::{PutOptions, StorageErrorKind};
+
+/// Largest object that is written in one request.
+pub(super) const SINGLE: u64 = 16 << 20;
+/// Smallest part, but for the last.
+pub(super) const PART: u64 = 8 << 20;
+/// Parts of one object that are on their way together.
+const SIDE_BY_SIDE: usize = 4;
+/// Parts an object may have.
+pub(super) const MOST_PARTS: u64 = 10_000;
+/// What a copy by the server counts as, when it is decided how long it may take.
+const COPY: u64 = 20 << 20;
+/// The part that a copy of a very large object is made of.
+const COPY_PART: u64 = 1 << 30;
+/// Name of the metadata that says which write made an object.
+pub(super) const MARK: &str = "prs-write";
+
+/// A mark that no other write has.
+pub(super) fn mark() -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    format!("{:016x}-{:x}-{}", getrandom::u64().unwrap_or_default(), now.as_nanos(), std::process::id())
+}
+
+/// The part size with which `size` bytes fit into [`MOST_PARTS`].
+fn part_size(size: u64) -> u64 {
+    PART.max(size.div_ceil(MOST_PARTS))
+}
+
+impl S3Storage {
+    pub(super) async fn write_whole(
+        &self,
+        full: &str,
+        parts: &[Bytes],
+        options: PutOptions,
+    ) -> Result<(), Failure> {
+        let size = parts.iter().map(|part| part.len() as u64).sum();
+        if size <= SINGLE {
+            return self.put_single(full, joined(parts, 0, size), options).await;
+        }
+        let parts: Arc<[Bytes]> = parts.into();
+        self.put_large(full, size, options, move |start, length| {
+            let parts = Arc::clone(&parts);
+            async move { Ok(joined(&parts, start, length)) }
+        })
+        .await
+    }
+
+    pub(super) async fn write_file(&self, full: &str, path: &Path) -> Result<(), Failure> {
+        let source = path.to_owned();
+        let file = blocking(move || {
+            let file = File::open(source)?;
+            let size = file.metadata()?.len();
+            Ok((Arc::new(file), size))
+        });
+        let (file, size) = file.await?;
+        let read = move |start, length| {
+            let file = Arc::clone(&file);
+            blocking(move || {
+                let mut bytes = vec![0; length as usize];
+                file.read_exact_at(&mut bytes, start)?;
+                Ok(Bytes::from(bytes))
+            })
+        };
+        if size <= SINGLE {
+            self.put_single(full, read(0, size).await?, PutOptions::default()).await?;
+        } else {
+            self.put_large(full, size, PutOptions::default(), read).await?;
+        }
+        let source = path.to_owned();
+        blocking(move || std::fs::remove_file(source)).await
+    }
+
+    /// One request. Where the server knows no conditional put, `if_absent` looks first and then writes: of
+    /// several who do so at once, more than one may believe to be the first.
+    pub(super) async fn put_single(
+        &self,
+        full: &str,
+        body: Bytes,
+        options: PutOptions,
+    ) -> Result<(), Failure> {
+        let mark = options.if_absent.then(mark);
+        match self.put_object(full, &body, mark.as_deref()).await {
+            Err(failure) if failure.code == "NotImplemented" && options.if_absent => {
+                match self.look_up(full).await {
+                    Ok(_) => Err(Failure { kind: StorageErrorKind::AlreadyExists, ..exists() }),
+                    Err(failure) if failure.kind == StorageErrorKind::NotFound => {
+                        self.put_object(full, &body, None).await
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => {
+                self.or_own(full, mark.as_deref(), failure).await
+            }
+            written => written,
+        }
+    }
+
+    async fn put_object(&self, full: &str, body: &Bytes, mark: Option<&str>) -> Result<(), Failure> {
+        retried(Retry::new("put", body.len() as u64), || {
+            let request = self.bucket.client.put_object().bucket(&self.bucket.name).key(full);
+            let request = match mark {
+                Some(mark) => request.if_none_match("*").metadata(MARK, mark),
+                None => request,
+            };
+            request.body(ByteStream::from(body.clone())).send()
+        })
+        .await
+        .map(drop)
+    }
+
+    /// `failure`, unless the object is there because an attempt whose answer was lost had written it.
+    pub(super) async fn or_own(
+        &self,
+        full: &str,
+        mark: Option<&str>,
+        failure: Failure,
+    ) -> Result<(), Failure> {
+        if failure.attempts > 1 {
+            match self.look_up(full).await {
+                Ok(Seen { mark: found, .. }) if found.is_some() && found.as_deref() == mark => return Ok(()),
+                Ok(_) => {}
+                Err(head) if head.kind == StorageErrorKind::NotFound => {}
+                Err(head) => return Err(head),
+            }
+        }
+        Err(if failure.kind == StorageErrorKind::AlreadyExists { exists() } else { failure })
+    }
+
+    async fn put_large<F>(
+        &self,
+        full: &str,
+        size: u64,
+        options: PutOptions,
+        read: impl Fn(u64, u64) -> F,
+    ) -> Result<(), Failure>
+    where
+        F: Future<Output = Result<Bytes, Failure>> + Send + 'static,
+    {
+        let step = part_size(size);
+        let mut upload = Multipart::begin(self.clone(), full.to_owned()).await?;
+        for (start, number) in (0..size).step_by(step as usize).zip(1..) {
+            upload.send(number, SIDE_BY_SIDE, read(start, step.min(size - start))).await?;
+        }
+        upload.complete(options).await
+    }
+
+    /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts.
+    pub(super) async fn copy_object(&self, source: &str, target: &str) -> Result<(), Failure> {
+        let bucket = &self.bucket;
+        let from = copy_source(&bucket.name, source);
+        let copied = retried(Retry::new("copy", COPY), || {
+            bucket.client.copy_object().copy_source(&from).bucket(&bucket.name).key(target).send()
+        });
+        match copied.await {
+            Err(failure) if matches!(failure.code.as_str(), "InvalidRequest" | "EntityTooLarge") => {
+                let size = self.look_up(source).await?.size;
+                if size == 0 { Err(failure) } else { self.copy_large(&from, size, target).await }
+            }
+            copied => copied.map(drop),
+        }
+    }
+
+    async fn copy_large(&self, from: &str, size: u64, target: &str) -> Result<(), Failure> {
+        let mut upload = Multipart::begin(self.clone(), target.to_owned()).await?;
+        let step = COPY_PART.max(size.div_ceil(MOST_PARTS));
+        for (start, number) in (0..size).step_by(step as usize).zip(1..) {
+            upload.copy(number, from, start..size.min(start + step)).await?;
+        }
+        upload.complete(PutOptions::default()).await
+    }
+}
+
+fn exists() -> Failure {
+    Failure { kind: StorageErrorKind::AlreadyExists, ..Failure::unanswered("the object exists already") }
+}
+
+/// `length` bytes from `start` of what the parts are together; no copy when one part holds them all.
+fn joined(parts: &[Bytes], start: u64, length: u64) -> Bytes {
+    let (mut skip, mut left) = (start as usize, length as usize);
+    let mut whole = BytesMut::new();
+    for part in parts {
+        if skip >= part.len() {
+            skip -= part.len();
+            continue;
+        }
+        let piece = part.slice(skip..part.len().min(skip + left));
+        skip = 0;
+        left -= piece.len();
+        if left == 0 && whole.is_empty() {
+            return piece;
+        }
+        whole.reserve(piece.len() + left);
+        whole.extend_from_slice(&piece);
+        if left == 0 {
+            break;
+        }
+    }
+    whole.freeze()
+}
+
+/// A bucket and a key as the header of a copy wants them: letters that mean something in a URL are encoded.
+fn copy_source(bucket: &str, key: &str) -> String {
+    let mut source = format!("{bucket}/");
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
+            source.push(byte as char);
+        } else {
+            let _ = write!(source, "%{byte:02X}");
+        }
+    }
+    source
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_at_any_border() {
+        let parts = ["", "ab", "c", "", "defg"].map(Bytes::from);
+        for start in 0..7 {
+            for length in 1..=(7 - start) {
+                let seen = joined(&parts, start, length);
+                assert_eq!(seen, "abcdefg"[start as usize..(start + length) as usize]);
+            }
+        }
+        assert!(joined(&parts, 0, 0).is_empty());
+        assert!(joined(&[], 0, 0).is_empty());
+    }
+
+    #[test]
+    fn a_part_that_is_whole_is_not_copied() {
+        let parts = [Bytes::from("ab"), Bytes::from("cdef")];
+        assert_eq!(joined(&parts, 2, 4).as_ptr(), parts[1].as_ptr());
+        assert_eq!(joined(&parts, 3, 2).as_ptr(), parts[1][1..].as_ptr());
+    }
+
+    #[test]
+    fn sizes_of_parts() {
+        assert_eq!(part_size(SINGLE + 1), PART);
+        let largest = 5 << 40;
+        assert!(part_size(largest) * MOST_PARTS >= largest);
+    }
+
+    #[test]
+    fn sources_of_copies_are_encoded() {
+        assert_eq!(copy_source("b", "a b/é+%?#.txt"), "b/a%20b/%C3%A9%2B%25%3F%23.txt");
+    }
+}

@@ -1,0 +1,14 @@
+//! The inputs of a job where the nodes do not have the files (spec P5, D1, D6).
+//!
+//! At submission `resolve` turns what the user named into a `manifest`: the listing itself, in the job's storage,
+//! which names objects in one of the `stores`. From then on every host plans the same mini-batches, whatever
+//! becomes of the folders that were listed. Nodes fetch what they need; that is the worker's part.
+
+pub mod manifest;
+mod remote;
+pub mod resolve;
+pub mod stores;
+mod upload;
+
+pub use resolve::{Progress, ResolveError, Where, resolve};
+pub use stores::{InputStores, Opener};

@@ -1,0 +1,293 @@
+//! The listing of a bucket: what an `s3://` URL of an input names, bytewise by key (spec D1).
+//!
+//! A URL is an object, where there is one of that name; else a glob, where it has a wildcard; else a folder.
+//! Objects whose keys end with `/`, which some tools write to stand for folders, are no files.
+
+use std::sync::Arc;
+
+use prs_common::dataset::listing::PathPattern;
+use prs_common::dataset::names;
+use prs_common::dataset::remote::RemotePath;
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+
+use super::resolve::ResolveError;
+
+/// What a URL names, page by page.
+pub(super) struct RemoteListing {
+    store: Arc<dyn Storage>,
+    input: String,
+    /// What all keys begin with; the names below it are the relative ones.
+    pub(super) prefix: String,
+    /// The same as the user knows it.
+    pub(super) origin: String,
+    glob: Option<PathPattern>,
+    /// The one object, where the URL names one.
+    single: Option<ObjectMeta>,
+    after: String,
+    over: bool,
+    /// Objects that may turn out to be folders too: each is the beginning of the next.
+    open: Vec<String>,
+}
+
+impl RemoteListing {
+    /// Finds out what `url` is.
+    pub(super) async fn open(
+        store: Arc<dyn Storage>,
+        input: &str,
+        url: &RemotePath,
+    ) -> Result<Self, ResolveError> {
+        let failed = |source| ResolveError::Store { input: input.to_owned(), source };
+        let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
+        let listing = |prefix: String| Self {
+            store: Arc::clone(&store),
+            input: input.to_owned(),
+            origin: format!("{}/{prefix}", url.bucket),
+            prefix,
+            glob: None,
+            single: None,
+            after: String::new(),
+            over: false,
+            open: Vec::new(),
+        };
+        if url.key.is_empty() || url.key.ends_with('/') {
+            return Ok(listing(url.key.clone()));
+        }
+        let is_glob = PathPattern::is_glob(&url.key);
+        match store.head(&url.key).await {
+            Ok(object) => {
+                let folder = url.key.rfind('/').map_or("", |slash| &url.key[..=slash]);
+                return Ok(Self { single: Some(object), ..listing(folder.to_owned()) });
+            }
+            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            // A glob need not be a valid key.
+            Err(error) if is_glob && error.kind == StorageErrorKind::InvalidKey => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if !is_glob {
+            return Ok(listing(slashed(&url.key)));
+        }
+        let pattern = PathPattern::new(&format!("/{}", url.key))
+            .map_err(|source| ResolveError::Listing { input: input.to_owned(), source })?;
+        let folder = pattern.base().trim_start_matches('/').to_owned();
+        Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
+    }
+
+    /// The next files; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveError> {
+        if let Some(single) = self.single.take() {
+            self.over = true;
+            self.check(&single)?;
+            return Ok(vec![single]);
+        }
+        while !self.over {
+            let page = self.store.list_after(&self.prefix, &self.after).await;
+            let page = page.map_err(|source| self.failed(source))?;
+            let Some(last) = page.last() else {
+                self.over = true;
+                break;
+            };
+            self.after.clone_from(&last.key);
+            let mut files = Vec::with_capacity(page.len());
+            for object in page {
+                if object.key.ends_with('/') || !self.picks(&object.key) {
+                    continue;
+                }
+                self.check(&object)?;
+                files.push(object);
+            }
+            if !files.is_empty() {
+                return Ok(files);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whether the URL is a glob, which must name something.
+    pub(super) fn is_glob(&self) -> bool {
+        self.glob.is_some()
+    }
+
+    fn failed(&self, source: StorageError) -> ResolveError {
+        ResolveError::Store { input: self.input.clone(), source }
+    }
+
+    fn relative<'a>(&self, key: &'a str) -> &'a str {
+        key.strip_prefix(&*self.prefix).unwrap_or(key)
+    }
+
+    fn picks(&self, key: &str) -> bool {
+        self.glob.as_ref().is_none_or(|glob| glob.picks(self.relative(key)))
+    }
+
+    /// Refuses what could not be a file of a node beside the files before it.
+    fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveError> {
+        let relative = self.relative(&object.key);
+        let refused = |reason: &str| ResolveError::Name {
+            input: self.input.clone(),
+            name: format!("{}{relative}", self.origin).escape_debug().to_string(),
+            reason: reason.to_owned(),
+        };
+        if let Some(reason) = names::unusable(relative) {
+            return Err(refused(reason));
+        }
+        // In bytewise order everything between `a` and `a/b` begins with `a` too.
+        while self.open.last().is_some_and(|open| !object.key.starts_with(&**open)) {
+            self.open.pop();
+        }
+        let is_folder = |open: &&String| object.key.as_bytes().get(open.len()) == Some(&b'/');
+        if let Some(both) = self.open.iter().find(is_folder) {
+            let both = self.relative(both);
+            return Err(refused(&format!("{both} is an object, and cannot be a folder on a node as well")));
+        }
+        self.open.push(object.key.clone());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use prs_common::storage::{LocalStorage, PutOptions, Upload};
+    use std::fmt;
+    use std::ops::Range;
+    use std::path::Path;
+
+    use super::*;
+
+    /// A bucket that lists any names, two objects at a time.
+    #[derive(Debug)]
+    struct Names(Vec<&'static str>);
+
+    impl fmt::Display for Names {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("s3://bucket")
+        }
+    }
+
+    fn absent<T>(key: &str) -> Result<T, StorageError> {
+        let kind = StorageErrorKind::NotFound;
+        Err(StorageError { kind, place: "s3://bucket".into(), key: key.into(), message: "absent".into() })
+    }
+
+    #[async_trait]
+    impl Storage for Names {
+        async fn put(&self, key: &str, _: Bytes, _: PutOptions) -> Result<(), StorageError> {
+            absent(key)
+        }
+        async fn put_parts(&self, key: &str, _: Vec<Bytes>) -> Result<(), StorageError> {
+            absent(key)
+        }
+        async fn put_file(&self, key: &str, _: &Path) -> Result<(), StorageError> {
+            absent(key)
+        }
+        async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+            absent(key)
+        }
+        async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+            absent(key)
+        }
+        async fn get_range(&self, key: &str, _: Range<u64>) -> Result<Bytes, StorageError> {
+            absent(key)
+        }
+        async fn copy(&self, key: &str, _: &str) -> Result<(), StorageError> {
+            absent(key)
+        }
+        async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+            let object = |key: &&str| ObjectMeta { key: (*key).into(), size: 1, version: String::new() };
+            Ok(self.0.iter().filter(|key| key.starts_with(prefix)).map(object).collect())
+        }
+        async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+            let all = self.list(prefix).await?;
+            Ok(all.into_iter().filter(|object| &*object.key > after).take(2).collect())
+        }
+        async fn delete(&self, key: &str) -> Result<(), StorageError> {
+            absent(key)
+        }
+        async fn sweep(&self) -> Result<(), StorageError> {
+            unreachable!("only listed")
+        }
+        async fn flush(&self) -> Result<(), StorageError> {
+            Ok(())
+        }
+        fn uri(&self, key: &str) -> String {
+            key.to_owned()
+        }
+        fn below(&self, _: &str) -> Arc<dyn Storage> {
+            Arc::new(Names(Vec::new()))
+        }
+    }
+
+    async fn list(store: Arc<dyn Storage>, url: &str) -> Result<(String, Vec<String>), String> {
+        let url = RemotePath::parse(url).unwrap();
+        let mut listing =
+            RemoteListing::open(store, "input_1", &url).await.map_err(|error| error.to_string())?;
+        let mut seen = Vec::new();
+        loop {
+            let page = listing.next().await.map_err(|error| error.to_string())?;
+            if page.is_empty() {
+                return Ok((listing.origin.clone(), seen));
+            }
+            seen.extend(page.iter().map(|object| listing.relative(&object.key).to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_url_is_an_object_a_glob_or_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
+        for key in
+            ["a.csv", "in/a.csv", "in/b.csv", "in/deep/c.csv", "in/x[1].txt", "in/.hidden", "into/d.csv"]
+        {
+            store.put(key, "x".into(), PutOptions::default()).await.unwrap();
+        }
+        let table: [(&str, &str, &[&str]); 9] = [
+            ("s3://bucket/in", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
+            ("s3://bucket/in/", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),
+            ("s3://bucket/in/b.csv", "in/", &["b.csv"]),
+            ("s3://bucket/a.csv", "", &["a.csv"]),
+            ("s3://bucket/in/*.csv", "in/", &["a.csv", "b.csv"]),
+            ("s3://bucket/in/**/*.csv", "in/", &["a.csv", "b.csv", "deep/c.csv"]),
+            ("s3://bucket/*.csv", "", &["a.csv"]),
+            ("s3://bucket/in/x[1].txt", "in/", &["x[1].txt"]),
+            ("s3://bucket/absent", "absent/", &[]),
+        ];
+        for (url, origin, expected) in table {
+            let (seen_origin, seen) = list(Arc::clone(&store), url).await.unwrap();
+            assert_eq!(
+                (seen_origin, seen),
+                (format!("s3://bucket/{origin}"), expected.iter().map(|&name| name.to_owned()).collect()),
+                "{url}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn names_that_lead_out_of_a_folder_are_refused_by_name() {
+        let long: &'static str = Box::leak(format!("in/{}", "x".repeat(256)).into_boxed_str());
+        let table: [(&[&'static str], Result<usize, &str>); 9] = [
+            (&["in/", "in/a", "in/b/", "in/b/c", "in/d"], Ok(3)),
+            (&["in/a", "in/a-b", "in/a.b", "in/ab"], Ok(4)),
+            (&["in/a", "in/../../etc/passwd"], Err("s3://bucket/in/../../etc/passwd: the name has a part")),
+            (&["in//a"], Err("s3://bucket/in//a: the name has an empty part")),
+            (&["in/a\nb"], Err(r"s3://bucket/in/a\nb: the name has a control character")),
+            (&["in/a\0"], Err("control character")),
+            (&[long], Err("longer than 255")),
+            (
+                &["in/a", "in/a-b", "in/a/b"],
+                Err("s3://bucket/in/a/b: a is an object, and cannot be a folder"),
+            ),
+            (&["in/a", "in/ab", "in/b"], Ok(3)),
+        ];
+        for (names, expected) in table {
+            let seen = list(Arc::new(Names(names.to_vec())), "s3://bucket/in").await;
+            match expected {
+                Ok(count) => assert_eq!(seen.map(|(_, seen)| seen.len()), Ok(count), "{names:?}"),
+                Err(says) => {
+                    let error = seen.unwrap_err();
+                    assert!(error.contains(says), "{names:?}: {error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The stores that the data of a job is in, opened once each.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use prs_common::mini_batch::StoreRef;
+use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use tokio::sync::OnceCell;
+
+/// Opens the store at a URL, such as `s3://bucket`.
+pub type Opener =
+    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>> + Send + Sync>;
+
+/// What [`StoreRef`] stands for on this host. Cheap to clone.
+#[derive(Clone)]
+pub struct InputStores {
+    inner: Arc<Inner>,
+}
+
+/// A store that is opened by whoever asks for it first.
+type Opened = Arc<OnceCell<Arc<dyn Storage>>>;
+
+struct Inner {
+    shared: Arc<dyn Storage>,
+    job: Arc<dyn Storage>,
+    open: Opener,
+    opened: Mutex<HashMap<String, Opened>>,
+}
+
+impl InputStores {
+    /// `shared` is what all jobs of a fleet share, `job` the job's own prefix of it.
+    pub fn new(shared: Arc<dyn Storage>, job: Arc<dyn Storage>, open: Opener) -> Self {
+        Self { inner: Arc::new(Inner { shared, job, open, opened: Mutex::default() }) }
+    }
+
+    /// For jobs whose data is in no bucket: asking for one is an error.
+    pub fn without_buckets(shared: Arc<dyn Storage>, job: Arc<dyn Storage>) -> Self {
+        let open: Opener = Arc::new(|url| {
+            let message = "buckets are not supported here".to_owned();
+            let kind = StorageErrorKind::PermissionDenied;
+            let error = StorageError { kind, place: url, key: String::new(), message };
+            Box::pin(std::future::ready(Err(error)))
+        });
+        Self::new(shared, job, open)
+    }
+
+    /// What all jobs of a fleet share.
+    pub fn shared(&self) -> &Arc<dyn Storage> {
+        &self.inner.shared
+    }
+
+    /// The job's own prefix.
+    pub fn job(&self) -> &Arc<dyn Storage> {
+        &self.inner.job
+    }
+
+    /// The store that `store` stands for; one that is named by a URL is opened when it is first asked for.
+    pub async fn get(&self, store: StoreRef<'_>) -> Result<Arc<dyn Storage>, StorageError> {
+        match store {
+            StoreRef::Shared => Ok(Arc::clone(&self.inner.shared)),
+            StoreRef::Job => Ok(Arc::clone(&self.inner.job)),
+            StoreRef::Url(url) => {
+                let cell = {
+                    let mut opened = self.inner.opened.lock().unwrap_or_else(PoisonError::into_inner);
+                    Arc::clone(opened.entry(url.to_owned()).or_default())
+                };
+                cell.get_or_try_init(|| (self.inner.open)(url.to_owned())).await.cloned()
+            }
+            StoreRef::Local => Err(StorageError {
+                kind: StorageErrorKind::InvalidKey,
+                place: "the file system of the node".to_owned(),
+                key: String::new(),
+                message: "it is no object store".to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for InputStores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { shared, job, .. } = &*self.inner;
+        f.debug_struct("InputStores").field("shared", shared).field("job", job).finish_non_exhaustive()
+    }
+}

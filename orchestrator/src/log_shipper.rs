@@ -1,0 +1,175 @@
+//! Brings the logs of a job from a node to storage, while they grow and at the end (spec section 5).
+//!
+//! Stores have no append: a file that grew is written anew. Small ones go each time; a large one waits until a
+//! share of its size is new, so that a log of gigabytes costs no more than a few times its size. At the end
+//! everything is delivered whole.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use prs_common::layout;
+use prs_common::storage::{PutOptions, Storage, StorageError};
+use tokio::io::AsyncReadExt;
+use tokio::sync::Mutex;
+use walkdir::WalkDir;
+
+/// Files up to this size are delivered whenever they changed, bytes.
+const SMALL: u64 = 4 << 20;
+/// A larger one is delivered when it has grown by this share of what was delivered.
+const GROWTH: u64 = 4;
+
+/// What a node writes of itself; everything else is the orchestrator's.
+const OF_A_NODE: [&str; 6] =
+    ["sys/node/", "user/entry_script_log/", "user/stdout/", "user/stderr/", "user/error/", "perf/"];
+
+/// Delivers one node's folder of logs.
+#[derive(Debug)]
+pub struct LogShipper {
+    storage: Arc<dyn Storage>,
+    folder: PathBuf,
+    /// What was delivered, by path below the folder.
+    delivered: Mutex<HashMap<String, Version>>,
+    /// Until when this node surely is the orchestrator. One that was cut off must not put its old reports over those
+    /// of its successor.
+    watches_until: std::sync::Mutex<Option<Instant>>,
+}
+
+/// What tells whether a file has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    size: u64,
+    changed: Option<SystemTime>,
+}
+
+impl LogShipper {
+    /// Delivers what is in `folder` to the logs of the job in `storage`.
+    pub fn new(storage: Arc<dyn Storage>, folder: PathBuf) -> Self {
+        Self { storage, folder, delivered: Mutex::default(), watches_until: std::sync::Mutex::default() }
+    }
+
+    /// Notes until when this node surely is the orchestrator; without it the orchestrator's logs stay here.
+    pub fn watches_until(&self, until: Instant) {
+        *self.watches_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    fn may_deliver(&self, name: &str) -> bool {
+        let until = *self.watches_until.lock().unwrap_or_else(PoisonError::into_inner);
+        OF_A_NODE.iter().any(|folder| name.starts_with(folder))
+            || until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Delivers what has changed; at the end of the node or the job (`last`) all of it.
+    pub async fn ship(&self, last: bool) -> Result<(), StorageError> {
+        let mut delivered = self.delivered.lock().await;
+        let folder = self.folder.clone();
+        let listed = tokio::task::spawn_blocking(move || list(&folder)).await;
+        for (name, version) in listed.unwrap_or_default() {
+            if !is_due(delivered.get(&name), version, last) || !self.may_deliver(&name) {
+                continue;
+            }
+            let key = format!("{}{name}", layout::LOGS);
+            let path = self.folder.join(&name);
+            if self.deliver(&key, &path, version.size).await? {
+                delivered.insert(name, version);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches logs that another node wrote, to go on with them. What cannot be fetched begins anew.
+    pub async fn fetch(&self, wanted: impl Fn(&str) -> bool) -> Result<(), StorageError> {
+        for object in self.storage.list(layout::LOGS).await? {
+            let Some(name) = object.key.strip_prefix(layout::LOGS).filter(|name| wanted(name)) else {
+                continue;
+            };
+            let path = self.folder.join(name);
+            if let Some(parent) = path.parent() {
+                let _ = tokio::fs::create_dir_all(parent).await;
+            }
+            self.storage.download(&object.key, &path).await?;
+        }
+        Ok(())
+    }
+
+    /// Delivers one file; false when it is not there any more. It may grow meanwhile: the rest goes next time.
+    async fn deliver(&self, key: &str, path: &Path, size: u64) -> Result<bool, StorageError> {
+        if size > SMALL {
+            let Ok(mut file) = tokio::fs::File::open(path).await else { return Ok(false) };
+            let mut upload = self.storage.upload(key).await?;
+            loop {
+                let mut piece = Vec::with_capacity(SMALL as usize);
+                match (&mut file).take(SMALL).read_to_end(&mut piece).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => upload.write(piece.into()).await?,
+                }
+            }
+            upload.finish().await?;
+            return Ok(true);
+        }
+        let Ok(body) = tokio::fs::read(path).await else { return Ok(false) };
+        self.storage.put(key, body.into(), PutOptions::default()).await?;
+        Ok(true)
+    }
+}
+
+fn is_due(delivered: Option<&Version>, present: Version, last: bool) -> bool {
+    match delivered {
+        None => true,
+        Some(before) if *before == present => false,
+        Some(before) => last || present.size <= SMALL || present.size >= before.size + before.size / GROWTH,
+    }
+}
+
+fn list(folder: &Path) -> Vec<(String, Version)> {
+    let files = WalkDir::new(folder).into_iter().flatten().filter(|entry| entry.file_type().is_file());
+    files
+        .filter_map(|entry| {
+            let name = entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned();
+            let meta = entry.metadata().ok()?;
+            Some((name, Version { size: meta.len(), changed: meta.modified().ok() }))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::storage::LocalStorage;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_changed_is_delivered_and_comes_back() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(there.path()));
+        let shipper = LogShipper::new(Arc::clone(&storage), here.path().to_owned());
+        std::fs::create_dir_all(here.path().join("sys")).unwrap();
+        std::fs::write(here.path().join("sys/a.txt"), "one\n").unwrap();
+        shipper.ship(false).await.unwrap();
+        assert!(storage.get("logs/sys/a.txt").await.is_err(), "it is not the orchestrator");
+        shipper.watches_until(Instant::now() + std::time::Duration::from_mins(1));
+        shipper.ship(false).await.unwrap();
+        assert_eq!(storage.get("logs/sys/a.txt").await.unwrap(), "one\n");
+        std::fs::write(here.path().join("sys/a.txt"), "one\ntwo\n").unwrap();
+        shipper.ship(false).await.unwrap();
+        assert_eq!(storage.get("logs/sys/a.txt").await.unwrap(), "one\ntwo\n");
+
+        let other = tempfile::tempdir().unwrap();
+        let next = LogShipper::new(storage, other.path().to_owned());
+        next.fetch(|name| name.starts_with("sys/")).await.unwrap();
+        assert_eq!(std::fs::read_to_string(other.path().join("sys/a.txt")).unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn large_files_wait_until_a_share_of_them_is_new() {
+        let version = |size| Version { size, changed: None };
+        assert!(is_due(None, version(1), false));
+        assert!(!is_due(Some(&version(9)), version(9), true));
+        assert!(is_due(Some(&version(9)), version(10), false));
+        let large = SMALL * 4;
+        assert!(!is_due(Some(&version(large)), version(large + SMALL / 2), false));
+        assert!(is_due(Some(&version(large)), version(large + SMALL / 2), true));
+        assert!(is_due(Some(&version(large)), version(large + SMALL), false));
+    }
+}

@@ -1,0 +1,229 @@
+//! The orchestrator's part on a node of a fleet: waits for the lease, watches over the job while it has it, and
+//! cleans up behind the job. Every node of a job runs this; one at a time has the lease.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use prs_common::layout;
+use prs_common::ledger::{Duty, LedgerErrorKind, TryLimits};
+use prs_common::storage::{Storage, StorageError};
+use tokio_util::sync::CancellationToken;
+
+use crate::job_record::JobRecordError;
+use crate::recover::recover;
+use crate::watch::{View, WatchError, watch};
+use crate::{JobContext, JobRecord, JobResult};
+
+/// Node losses a mini-batch survives (spec S3).
+pub const MAX_NODE_LOSSES: u32 = 10;
+/// Segments removed side by side.
+const REMOVED_AT_ONCE: usize = 16;
+/// Pause after something failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How a program stops to care for a job before the job has ended.
+#[derive(Debug, Clone, Default)]
+pub struct OrchestratorEnd {
+    /// At once.
+    pub stop: CancellationToken,
+    /// As soon as it does not watch over the job, or never.
+    pub retire: CancellationToken,
+}
+
+/// Where a program stands with a job.
+#[derive(Debug)]
+pub enum Place {
+    /// It watched over the job to its end.
+    Ended(Box<JobResult>),
+    /// The job has ended, or was started anew, under somebody else's eyes.
+    Over,
+    /// It was told to stop, and the lease is free.
+    Stopped,
+}
+
+/// How the tries of a job's mini-batches are bounded.
+pub fn try_limits(job: &JobContext) -> TryLimits {
+    TryLimits { run_max_try: job.spec.run_max_try, max_node_losses: MAX_NODE_LOSSES }
+}
+
+/// Watches over `job` whenever nobody else does, until it is over or `end` says so.
+pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
+    while !end.retire.is_cancelled() {
+        let place = tokio::select! {
+            place = try_to_watch(job, owner) => place,
+            () = end.stop.cancelled() => {
+                let _ = job.ledger.release(&job.run, Duty::Watch, owner).await;
+                return Place::Stopped;
+            }
+        };
+        let pause = match place {
+            Ok(Some(place)) => return place,
+            Ok(None) => job.timing.lease / 8,
+            Err(error) => {
+                tracing::warn!(job = job.id, %error, "the job cannot be watched over from here; trying again");
+                PAUSE
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = end.stop.cancelled() => return Place::Stopped,
+            () = end.retire.cancelled() => return Place::Stopped,
+        }
+    }
+    Place::Stopped
+}
+
+/// Watches over the job if nobody else does.
+async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
+    match job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind == LedgerErrorKind::NotFound => return rebuild(job).await,
+        Err(error) => return Err(error.into()),
+    }
+    tokio::select! {
+        place = watch_over(job, owner) => place,
+        () = lease_is_lost(job, owner) => {
+            tracing::warn!(job = job.id, "another node watches over the job by now");
+            Ok(None)
+        }
+    }
+}
+
+/// Renews the lease, also while the watching waits for a slow store; returns when somebody else has it.
+async fn lease_is_lost(job: &JobContext, owner: &str) {
+    loop {
+        tokio::time::sleep(job.timing.lease / 4).await;
+        if let Ok(None) = job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
+            return;
+        }
+    }
+}
+
+/// Watches over the job, from what storage says on.
+async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
+    let Some(record) = present_record(job).await? else {
+        clean_up(job).await?;
+        return Ok(Some(Place::Over));
+    };
+    let recovered = recover(job).await?;
+    if let Some(shipper) = &job.log_shipper {
+        shipper.fetch(is_orchestrators_log).await?;
+    }
+    if recovered.ended > 0 {
+        tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
+    }
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    end(job, watch(job, owner, record, &job.id, &view).await).await
+}
+
+/// What follows from the end of a watch.
+async fn end(job: &JobContext, watched: Result<JobResult, WatchError>) -> Result<Option<Place>, WatchError> {
+    match watched {
+        Ok(result) => {
+            clean_up(job).await?;
+            Ok(Some(Place::Ended(Box::new(result))))
+        }
+        Err(WatchError::NotTheOrchestrator) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The ledger does not know the job: it is over, or the ledger was lost and is made anew.
+async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
+    if present_record(job).await?.is_none() {
+        clean_up(job).await?;
+        return Ok(Some(Place::Over));
+    }
+    match job.ledger.create(&job.run, try_limits(job)).await {
+        Ok(()) => {}
+        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    tracing::warn!(job = job.id, "the ledger lost the job; it is rebuilt from storage");
+    // How far the plan was published is lost too. What waits is published again with the rest, not twice. Whoever
+    // watches next makes the queue anew: made at once, under consumers that have not heard of its end, it would have
+    // messages and nobody to take them.
+    if let Err(error) = job.queue.delete(&job.queue_name()).await {
+        tracing::warn!(%error, "some mini-batches may run twice; the first outcome counts");
+    }
+    Ok(None)
+}
+
+/// The record of the job, unless it has ended or was started anew.
+async fn present_record(job: &JobContext) -> Result<Option<JobRecord>, WatchError> {
+    match JobRecord::read(&*job.storage).await {
+        Ok(record) => Ok(Some(record).filter(|record| {
+            record.result.is_none() && !record.state.is_final() && record.incarnation == job.incarnation
+        })),
+        Err(JobRecordError::Absent { .. }) => Ok(None),
+        Err(JobRecordError::Storage(error)) => Err(error.into()),
+        Err(error @ JobRecordError::Damaged { .. }) => {
+            tracing::error!(job = job.id, %error, "the job is left alone");
+            Ok(None)
+        }
+    }
+}
+
+/// Removes what a job that has ended needs no longer: its queue, its books, and the segments where nothing is left to
+/// resume. Whoever ended it may have died before it did so.
+pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
+    match JobRecord::read(&*job.storage).await {
+        Ok(record) if record.incarnation == job.incarnation && record.is_done_with() => {
+            remove_segments(&*job.storage).await?;
+        }
+        // There never was one, or nobody can read it.
+        Ok(_) | Err(JobRecordError::Absent { .. } | JobRecordError::Damaged { .. }) => {}
+        Err(JobRecordError::Storage(error)) => return Err(error.into()),
+    }
+    if let Err(error) = job.queue.delete(&job.queue_name()).await {
+        tracing::warn!(job = job.id, %error, "the queue of the job is left behind");
+    }
+    // What a writer that was killed left of an object is of no use to anybody.
+    if let Err(error) = job.storage.sweep().await {
+        tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
+    }
+    job.ledger.remove(&job.run).await?;
+    Ok(())
+}
+
+/// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
+pub(crate) async fn remove_segments(storage: &dyn Storage) -> Result<(), StorageError> {
+    for folder in [layout::SEGMENTS, layout::PLAN, layout::PLAIN] {
+        let mut deletions = Vec::new();
+        for object in storage.list(folder).await? {
+            deletions.push(async move { storage.delete(&object.key).await });
+        }
+        let mut deleted = futures_util::stream::iter(deletions).buffer_unordered(REMOVED_AT_ONCE);
+        while let Some(done) = deleted.next().await {
+            done?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the orchestrator, whoever it is, writes this log.
+fn is_orchestrators_log(name: &str) -> bool {
+    name.starts_with("job_progress_overview.")
+        || name.starts_with("sys/master_role")
+        || name.starts_with("sys/error/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_orchestrators_logs_are_fetched() {
+        let table = [
+            ("job_progress_overview.20260101.txt", true),
+            ("sys/master_role.txt", true),
+            ("sys/error/orchestrator.txt", true),
+            ("sys/node/0/_main.txt", false),
+            ("user/stdout/0/process000.stdout.txt", false),
+        ];
+        for (name, expected) in table {
+            assert_eq!(is_orchestrators_log(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The queues of a fleet: their names, their options, and the tickets that invite workers to a job.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prs_common::job::JobSpec;
+use prs_common::queue::QueueOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::JobContext;
+
+/// A broker may take a message back that was not settled for so long, seconds. A ticket is held as long as a worker
+/// serves the job.
+const TICKET_TIMEOUT: u64 = 365 * 24 * 3600;
+/// Least such time for a mini-batch, seconds: the usual limit of brokers.
+const LEAST_TIMEOUT: u64 = 1800;
+
+/// Name of the queue with the tickets of a compute target.
+pub fn ticket_queue(target: &str) -> String {
+    format!("prs.fleet.{target}")
+}
+
+/// Options of every ticket queue.
+pub fn ticket_queue_options() -> QueueOptions {
+    QueueOptions { consumer_timeout: Some(TICKET_TIMEOUT) }
+}
+
+/// Options of the queue of a job's mini-batches. One may wait for another that takes its full time, be loaded,
+/// run, and wait for its commit.
+pub fn job_queue_options(spec: &JobSpec) -> QueueOptions {
+    let one = spec.run_invocation_timeout + spec.task_overhead_timeout;
+    QueueOptions { consumer_timeout: Some((4 * one).max(LEAST_TIMEOUT)) }
+}
+
+/// What somebody who submits `spec` should know of the broker.
+pub fn reservation(spec: &JobSpec, unsettled_limit: Option<Duration>) -> Option<String> {
+    let one = Duration::from_secs(spec.run_invocation_timeout + spec.task_overhead_timeout);
+    let limit = unsettled_limit.filter(|limit| one * 2 > *limit)?;
+    Some(format!(
+        "the broker takes back what is not settled within {} min, and a mini-batch of this job may take {} min: it may run twice (its first outcome counts); use RabbitMQ 3.12 or newer, or raise consumer_timeout there",
+        limit.as_secs() / 60,
+        one.as_secs().div_ceil(60)
+    ))
+}
+
+/// An invitation: whoever takes it may join the job as a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Version of prs that the job was submitted with; workers of another one leave it alone.
+    pub prs_version: String,
+    /// The job.
+    pub job_id: String,
+    /// Which start of it.
+    pub incarnation: u32,
+}
+
+impl Ticket {
+    /// A ticket to `job`, for workers of this version.
+    pub fn to(job: &JobContext) -> Self {
+        Self {
+            prs_version: env!("CARGO_PKG_VERSION").to_owned(),
+            job_id: job.id.clone(),
+            incarnation: job.incarnation,
+        }
+    }
+
+    /// The message.
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).expect("a ticket holds only text and a number").into()
+    }
+
+    /// Reads a message.
+    pub fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_mini_batches_are_too_long_for_an_old_broker() {
+        let spec =
+            |timeout| JobSpec { run_invocation_timeout: timeout, ..JobSpec::new("job", "/", "x.py", vec![]) };
+        let limit = Some(Duration::from_mins(30));
+        assert_eq!(reservation(&spec(60), limit), None);
+        assert_eq!(reservation(&spec(86_400), None), None);
+        let said = reservation(&spec(3_600), limit).unwrap();
+        assert!(said.contains("within 30 min") && said.contains("may take 70 min"), "{said}");
+    }
+}

@@ -1,0 +1,208 @@
+//! What the orchestrator of a fleet keeps going, because any program and any server may be lost: the publishing of
+//! the plan, the job's queue, the mini-batches in it, and the number of nodes.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::NodeView;
+use prs_common::queue::{QueueError, QueueErrorKind};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Watch, WatchError};
+use crate::JobContext;
+use crate::queues::{Ticket, job_queue_options, ticket_queue, ticket_queue_options};
+use crate::recover::recover;
+use crate::schedule::{Assignment, Scheduled, schedule};
+
+/// Nodes may be missing for so many times the time after which one is lost, before more are invited.
+const MISSING_FOR: u32 = 3;
+
+/// A scheduler of the orchestrator's own.
+struct Scheduler {
+    publishing: JoinHandle<Scheduled>,
+    stop: CancellationToken,
+    /// Whether it publishes again what was lost.
+    refills: bool,
+}
+
+/// What upkeep remembers from look to look.
+pub(super) struct Upkeep {
+    owner: String,
+    /// When to look next.
+    next: Instant,
+    /// Publishes the plan in place of a scheduler that is gone.
+    scheduler: Option<Scheduler>,
+    stop: CancellationToken,
+    /// What was published before is lost: all that is not ended must be published again.
+    refill: bool,
+    /// Since when nothing waits and nobody has anything in hand.
+    quiet_since: Option<Instant>,
+    /// Since when there are fewer nodes than wanted and no ticket waits.
+    missing_since: Option<Instant>,
+}
+
+impl Upkeep {
+    pub(super) fn new(job: &JobContext, owner: &str) -> Self {
+        Self {
+            owner: format!("{owner}/{}", job.run),
+            next: Instant::now(),
+            scheduler: None,
+            stop: CancellationToken::new(),
+            refill: false,
+            quiet_since: None,
+            missing_since: None,
+        }
+    }
+
+    /// Stops what was started.
+    pub(super) async fn stop(&mut self) {
+        self.stop.cancel();
+        if let Some(scheduler) = self.scheduler.take() {
+            let _ = scheduler.publishing.await;
+        }
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Watch<'_> {
+    /// Looks after the fleet, now and then; an embedded job has nothing to lose.
+    pub(super) async fn keep_up(&mut self, nodes: &[NodeView]) -> Result<(), WatchError> {
+        let Some(fleet) = self.job.timing.fleet else { return Ok(()) };
+        let now = Instant::now();
+        if now < self.upkeep.next || self.status.progress.conclusion.is_some() {
+            return Ok(());
+        }
+        self.upkeep.next = now + fleet.upkeep;
+        let kept = async {
+            let ready = self.keep_queue().await?;
+            self.keep_scheduling().await;
+            let stalled = self.is_stalled(nodes, ready, fleet.stalled);
+            self.keep_tickets(nodes, fleet.lost * MISSING_FOR).await?;
+            Ok::<_, QueueError>(stalled)
+        };
+        match kept.await {
+            Ok(false) => Ok(()),
+            Ok(true) => self.restore().await,
+            Err(error) => {
+                self.journal.error(format_args!("the queues cannot be looked after: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the job's queue anew where it was lost; returns what waits in it.
+    async fn keep_queue(&mut self) -> Result<u64, QueueError> {
+        let (job, queue) = (self.job, self.job.queue_name());
+        match job.queue.depth(&queue).await {
+            Ok(depth) => Ok(depth.ready),
+            Err(error) if error.kind == QueueErrorKind::NotFound => {
+                job.queue.declare(&queue, job_queue_options(&job.spec)).await?;
+                self.journal.decision("the queue of the job was lost; what has not ended is published again");
+                self.upkeep.refill = true;
+                Ok(0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Publishes the plan where nobody else does.
+    async fn keep_scheduling(&mut self) {
+        if let Some(scheduler) = &self.upkeep.scheduler {
+            if self.upkeep.refill {
+                // What it has published is lost: another one begins anew.
+                scheduler.stop.cancel();
+            }
+            if !scheduler.publishing.is_finished() {
+                return;
+            }
+        }
+        if let Some(scheduler) = self.upkeep.scheduler.take() {
+            let complete = matches!(scheduler.publishing.await, Ok(Scheduled::Complete));
+            self.upkeep.refill |= scheduler.refills && !complete;
+            if complete && !self.upkeep.refill {
+                return;
+            }
+        }
+        let checkpoint = self.status.progress.checkpoint;
+        if checkpoint.complete && !self.upkeep.refill {
+            return;
+        }
+        let refills = std::mem::take(&mut self.upkeep.refill);
+        let assignment = Assignment { again: refills, ..Assignment::default() };
+        let stop = self.upkeep.stop.child_token();
+        let (job, owner, stopped) = (self.job.clone(), self.upkeep.owner.clone(), stop.clone());
+        let publishing = tokio::spawn(async move { schedule(&job, &owner, assignment, &stopped).await });
+        self.upkeep.scheduler = Some(Scheduler { publishing, stop, refills });
+    }
+
+    /// Whether mini-batches are missing: some have no outcome, and none waits or is in anybody's hands.
+    fn is_stalled(&mut self, nodes: &[NodeView], ready: u64, patience: Duration) -> bool {
+        let progress = &self.status.progress;
+        let mut present = nodes.iter().filter(|node| !node.left).peekable();
+        let anybody = present.peek().is_some();
+        let quiet = anybody
+            && ready == 0
+            && self.upkeep.scheduler.is_none()
+            && progress.checkpoint.complete
+            && !progress.is_complete()
+            && present.all(|node| node.report.in_hand == 0);
+        if !quiet {
+            self.upkeep.quiet_since = None;
+            return false;
+        }
+        let since = *self.upkeep.quiet_since.get_or_insert_with(Instant::now);
+        since.max(self.moved.0).elapsed() > patience
+    }
+
+    /// Brings back what was lost: first outcomes whose commit was, then mini-batches.
+    async fn restore(&mut self) -> Result<(), WatchError> {
+        self.upkeep.quiet_since = None;
+        let recovered = recover(self.job).await?;
+        if recovered.ended > 0 {
+            self.journal.decision(format_args!(
+                "{} outcomes were in storage and not in the ledger; they count",
+                recovered.ended
+            ));
+            return Ok(());
+        }
+        let progress = &self.status.progress;
+        self.journal.decision(format_args!(
+            "{} mini-batches have no outcome, do not wait and do not run; they are published again",
+            progress.checkpoint.scheduled.saturating_sub(progress.ended())
+        ));
+        self.upkeep.refill = true;
+        Ok(())
+    }
+
+    /// Invites workers in place of nodes whose tickets were lost with the broker.
+    async fn keep_tickets(&mut self, nodes: &[NodeView], patience: Duration) -> Result<(), QueueError> {
+        let job = self.job;
+        let queue = ticket_queue(&job.spec.compute_target);
+        let present = nodes.iter().filter(|node| !node.left).count() as u32;
+        let missing = job.spec.node_count.saturating_sub(present);
+        let lost = match job.queue.depth(&queue).await {
+            Ok(depth) if depth.ready > 0 || missing == 0 => {
+                self.upkeep.missing_since = None;
+                return Ok(());
+            }
+            Ok(_) => self.upkeep.missing_since.get_or_insert_with(Instant::now).elapsed() > patience,
+            Err(error) if error.kind == QueueErrorKind::NotFound => {
+                job.queue.declare(&queue, ticket_queue_options()).await?;
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        if lost && missing > 0 {
+            self.upkeep.missing_since = None;
+            self.journal.decision(format_args!("{missing} nodes are missing and no ticket waits: inviting"));
+            let tickets = (0..missing).map(|_| Ticket::to(job).encode()).collect();
+            job.queue.publish(&queue, tickets).await?;
+        }
+        Ok(())
+    }
+}

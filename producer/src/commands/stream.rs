@@ -1,0 +1,57 @@
+//! `stream`: follows a job to its end, with its progress and its logs; the job does not need this program.
+
+use std::convert::Infallible;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use prs_orchestrator::watch::View;
+
+use super::run::report;
+use crate::cli::{Format, Job};
+use crate::embedded::Signals;
+use crate::failure::{Code, Failure};
+use crate::log_tail::LogTail;
+use crate::place::{Place, Seen};
+use crate::{output, progress};
+
+/// Follows a job. Only its result goes to standard output.
+pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failure> {
+    let place = Place::find(job).await?;
+    let seen = place.look().await?;
+    if seen.result.state.is_final() {
+        return Ok(report(format, &seen.result));
+    }
+    let signals = Signals::catch()?;
+    let (view, shown) = tokio::sync::watch::channel(View::default());
+    let display = tokio::spawn(progress::show(shown));
+    let followed = follow(&place, seen, view, signals).await;
+    let _ = display.await;
+    if let Some(result) = followed? {
+        return Ok(report(format, &result));
+    }
+    output::say("the job goes on without this program");
+    Ok(Code::Interrupted.into())
+}
+
+/// Shows logs until the job has ended or the user leaves.
+async fn follow(
+    place: &Place,
+    seen: Seen,
+    view: tokio::sync::watch::Sender<View>,
+    mut signals: Signals,
+) -> Result<Option<prs_orchestrator::JobResult>, Failure> {
+    let mut tail = LogTail::new(Arc::clone(&place.storage));
+    let logs = async {
+        loop {
+            tail.look().await;
+            tokio::time::sleep(LogTail::INTERVAL).await;
+        }
+    };
+    let result = tokio::select! {
+        result = place.until_ended(seen, view) => result?,
+        never = logs => match never as Infallible {},
+        _ = signals.next() => return Ok(None),
+    };
+    tail.finish().await;
+    Ok(Some(result))
+}

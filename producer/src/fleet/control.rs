@@ -1,0 +1,113 @@
+//! Ending a job of a fleet, and going on with one.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use prs_common::ledger::{Conclusion, JobState, LedgerErrorKind};
+use prs_common::timestamp::now_us;
+use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate, try_limits};
+use prs_orchestrator::recover::recover;
+use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
+
+use super::find;
+use super::start::{Handed, LeftBehind, context, hand_in};
+use crate::failure::Failure;
+use crate::output;
+
+/// How long a canceled job may take to end before the command stops waiting for it.
+const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
+pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
+    let record = find(fleet, job_id).await?;
+    if let Some(result) = record.result {
+        return Err(ended_already(&result));
+    }
+    let (job, _folder) = context(fleet, &record)?;
+    // Its books may be lost, or were never opened.
+    match job.ledger.create(&job.run, try_limits(&job)).await {
+        Ok(()) => {}
+        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).context("cannot cancel the job").map_err(Failure::server),
+    }
+    let wanted = Conclusion { state: JobState::Canceled, reason: format!("canceled by {who}") };
+    job.ledger.conclude(&job.run, &wanted).await.context("cannot cancel the job").map_err(Failure::server)?;
+    let owner = format!("{who}/{}", std::process::id());
+    let end = OrchestratorEnd::default();
+    let ended = tokio::time::timeout(CANCEL_PATIENCE, async {
+        loop {
+            tokio::select! {
+                place = orchestrate(&job, &owner, &end) => match place {
+                    Place::Ended(result) => return Ok(*result),
+                    Place::Over | Place::Stopped => {}
+                },
+                () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            }
+            if let Some(result) = find(fleet, job_id).await?.result {
+                return Ok(result);
+            }
+        }
+    });
+    ended.await.unwrap_or_else(|_| {
+        Err(Failure::from(anyhow::anyhow!(
+            "job {job_id} was asked to end and has not ended after {} s; prs-producer status {job_id} shows it",
+            CANCEL_PATIENCE.as_secs()
+        )))
+    })
+}
+
+/// Why there is nothing to cancel.
+pub(crate) fn ended_already(result: &JobResult) -> Failure {
+    let how = match result.state {
+        JobState::Completed => "completed",
+        JobState::Canceled => "was canceled",
+        _ => "failed",
+    };
+    Failure::wrong(format!("job {} has ended already: it {how}", result.job_id))
+}
+
+/// Starts a former job again: what is missing or failed of it runs.
+pub(crate) async fn resume(
+    fleet: &Fleet,
+    mut record: JobRecord,
+    behind: &LeftBehind,
+) -> Result<Handed, Failure> {
+    let (before, _folder) = context(fleet, &record)?;
+    if record.result.is_none() && is_served(&before).await? {
+        return Err(Failure::wrong(format!(
+            "job {} is running; prs-producer stream {} follows it",
+            record.job_id, record.job_id
+        )));
+    }
+    record.incarnation += 1;
+    record.started_us = now_us();
+    record.state = JobState::Queued;
+    record.result = None;
+    record.write(&*before.storage).await.context("cannot store the job").map_err(Failure::server)?;
+    behind.is_stored(&record.job_id);
+    // Whoever still works on the former start finds nothing under its name.
+    clean_up(&before).await.context("cannot close the books of the former start").map_err(Failure::server)?;
+    let (job, _folder) = context(fleet, &record)?;
+    job.ledger
+        .create(&job.run, try_limits(&job))
+        .await
+        .context("cannot open the books of the job")
+        .map_err(Failure::server)?;
+    let recovered =
+        recover(&job).await.context("cannot read what is done already").map_err(Failure::server)?;
+    output::say(format_args!("{} mini-batches are done already", recovered.ended));
+    for damaged in &recovered.damaged {
+        output::say(format_args!("{damaged}; its mini-batches run again"));
+    }
+    hand_in(fleet, record, recovered.known).await
+}
+
+/// Whether some node serves the job.
+async fn is_served(job: &JobContext) -> Result<bool, Failure> {
+    let lost = job.timing.fleet.map_or(Duration::MAX, |fleet| fleet.lost);
+    match job.ledger.nodes(&job.run).await {
+        Ok(nodes) => Ok(nodes.iter().any(|node| !node.left && node.silent < lost)),
+        Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::server(error)),
+    }
+}

@@ -1,0 +1,209 @@
+//! Waiting for a job of a fleet: publishes its plan meanwhile, shows its progress, and can be left at any time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
+use prs_common::storage::Storage;
+use prs_common::timestamp::now_us;
+use prs_orchestrator::job_record::Status;
+use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
+use prs_orchestrator::watch::View;
+use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
+use tokio_util::sync::CancellationToken;
+
+use super::Handed;
+use crate::embedded::Signals;
+use crate::failure::Failure;
+use crate::{output, progress};
+
+/// Between two looks at the ledger.
+const LOOK_INTERVAL: Duration = Duration::from_millis(150);
+/// Between two looks at the record, while the ledger cannot say how the job is.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// The rate of mini-batches is taken over this time.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+
+/// How a wait ended.
+pub(crate) enum Waited {
+    /// The job has ended.
+    Ended(Box<JobResult>),
+    /// The user left; the job goes on.
+    Left,
+}
+
+/// Leaves a job to its nodes: one of them publishes the plan.
+pub(crate) async fn leave(handed: Handed) {
+    let Handed { job, owner, .. } = handed;
+    if let Err(error) = job.ledger.release(&job.run, Duty::Schedule, &owner).await {
+        tracing::warn!(%error, "a node begins to publish the plan some seconds later");
+    }
+}
+
+/// Publishes the plan of a job and waits for its end. The first Ctrl-C says what the second does: leave.
+pub(crate) async fn wait(handed: Handed, signals: Signals) -> Result<Waited, Failure> {
+    let Handed { job, record, owner, assignment, _folder } = handed;
+    let stop = CancellationToken::new();
+    let scheduling = {
+        let (job, stop) = (job.clone(), stop.clone());
+        tokio::spawn(async move { publish(&job, &owner, assignment, &stop).await })
+    };
+    let waited = follow(&job, &record, signals).await;
+    stop.cancel();
+    if let Err(panic) = scheduling.await {
+        output::say(format_args!("publishing the plan broke: {panic}; a node goes on with it"));
+    }
+    waited
+}
+
+/// Publishes the plan; a node goes on where this is interrupted.
+async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &CancellationToken) {
+    if schedule(job, owner, assignment, stop).await == Scheduled::Interrupted {
+        tracing::warn!("the servers went away while the plan was published; a node goes on with it");
+    }
+}
+
+/// Shows the progress of a job until it has ended or the user leaves.
+async fn follow(job: &JobContext, record: &JobRecord, mut signals: Signals) -> Result<Waited, Failure> {
+    let (view, seen) = tokio::sync::watch::channel(View::default());
+    let display = tokio::spawn(progress::show(seen));
+    let mut asked = false;
+    let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
+    let waited = loop {
+        tokio::select! {
+            result = &mut ended => break result.map(|result| Waited::Ended(Box::new(result))),
+            name = signals.next() => {
+                if asked {
+                    break Ok(Waited::Left);
+                }
+                asked = true;
+                output::say(format_args!(
+                    "{name}: the job goes on without this program; once more leaves it, prs-producer cancel {} ends it",
+                    job.id
+                ));
+            }
+        }
+    };
+    drop(ended);
+    let _ = display.await;
+    waited
+}
+
+/// Looks at a job until its record has the result; tells `view` what it sees. Without a ledger only the end is seen.
+pub(crate) async fn until_ended(
+    ledger: Option<&dyn Ledger>,
+    storage: &dyn Storage,
+    record: &JobRecord,
+    view: tokio::sync::watch::Sender<View>,
+) -> Result<JobResult, Failure> {
+    let mut rates = VecDeque::new();
+    let mut read_at = Instant::now();
+    loop {
+        let state = match ledger {
+            Some(ledger) => look(ledger, record, &mut rates, &view).await,
+            None => None,
+        };
+        // The record has the last word; while the ledger says that the job runs it need not be asked.
+        if state.is_none_or(JobState::is_final) || Instant::now() >= read_at {
+            read_at = Instant::now() + RECORD_INTERVAL;
+            match JobRecord::read(storage).await {
+                Ok(present) if present.incarnation != record.incarnation => {
+                    return Err(Failure::wrong(format!(
+                        "job {} was resumed by somebody else",
+                        record.job_id
+                    )));
+                }
+                Ok(JobRecord { result: Some(result), .. }) => return Ok(result),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the record of the job cannot be read; trying again"),
+            }
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// One look at the ledger; nothing when it does not know.
+async fn look(
+    ledger: &dyn Ledger,
+    record: &JobRecord,
+    rates: &mut VecDeque<(Instant, u64)>,
+    view: &tokio::sync::watch::Sender<View>,
+) -> Option<JobState> {
+    match ask(ledger, record).await {
+        Ok((state, mut status)) => {
+            let (now, ended) = (Instant::now(), status.progress.ended());
+            rates.push_back((now, ended));
+            while rates.len() > 2 && now - rates[0].0 > RATE_WINDOW {
+                rates.pop_front();
+            }
+            let (since, before) = rates[0];
+            rate(&mut status, ended.saturating_sub(before), (now - since).as_secs_f64());
+            view.send_replace(View { state: Some(state), status });
+            Some(state)
+        }
+        Err(error) => {
+            if error.kind != LedgerErrorKind::NotFound {
+                tracing::warn!(%error, "the progress is not known for now; the job goes on");
+            }
+            None
+        }
+    }
+}
+
+/// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
+/// none, for what was done before it counts too.
+pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
+    let run = run_name(&record.job_id, record.incarnation);
+    let (state, progress, nodes) =
+        tokio::try_join!(ledger.state(&run), ledger.progress(&run), ledger.nodes(&run))?;
+    let lost = Timing::fleet().fleet.map_or(Duration::MAX, |fleet| fleet.lost);
+    let present: Vec<_> = nodes.iter().filter(|node| !node.left && node.silent < lost).collect();
+    let now = now_us();
+    let mut status = Status {
+        updated_us: now,
+        seconds: now.saturating_sub(record.started_us) as f64 / 1e6,
+        nodes: present.len() as u32,
+        processes: present.iter().map(|node| node.report.processes).sum(),
+        progress,
+        ..Status::default()
+    };
+    if record.incarnation == 1 {
+        let (ended, seconds) = (status.progress.ended(), status.seconds);
+        rate(&mut status, ended, seconds);
+    }
+    Ok((state, status))
+}
+
+/// Notes that `ended` mini-batches got their outcome in so many seconds.
+fn rate(status: &mut Status, ended: u64, seconds: f64) {
+    let progress = &status.progress;
+    let left = progress.checkpoint.scheduled.saturating_sub(progress.ended()) as f64;
+    status.per_second = if seconds > 0.0 { ended as f64 / seconds } else { 0.0 };
+    let known = progress.checkpoint.complete && status.per_second > 0.0;
+    status.eta_seconds = known.then(|| left / status.per_second);
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::ledger::{Checkpoint, Progress};
+
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_rate_once_all_is_planned() {
+        let table = [
+            (true, 30, 10.0, 3.0, Some(20.0)),
+            (false, 30, 10.0, 3.0, None),
+            (true, 0, 10.0, 0.0, None),
+            (true, 30, 0.0, 0.0, None),
+        ];
+        for (complete, ended, seconds, per_second, eta) in table {
+            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete };
+            let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
+            let mut status = Status { progress, ..Status::default() };
+            rate(&mut status, ended, seconds);
+            assert!((status.per_second - per_second).abs() < 1e-9, "{status:?}");
+            assert_eq!(status.eta_seconds, eta);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Handing a job in: code and inputs go to storage, then the record, the books, the queue, and the tickets.
+//!
+//! Before the record is there, nothing knows of the job; after the tickets are out, nothing needs this program.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use prs_common::job::{InputSource, JobSpec};
+use prs_common::layout;
+use prs_common::ledger::{Duty, LedgerErrorKind};
+use prs_common::storage::{PutOptions, Storage};
+use prs_orchestrator::inputs::{ResolveError, Where, resolve};
+use prs_orchestrator::orchestrate::try_limits;
+use prs_orchestrator::queues::{Ticket, job_queue_options, ticket_queue, ticket_queue_options};
+use prs_orchestrator::schedule::{Assignment, KnownChecksums};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
+use tempfile::TempDir;
+
+use crate::commands::new_id;
+use crate::failure::Failure;
+use crate::progress::Uploading;
+
+/// A job that was handed in, and what is left to do for it.
+pub(crate) struct Handed {
+    /// The job as this program sees it.
+    pub(crate) job: JobContext,
+    /// Its record.
+    pub(crate) record: JobRecord,
+    /// Who this program is to the ledger.
+    pub(crate) owner: String,
+    /// What of its plan is to be published.
+    pub(crate) assignment: Assignment,
+    /// Local folder, gone with this.
+    pub(crate) _folder: TempDir,
+}
+
+/// What a new job is made of.
+pub(crate) struct NewJob {
+    /// Its settings.
+    pub(crate) spec: JobSpec,
+    /// Key of the code archive, which is one of the `objects`.
+    pub(crate) code: String,
+    /// The code archive.
+    pub(crate) archive: Bytes,
+    /// The former job whose settings it has: the listings of its inputs lie there.
+    pub(crate) former: Option<Arc<dyn Storage>>,
+}
+
+impl NewJob {
+    /// Stores the code, and the listings of inputs that a former job had.
+    pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
+        let put = storage.put(&self.code, self.archive.clone(), PutOptions::default()).await;
+        put.context("cannot store the code of the job")?;
+        let Some(former) = &self.former else { return Ok(()) };
+        for input in &self.spec.inputs {
+            if let InputSource::Manifest { key, .. } = &input.source {
+                let manifest = former.get(key).await.context("cannot read the inputs of the former job")?;
+                let put = storage.put(key, manifest, PutOptions::default()).await;
+                put.context("cannot store the inputs of the job")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What lies in storage if the handing in ends here, and how to go on or clean up.
+#[derive(Debug)]
+pub(crate) struct LeftBehind(RefCell<String>);
+
+impl Default for LeftBehind {
+    fn default() -> Self {
+        Self(RefCell::new("nothing was stored".to_owned()))
+    }
+}
+
+impl fmt::Display for LeftBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.borrow())
+    }
+}
+
+impl LeftBehind {
+    /// The record of the job is there, its tickets may not be out.
+    pub(super) fn is_stored(&self, job_id: &str) {
+        self.0.replace(format!(
+            "job {job_id} is stored, and workers may not have been invited to it; prs-producer resume {job_id} goes on with it, prs-producer cancel {job_id} ends it"
+        ));
+    }
+}
+
+/// Hands a job in.
+pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Result<Handed, Failure> {
+    let job_id = new_id(&new.spec.name);
+    let storage = fleet.job_storage(&job_id);
+    behind.0.replace(format!(
+        "{} holds code without a job, and the storage inputs; they do no harm and may be removed",
+        storage.uri(layout::CODE)
+    ));
+    new.store(&*storage).await.map_err(Failure::server)?;
+    let uploading = Uploading::begin();
+    let (stores, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
+    let spec = resolve(new.spec, &stores, Where::Fleet, &show).await.map_err(input_failure)?;
+    uploading.end();
+    let record = JobRecord::new(job_id, new.code, spec);
+    let created = fleet.create_job(&record).await.context("cannot store the job").map_err(Failure::server)?;
+    if !created {
+        return Err(Failure::wrong(format!("there is a job {} already; submit it again", record.job_id)));
+    }
+    behind.is_stored(&record.job_id);
+    let listed = fleet.list_job(&record.job_id).await;
+    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)?;
+    hand_in(fleet, record, KnownChecksums::default()).await
+}
+
+/// Opens the books of a job whose record is stored, and invites workers.
+pub(crate) async fn hand_in(
+    fleet: &Fleet,
+    record: JobRecord,
+    known: KnownChecksums,
+) -> Result<Handed, Failure> {
+    let (job, folder) = context(fleet, &record)?;
+    let owner = format!("producer-{}-{}", hostname(), std::process::id());
+    match job.ledger.create(&job.run, try_limits(&job)).await {
+        Ok(()) => {}
+        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).context("cannot open the books of the job").map_err(Failure::server),
+    }
+    let opened = async {
+        // First, so that no node begins to publish in this program's place.
+        job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
+        job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
+        let tickets = ticket_queue(&job.spec.compute_target);
+        job.queue.declare(&tickets, ticket_queue_options()).await?;
+        let ticket = Ticket::to(&job).encode();
+        job.queue.publish(&tickets, vec![ticket; job.spec.node_count as usize]).await?;
+        anyhow::Ok(())
+    };
+    let opened = opened.await.with_context(|| {
+        format!("job {} is stored but nobody is invited to it; prs-producer resume goes on with it", job.id)
+    });
+    opened.map_err(Failure::server)?;
+    let assignment = Assignment { known, ..Assignment::default() };
+    Ok(Handed { job, record, owner, assignment, _folder: folder })
+}
+
+/// A job as this program sees it, with a local folder.
+pub(super) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, TempDir), Failure> {
+    let folder =
+        tempfile::Builder::new().prefix("prs-").tempdir().context("cannot make a temporary folder")?;
+    let folders = LocalFolders { logs: folder.path().join("logs"), work: folder.path().join("work") };
+    let made = [&folders.logs, &folders.work].into_iter().try_for_each(std::fs::create_dir_all);
+    made.with_context(|| format!("cannot make folders in {}", folder.path().display()))?;
+    Ok((fleet.context(record, folders), folder))
+}
+
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A store that does not answer is no fault of the job file; everything else is.
+fn input_failure(error: ResolveError) -> Failure {
+    if error.is_retryable() { Failure::server(error) } else { Failure::usage(error) }
+}

@@ -1,0 +1,179 @@
+//! Where a job lies: a run folder of this machine, or a prefix in the storage of a fleet.
+//!
+//! Both have the same inside (spec section 7), so the commands that read go through [`Place`] and do not ask which
+//! it is. They differ in who knows how a job that has not ended stands: the lock of the run folder, or the ledger.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::StreamExt;
+use prs_common::layout;
+use prs_common::storage::{LocalStorage, Storage, is_valid_key};
+use prs_orchestrator::job_record::Output;
+use prs_orchestrator::watch::View;
+use prs_orchestrator::{JobRecord, JobResult};
+use tokio::sync::watch::Sender;
+
+use crate::cli::{Job, List};
+use crate::failure::Failure;
+use crate::fleet::{self, Reader};
+use crate::{embedded, output, run_folder};
+
+/// Between two looks at a run folder that is followed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(150);
+
+/// Jobs that are looked at side by side.
+const LOOKS_AT_ONCE: usize = 16;
+
+/// Where a job lies.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Everything of the job.
+    pub(crate) storage: Arc<dyn Storage>,
+    home: Home,
+}
+
+#[derive(Debug)]
+enum Home {
+    Folder(PathBuf),
+    Fleet { reader: Arc<Reader>, job_id: String },
+}
+
+/// A job at one moment.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Its record, with state and counts of now.
+    pub(crate) record: JobRecord,
+    /// Its result, or the result so far.
+    pub(crate) result: JobResult,
+}
+
+impl Place {
+    /// The place of the job that a command names.
+    pub(crate) async fn find(job: &Job) -> Result<Self, Failure> {
+        match Reader::connect(&job.servers).await? {
+            Some(reader) => Self::on_fleet(Arc::new(reader), &job.name),
+            None => Ok(Self::folder(run_folder::find(job)?)),
+        }
+    }
+
+    /// The places of all jobs of a folder or a fleet.
+    pub(crate) async fn all(list: &List) -> Result<Vec<Self>, Failure> {
+        if let Some(reader) = Reader::connect(&list.servers).await? {
+            let reader = Arc::new(reader);
+            let ids = reader.job_ids().await?;
+            return ids.iter().map(|id| Self::on_fleet(Arc::clone(&reader), id)).collect();
+        }
+        if !list.runs.is_dir() {
+            return Ok(Vec::new());
+        }
+        let entries = std::fs::read_dir(&list.runs)
+            .with_context(|| format!("cannot read {}", list.runs.display()))
+            .map_err(Failure::usage)?;
+        let folders = entries.flatten().map(|entry| entry.path());
+        let folders = folders.filter(|folder| folder.join(layout::JOB).is_file());
+        Ok(folders.filter_map(|folder| Some(Self::folder(folder.canonicalize().ok()?))).collect())
+    }
+
+    fn folder(folder: PathBuf) -> Self {
+        Self { storage: Arc::new(LocalStorage::new(&folder)), home: Home::Folder(folder) }
+    }
+
+    fn on_fleet(reader: Arc<Reader>, job_id: &str) -> Result<Self, Failure> {
+        if !is_valid_key(job_id) || job_id.contains('/') {
+            return Err(Failure::wrong(format!("{job_id:?} is not the id of a job")));
+        }
+        let storage = reader.job_storage(job_id);
+        Ok(Self { storage, home: Home::Fleet { reader, job_id: job_id.to_owned() } })
+    }
+
+    /// The record as it is stored.
+    pub(crate) async fn record(&self) -> Result<JobRecord, Failure> {
+        JobRecord::read(&*self.storage).await.map_err(|error| match (&self.home, error) {
+            (Home::Fleet { reader, job_id }, error) => fleet::unreadable(reader.storage(), job_id, error),
+            (Home::Folder(_), error) => Failure::usage(error),
+        })
+    }
+
+    /// The job as it is now.
+    pub(crate) async fn look(&self) -> Result<Seen, Failure> {
+        let record = self.record().await?;
+        let record = match &self.home {
+            Home::Folder(folder) => run_folder::settle(folder, record).await.map_err(Failure::usage)?,
+            Home::Fleet { reader, .. } => reader.look(&*self.storage, record).await?,
+        };
+        let result = record.result.clone().unwrap_or_else(|| self.result_so_far(&record));
+        Ok(Seen { record, result })
+    }
+
+    /// What it means that its storage fails.
+    pub(crate) fn failure(&self, error: anyhow::Error) -> Failure {
+        match self.home {
+            Home::Folder(_) => error.into(),
+            Home::Fleet { .. } => Failure::server(error),
+        }
+    }
+
+    /// Where the output of the job is, or will be.
+    pub(crate) fn output(&self, record: &JobRecord) -> Arc<dyn Storage> {
+        match &self.home {
+            Home::Folder(folder) => Arc::new(LocalStorage::new(embedded::output_folder(folder, record))),
+            Home::Fleet { .. } => self.storage.below(layout::OUTPUT.trim_end_matches('/')),
+        }
+    }
+
+    /// Looks at the job, as it was seen, until it has ended; tells `view` what it sees.
+    pub(crate) async fn until_ended(&self, seen: Seen, view: Sender<View>) -> Result<JobResult, Failure> {
+        if let Home::Fleet { reader, .. } = &self.home {
+            let ledger = reader.ledger().await?;
+            return fleet::until_ended(ledger, &*self.storage, &seen.record, view).await;
+        }
+        let mut seen = seen;
+        while !seen.result.state.is_final() {
+            view.send_replace(View { state: Some(seen.record.state), status: seen.record.status.clone() });
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            seen = self.look().await?;
+        }
+        Ok(seen.result)
+    }
+
+    fn result_so_far(&self, record: &JobRecord) -> JobResult {
+        let progress = &record.status.progress;
+        let (logs, reason) = match &self.home {
+            Home::Folder(folder) => (
+                folder.join("logs").display().to_string(),
+                record.state.is_final().then(|| run_folder::interrupted(folder)),
+            ),
+            Home::Fleet { .. } => (self.storage.uri(layout::LOGS), None),
+        };
+        JobResult {
+            job_id: record.job_id.clone(),
+            name: record.spec.name.clone(),
+            state: record.state,
+            reason,
+            output: Output { uri: self.output(record).uri(""), ..Output::default() },
+            logs,
+            mini_batches: progress.into(),
+            items: progress.into(),
+            seconds: record.status.seconds,
+        }
+    }
+}
+
+/// Looks at all of `places` side by side. A job that cannot be understood is said and left out.
+pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure> {
+    let looks = places.into_iter().map(|place| async move { place.look().await });
+    let mut looks = futures_util::stream::iter(looks).buffered(LOOKS_AT_ONCE);
+    let mut jobs = Vec::new();
+    while let Some(look) = looks.next().await {
+        match look {
+            Ok(seen) => jobs.push(seen),
+            Err(failure) if failure.is_usage() => output::say(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    jobs.sort_by_key(|seen| seen.record.submitted_us);
+    Ok(jobs)
+}

@@ -1,0 +1,170 @@
+//! A fleet of its own: the three servers, and workers that come and go.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::processes::TOKEN;
+use super::servers::s3::S3Server;
+use super::servers::{RabbitMq, Redis};
+use super::{Ended, Job, Live, bin_dir};
+
+/// The bucket that holds everything.
+const BUCKET: &str = "fleet";
+
+/// Servers and workers. All of them end with it.
+#[derive(Debug)]
+pub struct Fleet {
+    /// Carries mini-batches and tickets.
+    pub broker: RabbitMq,
+    /// Keeps the books.
+    pub redis: Redis,
+    /// Holds everything that lasts.
+    pub s3: S3Server,
+    folder: TempDir,
+    started: AtomicU32,
+}
+
+impl Fleet {
+    /// Starts the servers; no worker yet.
+    pub fn start() -> Self {
+        let broker = std::thread::spawn(RabbitMq::start);
+        let (redis, s3) = (Redis::start(), S3Server::start());
+        s3.make_bucket(BUCKET);
+        let folder = tempfile::Builder::new().prefix("prs-fleet-").tempdir().unwrap();
+        Self { broker: broker.join().unwrap(), redis, s3, folder, started: AtomicU32::new(0) }
+    }
+
+    /// What a program needs to know to reach the servers.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let urls = [
+            ("PRS_BROKER_URL", self.broker.url()),
+            ("PRS_REDIS_URL", self.redis.url()),
+            ("PRS_STORAGE_URL", format!("s3://{BUCKET}/prs")),
+        ];
+        let urls = urls.into_iter().map(|(name, value)| (name.to_owned(), value));
+        urls.chain(self.s3.env()).collect()
+    }
+
+    /// Makes the commands of `job` speak to this fleet.
+    #[must_use]
+    pub fn job(&self, job: Job) -> Job {
+        self.variables().iter().fold(job, |job, (name, value)| job.with_own_variable(name, value))
+    }
+
+    /// Starts a worker; its processes carry the token of `job`, so that they are ended with it.
+    pub fn worker(&self, job: &Job, arguments: &[&str]) -> Live {
+        self.worker_with(job, arguments, &[])
+    }
+
+    /// Starts a worker with further variables, which may replace those that lead it to the servers.
+    pub fn worker_with(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let mut command = Command::new(bin_dir().join("prs-worker"));
+        // A relative folder serves as well as any.
+        command.current_dir(self.folder.path()).args(["--work-dir", "work"]).args(arguments);
+        for name in ["CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONHOME", "RUST_LOG", "VIRTUAL_ENV"] {
+            command.env_remove(name);
+        }
+        command
+            .env("AZ_BATCHAI_GPU_COUNT_FOUND", "0")
+            .env("PRS_WORKER_NAME", format!("worker-{number}"))
+            .env(TOKEN, job.token())
+            .envs(self.variables())
+            .envs(variables.iter().cloned());
+        Live::start(command, self.folder.path(), &format!("worker-{number}"))
+    }
+
+    /// What the workers said so far.
+    pub fn story(&self) -> String {
+        let mut story = String::new();
+        for number in 0..self.started.load(Ordering::Relaxed) {
+            let path = self.folder.path().join(format!("worker-{number}.err"));
+            let said = std::fs::read_to_string(path).unwrap_or_default();
+            let _ = write!(story, "== worker {number}\n{said}");
+        }
+        story
+    }
+
+    /// The id of the job that was submitted under this name, once it is in the list of jobs.
+    pub fn id_of(&self, name: &str) -> Option<String> {
+        let start = format!("prs/index/{name}-");
+        let (key, _) = self.s3.objects(BUCKET).into_iter().find(|(key, _)| key.starts_with(&start))?;
+        Some(key["prs/index/".len()..].to_owned())
+    }
+
+    /// Objects whose upload was begun and neither completed nor aborted.
+    pub fn incomplete_uploads(&self) -> Vec<String> {
+        self.s3.incomplete_uploads(BUCKET)
+    }
+
+    /// Folder of the jobs in storage, as the S3 server has it on disk.
+    pub fn stored(&self, job_id: &str) -> Stored<'_> {
+        Stored { fleet: self, prefix: format!("prs/jobs/{job_id}/") }
+    }
+
+    /// Submits `job` and waits for its end.
+    pub fn submit(&self, job: &Job) -> Ended {
+        self.start_submit(job, &[]).wait()
+    }
+
+    /// Submits `job`.
+    pub fn start_submit(&self, job: &Job, more: &[&str]) -> Live {
+        let file = job.write_job_file().display().to_string();
+        job.start(&[&["submit", &file, "-o", "json"], more].concat())
+    }
+
+    /// Submits `job`, which must complete. Returns the object that is printed.
+    #[track_caller]
+    pub fn completes(&self, job: &Job) -> Value {
+        let ended = self.submit(job);
+        assert_eq!(ended.code, Some(0), "{}\n{}", ended.stderr, self.story());
+        ended.json()
+    }
+
+    /// Where the workers keep what they need for a job.
+    pub fn work_folder(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+}
+
+/// What lies in storage below the prefix of a job.
+#[derive(Debug)]
+pub struct Stored<'a> {
+    fleet: &'a Fleet,
+    prefix: String,
+}
+
+impl Stored<'_> {
+    /// An object, which must be there.
+    #[track_caller]
+    pub fn bytes(&self, key: &str) -> Vec<u8> {
+        let key = format!("{}{key}", self.prefix);
+        self.fleet
+            .s3
+            .object(BUCKET, &key)
+            .unwrap_or_else(|| panic!("there is no object {key}: {:?}", self.keys()))
+    }
+
+    /// The same, as text.
+    #[track_caller]
+    pub fn text(&self, key: &str) -> String {
+        String::from_utf8(self.bytes(key)).unwrap()
+    }
+
+    /// The rows of the result.
+    #[track_caller]
+    pub fn result(&self) -> Vec<u8> {
+        self.bytes("output/parallel_run_step.txt")
+    }
+
+    /// All keys, without the prefix.
+    pub fn keys(&self) -> Vec<String> {
+        let objects = self.fleet.s3.objects(BUCKET).into_iter();
+        objects.filter_map(|(key, _)| Some(key.strip_prefix(&self.prefix)?.to_owned())).collect()
+    }
+}

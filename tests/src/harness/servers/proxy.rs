@@ -1,0 +1,317 @@
+//! What stands between a program and a server to make the way unsafe.
+//!
+//! [`TcpProxy`] carries bytes and can be cut off: from then on nothing arrives and nobody is told, as when a cable
+//! is pulled. [`HttpProxy`] is one with a reverse proxy behind it, which spoils a share of the requests; every
+//! spoiled one is counted, so that a test can assert that it happened.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::in_process;
+use crate::harness::Random;
+
+/// A way to a server that can be cut off.
+#[derive(Debug)]
+pub struct TcpProxy {
+    address: SocketAddr,
+    way: watch::Sender<Way>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    cut: bool,
+    /// How often it was cut off so far.
+    cuts: u64,
+}
+
+impl TcpProxy {
+    /// Opens a way to `server` at a free port.
+    pub fn start(server: SocketAddr) -> Self {
+        let runtime = in_process::runtime();
+        let listener = in_process::listen(&runtime, 0);
+        let address = listener.local_addr().unwrap();
+        let (way, watched) = watch::channel(Way::default());
+        runtime.spawn(accept(listener, move |connection| relay(connection, server, watched.clone())));
+        Self { address, way, runtime: Some(runtime) }
+    }
+
+    /// Where programs connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Swallows everything from now on, of connections that are there and of new ones, without closing any.
+    pub fn cut_off(&self) {
+        self.way.send_modify(|way| *way = Way { cut: true, cuts: way.cuts + 1 });
+    }
+
+    /// Lets new connections through again. Those that lost bytes stay silent for good.
+    pub fn restore(&self) {
+        self.way.send_modify(|way| way.cut = false);
+    }
+
+    /// How often it was cut off.
+    pub fn cuts(&self) -> u64 {
+        self.way.borrow().cuts
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let Ok((connection, _)) = listener.accept().await else { continue };
+        let _ = connection.set_nodelay(true);
+        tokio::spawn(serve(connection));
+    }
+}
+
+async fn relay(mut near: TcpStream, server: SocketAddr, mut way: watch::Receiver<Way>) {
+    if way.borrow_and_update().cut {
+        return swallow(&mut near).await;
+    }
+    let Ok(mut far) = TcpStream::connect(server).await else { return };
+    let _ = far.set_nodelay(true);
+    tokio::select! {
+        // First: not a byte passes after the cut.
+        biased;
+        _ = way.wait_for(|way| way.cut) => {}
+        _ = copy_bidirectional(&mut near, &mut far) => return,
+    }
+    tokio::join!(swallow(&mut near), swallow(&mut far));
+}
+
+/// Reads until the other side closes.
+async fn swallow(connection: &mut TcpStream) {
+    let mut bytes = vec![0; 16 << 10];
+    while connection.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+}
+
+/// What may become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It never reaches the server, which seems to answer 500.
+    Error,
+    /// It waits for a while before it goes on.
+    Stall,
+    /// The connection closes before it reaches the server.
+    CutBefore,
+    /// The server does it, and the connection closes instead of an answer.
+    CutAfter,
+    /// The server does it, and the connection closes in the middle of the answer.
+    CutMiddle,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Stall, Self::CutBefore, Self::CutAfter, Self::CutMiddle];
+}
+
+/// What is spoiled, and how often.
+#[derive(Debug, Clone)]
+pub struct HttpFaults {
+    /// The same seed spoils the same requests, as far as they come in the same order.
+    pub seed: u64,
+    /// Of a hundred requests, how many.
+    pub percent: u64,
+    /// How long a stalled request waits.
+    pub stall: Duration,
+    /// Which faults there are.
+    pub kinds: Vec<Fault>,
+}
+
+impl Default for HttpFaults {
+    fn default() -> Self {
+        Self { seed: 1, percent: 20, stall: Duration::from_secs(5), kinds: Fault::ALL.to_vec() }
+    }
+}
+
+/// A way to an HTTP server on which requests are spoiled.
+#[derive(Debug)]
+pub struct HttpProxy {
+    front: TcpProxy,
+    spoiler: Arc<Spoiler>,
+    runtime: Option<Runtime>,
+}
+
+impl HttpProxy {
+    /// Opens a way to `server` at a free port.
+    pub fn start(server: SocketAddr, faults: HttpFaults) -> Self {
+        let runtime = in_process::runtime();
+        let listener = in_process::listen(&runtime, 0);
+        let front = TcpProxy::start(listener.local_addr().unwrap());
+        let spoiler = Arc::new(Spoiler {
+            server,
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+            random: Mutex::new(Random::new(faults.seed)),
+            faults,
+            requests: AtomicU64::new(0),
+            counts: Default::default(),
+        });
+        let shared = Arc::clone(&spoiler);
+        runtime.spawn(accept(listener, move |connection| {
+            let spoiler = Arc::clone(&shared);
+            async move {
+                let service = service_fn(move |request| Arc::clone(&spoiler).serve(request));
+                let http = hyper::server::conn::http1::Builder::new();
+                // A connection that is cut ends with an error.
+                let _ = http.serve_connection(TokioIo::new(connection), service).await;
+            }
+        }));
+        Self { front, spoiler, runtime: Some(runtime) }
+    }
+
+    /// Where programs connect.
+    pub fn address(&self) -> SocketAddr {
+        self.front.address()
+    }
+
+    /// The URL that clients call their endpoint.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// As [`TcpProxy::cut_off`].
+    pub fn cut_off(&self) {
+        self.front.cut_off();
+    }
+
+    /// As [`TcpProxy::restore`].
+    pub fn restore(&self) {
+        self.front.restore();
+    }
+
+    /// Requests that came, spoiled or not.
+    pub fn requests(&self) -> u64 {
+        self.spoiler.requests.load(Ordering::Relaxed)
+    }
+
+    /// How often `fault` happened.
+    pub fn count(&self, fault: Fault) -> u64 {
+        self.spoiler.counts[fault as usize].load(Ordering::Relaxed)
+    }
+
+    /// How often any fault happened.
+    pub fn faults(&self) -> u64 {
+        Fault::ALL.into_iter().map(|fault| self.count(fault)).sum()
+    }
+}
+
+impl Drop for HttpProxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+type Answer = Response<BoxBody<Bytes, Cut>>;
+
+/// Ends a connection.
+#[derive(Debug)]
+struct Cut;
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection is cut")
+    }
+}
+
+impl std::error::Error for Cut {}
+
+#[derive(Debug)]
+struct Spoiler {
+    server: SocketAddr,
+    client: Client<HttpConnector, Incoming>,
+    faults: HttpFaults,
+    random: Mutex<Random>,
+    requests: AtomicU64,
+    counts: [AtomicU64; Fault::ALL.len()],
+}
+
+impl Spoiler {
+    fn choose(&self) -> Option<Fault> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut random = self.random.lock().unwrap();
+        let spoiled = random.below(100) < self.faults.percent && !self.faults.kinds.is_empty();
+        let fault = spoiled.then(|| self.faults.kinds[random.below(self.faults.kinds.len() as u64) as usize]);
+        fault.inspect(|fault| {
+            self.counts[*fault as usize].fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Cut> {
+        let fault = self.choose();
+        match fault {
+            Some(Fault::Error) => {
+                let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed());
+                *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                return Ok(answer);
+            }
+            Some(Fault::CutBefore) => return Err(Cut),
+            Some(Fault::Stall) => tokio::time::sleep(self.faults.stall).await,
+            Some(Fault::CutAfter | Fault::CutMiddle) | None => {}
+        }
+        let answer = self.forward(request).await?;
+        match fault {
+            Some(Fault::CutAfter | Fault::CutMiddle) => {
+                let (head, body) = answer.into_parts();
+                let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+                if fault == Some(Fault::CutAfter) || body.is_empty() {
+                    return Err(Cut);
+                }
+                // The head promises the whole.
+                let half = Ok(Frame::data(body.slice(..body.len() / 2)));
+                // Later than the half, which would otherwise never leave.
+                let cut = stream::once(async {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    Err(Cut)
+                });
+                let spoiled = StreamBody::new(stream::iter([half]).chain(cut));
+                let mut answer = Response::from_parts(head, BodyExt::boxed(spoiled));
+                answer.headers_mut().insert(hyper::header::CONTENT_LENGTH, body.len().into());
+                Ok(answer)
+            }
+            _ => Ok(answer.map(|body| body.map_err(|_| Cut).boxed())),
+        }
+    }
+
+    /// The host that the client named stays as it is: it is part of what the client signed.
+    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>, Cut> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = Uri::builder()
+            .scheme("http")
+            .authority(self.server.to_string())
+            .path_and_query(path)
+            .build()
+            .map_err(|_| Cut)?;
+        self.client.request(request).await.map_err(|_| Cut)
+    }
+}

@@ -1,0 +1,223 @@
+//! A RabbitMQ node of one's own.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Supervised, free_port};
+use crate::deadline::wait_for;
+
+/// How long a node may take to start; it takes about 6 s on two idle cores.
+const START: Duration = Duration::from_secs(90);
+/// Where packages put the scripts. Those in PATH want to be root or `rabbitmq` and know only the system's node.
+const PACKAGED: &str = "/usr/lib/rabbitmq/bin";
+
+/// A running node with a user `guest`. It is killed and its folder removed when this is dropped, or when the test
+/// process ends.
+#[derive(Debug)]
+pub struct RabbitMq {
+    folder: TempDir,
+    port: u16,
+    tls_port: u16,
+    epmd_port: u16,
+    distribution_port: u16,
+    server: Supervised,
+    /// The name server of Erlang nodes. A node would start one that outlives it.
+    epmd: Supervised,
+}
+
+impl RabbitMq {
+    /// The node that the tests of one binary share: what they make there needs names of its own.
+    pub fn shared() -> &'static Self {
+        static SHARED: LazyLock<RabbitMq> = LazyLock::new(RabbitMq::start);
+        &SHARED
+    }
+
+    /// Starts a node and waits until it serves.
+    pub fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("prs-rabbitmq-").tempdir().unwrap();
+        let (port, tls_port, epmd_port, distribution_port) =
+            (free_port(), free_port(), free_port(), free_port());
+        fs::write(folder.path().join("plugins"), "[].").unwrap();
+        fs::write(folder.path().join("environment"), "").unwrap();
+        make_certificates(folder.path());
+        fs::write(folder.path().join("rabbitmq.conf"), configuration(folder.path(), port, tls_port)).unwrap();
+
+        let mut epmd = Command::new("epmd");
+        epmd.args(["-address", "127.0.0.1", "-port", &epmd_port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let epmd = Supervised::start(epmd, None)
+            .unwrap_or_else(|error| panic!("epmd cannot be started: {error}; {INSTALL}"));
+        let server = launch(folder.path(), epmd_port, distribution_port);
+        let mut this = Self { folder, port, tls_port, epmd_port, distribution_port, server, epmd };
+        this.wait_until_it_serves();
+        this
+    }
+
+    /// Where user `guest` logs in.
+    pub fn url(&self) -> String {
+        self.url_of("guest", "guest", "%2f")
+    }
+
+    /// Where a user logs in; `vhost` is percent-encoded.
+    pub fn url_of(&self, user: &str, password: &str, vhost: &str) -> String {
+        format!("amqp://{user}:{password}@127.0.0.1:{}/{vhost}", self.port)
+    }
+
+    /// Where user `guest` logs in with TLS.
+    pub fn tls_url(&self) -> String {
+        format!("amqps://guest:guest@localhost:{}/%2f", self.tls_port)
+    }
+
+    /// The certificate of the authority that has signed the node's.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// The port for AMQP without TLS.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs `rabbitmqctl`, about half a second.
+    pub fn control(&self, arguments: &[&str]) -> String {
+        let mut command = script(self.folder.path(), "rabbitmqctl", self.epmd_port, self.distribution_port);
+        let output = command.arg("--quiet").args(arguments).output().unwrap();
+        assert!(
+            output.status.success(),
+            "rabbitmqctl {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Adds a user with rights to configure, write and read what these patterns match.
+    pub fn add_user(&self, name: &str, password: &str, [configure, write, read]: [&str; 3]) {
+        self.control(&["add_user", name, password]);
+        self.control(&["set_permissions", name, configure, write, read]);
+    }
+
+    /// Writes out which log belongs to which queue. A node does so half a second after a queue was declared; one that
+    /// is killed before that comes back with a queue that has lost its messages and never serves again.
+    pub fn write_out_declarations(&self) {
+        self.control(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
+    }
+
+    /// Kills the node without a warning; see [`Self::write_out_declarations`].
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// Starts a killed node again, with what it had on disk and on the same ports.
+    pub fn restart(&mut self) {
+        self.server.kill();
+        self.server = launch(self.folder.path(), self.epmd_port, self.distribution_port);
+        self.wait_until_it_serves();
+    }
+
+    /// Starts the node again without anything it had.
+    pub fn wipe_and_restart(&mut self) {
+        self.server.kill();
+        fs::remove_dir_all(self.folder.path().join("mnesia")).unwrap();
+        self.restart();
+    }
+
+    fn wait_until_it_serves(&mut self) {
+        let port = self.port;
+        wait_for("RabbitMQ to serve", START, || {
+            if let Some(status) = self.server.ended() {
+                let output = fs::read_to_string(self.folder.path().join("output")).unwrap_or_default();
+                panic!("RabbitMQ has ended ({status}):\n{output}");
+            }
+            greets(port).then_some(())
+        });
+        assert!(self.epmd.ended().is_none(), "epmd has ended");
+    }
+}
+
+const INSTALL: &str = "install RabbitMQ (`apt-get install rabbitmq-server`), or run `make test-rust` as root";
+
+fn launch(folder: &Path, epmd_port: u16, distribution_port: u16) -> Supervised {
+    let output = fs::File::create(folder.join("output")).unwrap();
+    let mut command = script(folder, "rabbitmq-server", epmd_port, distribution_port);
+    command.stdout(output.try_clone().unwrap()).stderr(output).stdin(Stdio::null());
+    Supervised::start(command, Some(folder))
+        .unwrap_or_else(|error| panic!("rabbitmq-server cannot be started: {error}; {INSTALL}"))
+}
+
+/// One of RabbitMQ's scripts, in the surroundings of the node in `folder`.
+fn script(folder: &Path, name: &str, epmd_port: u16, distribution_port: u16) -> Command {
+    let packaged = Path::new(PACKAGED).join(name);
+    let mut command = Command::new(if packaged.exists() { packaged.as_path() } else { Path::new(name) });
+    command
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env("RABBITMQ_NODENAME", format!("prs-{distribution_port}@localhost"))
+        .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq"))
+        .env("RABBITMQ_CONF_ENV_FILE", folder.join("environment"))
+        .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("plugins"))
+        .env("RABBITMQ_MNESIA_BASE", folder.join("mnesia"))
+        .env("RABBITMQ_LOG_BASE", folder.join("log"))
+        .env("RABBITMQ_PID_FILE", folder.join("pid"))
+        .env("RABBITMQ_DIST_PORT", distribution_port.to_string())
+        .env("ERL_EPMD_PORT", epmd_port.to_string())
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        .env("ERL_CRASH_DUMP_SECONDS", "0")
+        .env_remove("RABBITMQ_NODE_PORT");
+    command
+}
+
+fn configuration(folder: &Path, port: u16, tls_port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "listeners.tcp.1 = 127.0.0.1:{port}\n\
+         listeners.ssl.1 = 127.0.0.1:{tls_port}\n\
+         ssl_options.cacertfile = {folder}/ca.pem\n\
+         ssl_options.certfile = {folder}/server.pem\n\
+         ssl_options.keyfile = {folder}/server.key\n\
+         ssl_options.verify = verify_none\n\
+         log.console = false\n\
+         disk_free_limit.absolute = 50MB\n"
+    )
+}
+
+/// An authority, and a certificate of it for localhost.
+fn make_certificates(folder: &Path) {
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    openssl(folder, &format!("req -x509 {key} -subj /CN=prs-test -keyout ca.key -out ca.pem"));
+    openssl(folder, &format!("req {key} -subj /CN=localhost -keyout server.key -out server.csr"));
+    fs::write(folder.join("extensions"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
+        .unwrap();
+    openssl(
+        folder,
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.pem",
+    );
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let output =
+        Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap_or_else(
+            |error| panic!("openssl cannot be started: {error}; install it (`apt-get install openssl`)"),
+        );
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Whether a broker answers the protocol header with its first frame.
+fn greets(port: u16) -> bool {
+    let greet = || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"AMQP\x00\x00\x09\x01")?;
+        let mut first = [0];
+        stream.read_exact(&mut first)?;
+        std::io::Result::Ok(first == [1])
+    };
+    greet().unwrap_or(false)
+}

@@ -1,0 +1,236 @@
+//! An S3 server of the test's own: over HTTP, with signatures checked, conditional puts, uploads in parts and
+//! keys with fewer rights.
+//!
+//! It answers what prs and the usual tools ask, as AWS does where the two can be told apart. What lies in its
+//! folder outlives it: a server that is started there again has the same objects.
+
+mod objects;
+mod service;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::S3ServiceBuilder;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use super::in_process;
+use objects::Objects;
+use service::{Gate, Service};
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct S3Settings {
+    /// The port on this host; 0 for a free one.
+    pub port: u16,
+    /// Who may do everything.
+    pub access_key: String,
+    /// The secret of this and of every other key.
+    pub secret_key: String,
+    /// Larger objects, in bytes, are not copied in one call.
+    pub largest_copy: u64,
+    /// Whether an object can be put on the condition that it is new, which not every server knows.
+    pub conditional_put: bool,
+    /// Whether incomplete uploads are listed by prefix; MinIO takes the prefix for the name of one object.
+    pub uploads_by_prefix: bool,
+}
+
+impl Default for S3Settings {
+    fn default() -> Self {
+        Self {
+            port: 0,
+            access_key: "test-key".to_owned(),
+            secret_key: "test-secret-that-nobody-may-see".to_owned(),
+            largest_copy: 5 << 30,
+            conditional_put: true,
+            uploads_by_prefix: true,
+        }
+    }
+}
+
+/// What a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Everything.
+    All,
+    /// List and read.
+    Read,
+    /// List only.
+    List,
+    /// Nothing.
+    None,
+}
+
+impl Rights {
+    /// The access key that has these rights, beside the `main` one that has all.
+    fn key(self, main: &str) -> String {
+        match self {
+            Self::All => main.to_owned(),
+            Self::Read => format!("{main}-read"),
+            Self::List => format!("{main}-list"),
+            Self::None => format!("{main}-none"),
+        }
+    }
+
+    fn of_key(main: &str, key: &str) -> Option<Self> {
+        [Self::All, Self::Read, Self::List, Self::None].into_iter().find(|rights| rights.key(main) == key)
+    }
+
+    fn allow(self, operation: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Read => matches!(operation, "GetObject" | "HeadObject") || Self::List.allow(operation),
+            Self::List => matches!(operation, "HeadBucket" | "ListObjectsV2"),
+            Self::None => false,
+        }
+    }
+}
+
+/// A running server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct S3Server {
+    address: SocketAddr,
+    settings: S3Settings,
+    folder: PathBuf,
+    objects: Arc<Objects>,
+    runtime: Option<Runtime>,
+    _temporary: Option<TempDir>,
+}
+
+impl S3Server {
+    /// Starts one on a free port in a temporary folder, without buckets.
+    pub fn start() -> Self {
+        Self::start_with(S3Settings::default())
+    }
+
+    /// The same, with settings.
+    pub fn start_with(settings: S3Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::start_keeping(folder.path().to_owned(), settings, Some(folder))
+    }
+
+    /// Starts one on what lies in `folder`.
+    pub fn start_in(folder: &Path, settings: S3Settings) -> Self {
+        Self::start_keeping(folder.to_owned(), settings, None)
+    }
+
+    fn start_keeping(folder: PathBuf, settings: S3Settings, temporary: Option<TempDir>) -> Self {
+        let objects = Arc::new(Objects::open(&folder).unwrap());
+        let mut auth = SimpleAuth::new();
+        for rights in [Rights::All, Rights::Read, Rights::List, Rights::None] {
+            auth.register(rights.key(&settings.access_key), settings.secret_key.clone().into());
+        }
+        let mut service =
+            S3ServiceBuilder::new(Service { objects: Arc::clone(&objects), settings: settings.clone() });
+        service.set_auth(auth);
+        service.set_access(Gate { access_key: settings.access_key.clone() });
+        let service = service.build();
+
+        let runtime = in_process::runtime();
+        let listener = in_process::listen(&runtime, settings.port);
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(serve(listener, service));
+        Self { address, settings, folder, objects, runtime: Some(runtime), _temporary: temporary }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL that clients call their endpoint.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The folder everything lies in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Access key and secret of somebody with these rights.
+    pub fn key(&self, rights: Rights) -> (String, String) {
+        (rights.key(&self.settings.access_key), self.settings.secret_key.clone())
+    }
+
+    /// The variables with which a program reaches it.
+    pub fn env(&self) -> Vec<(String, String)> {
+        self.env_at(&self.endpoint())
+    }
+
+    /// The same for a program that goes through `endpoint`, a proxy before this server.
+    pub fn env_at(&self, endpoint: &str) -> Vec<(String, String)> {
+        let (key, secret) = self.key(Rights::All);
+        [
+            ("AWS_ACCESS_KEY_ID", key.as_str()),
+            ("AWS_SECRET_ACCESS_KEY", &secret),
+            ("AWS_ENDPOINT_URL_S3", endpoint),
+            ("AWS_REGION", "us-east-1"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    /// Makes a bucket that is not there yet.
+    pub fn make_bucket(&self, bucket: &str) {
+        self.objects.make_bucket(bucket).unwrap();
+    }
+
+    /// Whether there is such a bucket.
+    pub fn has_bucket(&self, bucket: &str) -> bool {
+        self.objects.has_bucket(bucket).is_ok()
+    }
+
+    /// Puts an object, as a client would.
+    pub fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
+        let mut writing = self.objects.write(bucket, key, HashMap::default()).unwrap();
+        writing.append(bytes).unwrap();
+        self.objects.place(writing, false).unwrap();
+    }
+
+    /// What an object holds; nothing where there is none.
+    pub fn object(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
+        let (_, mut file) = self.objects.find(bucket, key).unwrap()?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+        Some(bytes)
+    }
+
+    /// Names and sizes of all objects, whatever the clients believe.
+    pub fn objects(&self, bucket: &str) -> Vec<(String, u64)> {
+        let all = self.objects.list(bucket, "", "", usize::MAX).unwrap();
+        all.into_iter().map(|(key, object)| (key, object.size)).collect()
+    }
+
+    /// Names of objects whose upload was begun and neither completed nor aborted.
+    pub fn incomplete_uploads(&self, bucket: &str) -> Vec<String> {
+        self.objects.uploads(bucket).unwrap().into_iter().map(|upload| upload.key).collect()
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, service: s3s::service::S3Service) {
+    loop {
+        // Out of descriptors for a moment, or gone before it was taken.
+        let Ok((connection, _)) = listener.accept().await else { continue };
+        let _ = connection.set_nodelay(true);
+        let service = service.clone();
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            // A client that goes away in the middle is no concern of the server's.
+            let _ = http.half_close(false).serve_connection(TokioIo::new(connection), service).await;
+        });
+    }
+}

@@ -1,0 +1,431 @@
+//! The calls of the S3 interface that prs and the usual tools make, on [`Objects`].
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult,
+    CopySource, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+    DeleteObjectsOutput, DeletedObject, ETag, ETagCondition, GetObjectInput, GetObjectOutput,
+    HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListBucketsInput,
+    ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListObjectsV2Input,
+    ListObjectsV2Output, MultipartUpload, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
+    UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
+use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
+
+use super::objects::{Object, Objects, Refusal};
+use super::{Rights, S3Settings};
+
+/// Bytes of an object read at a time.
+const CHUNK: u64 = 256 << 10;
+/// Objects in a page of a listing.
+const PAGE: i32 = 1000;
+
+/// What answers the calls.
+pub(super) struct Service {
+    pub(super) objects: Arc<Objects>,
+    pub(super) settings: S3Settings,
+}
+
+impl From<Refusal> for s3s::S3Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoBucket => s3_error!(NoSuchBucket, "The specified bucket does not exist"),
+            Refusal::Exists => s3_error!(PreconditionFailed, "The object exists"),
+            Refusal::NoUpload => s3_error!(NoSuchUpload, "The specified upload does not exist"),
+            Refusal::BadPart => s3_error!(InvalidPart, "A part is missing, too small or out of order"),
+            Refusal::Io(error) => s3_error!(error, InternalError),
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every call ends with it")]
+fn answer<T>(output: T) -> S3Result<S3Response<T>> {
+    Ok(S3Response::new(output))
+}
+
+fn io_failed(error: std::io::Error) -> s3s::S3Error {
+    Refusal::Io(error).into()
+}
+
+fn no_key() -> s3s::S3Error {
+    s3_error!(NoSuchKey, "The specified key does not exist")
+}
+
+fn etag(object: &Object) -> ETag {
+    ETag::Strong(object.etag.clone())
+}
+
+/// Receives a body; one that breaks off or whose checksum is wrong is an error.
+async fn receive(
+    body: Option<StreamingBlob>,
+    mut append: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> S3Result<()> {
+    let mut body = body.ok_or_else(|| s3_error!(IncompleteBody))?;
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes.map_err(|error| s3_error!(IncompleteBody, "{error}"))?;
+        append(&bytes).map_err(io_failed)?;
+    }
+    Ok(())
+}
+
+/// `length` bytes of a file from where it stands.
+fn send(mut file: File, length: u64) -> std::io::Result<StreamingBlob> {
+    let mut piece = move |left: &mut u64| {
+        let mut bytes = vec![0; CHUNK.min(*left) as usize];
+        file.read_exact(&mut bytes)?;
+        *left -= bytes.len() as u64;
+        Ok(Bytes::from(bytes))
+    };
+    let mut left = length;
+    if length <= CHUNK {
+        return Ok(StreamingBlob::from(Body::from(piece(&mut left)?)));
+    }
+    let pieces = stream::iter(std::iter::from_fn(move || (left > 0).then(|| piece(&mut left))));
+    Ok(StreamingBlob::wrap::<_, std::io::Error>(pieces))
+}
+
+impl Service {
+    fn source(&self, source: &CopySource) -> S3Result<(Object, File)> {
+        let CopySource::Bucket { bucket, key, .. } = source else { return Err(s3_error!(NotImplemented)) };
+        self.objects.find(bucket, key)?.ok_or_else(no_key)
+    }
+
+    /// Whether a condition asks for a new object; other conditions are not known here.
+    fn if_absent(&self, condition: Option<&ETagCondition>) -> S3Result<bool> {
+        match condition {
+            None => Ok(false),
+            Some(ETagCondition::Any) if self.settings.conditional_put => Ok(true),
+            Some(_) => {
+                Err(s3_error!(NotImplemented, "A header you provided implies a function that is absent"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl S3 for Service {
+    async fn create_bucket(
+        &self,
+        request: S3Request<CreateBucketInput>,
+    ) -> S3Result<S3Response<CreateBucketOutput>> {
+        match self.objects.make_bucket(&request.input.bucket) {
+            Err(Refusal::Exists) => Err(s3_error!(BucketAlreadyOwnedByYou)),
+            made => {
+                made?;
+                answer(CreateBucketOutput::default())
+            }
+        }
+    }
+
+    async fn list_buckets(
+        &self,
+        _request: S3Request<ListBucketsInput>,
+    ) -> S3Result<S3Response<ListBucketsOutput>> {
+        let named = |name| s3s::dto::Bucket { name: Some(name), ..Default::default() };
+        let buckets = self.objects.bucket_names().into_iter().map(named).collect();
+        answer(ListBucketsOutput { buckets: Some(buckets), ..Default::default() })
+    }
+
+    async fn head_bucket(
+        &self,
+        request: S3Request<HeadBucketInput>,
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
+        self.objects.has_bucket(&request.input.bucket)?;
+        answer(HeadBucketOutput::default())
+    }
+
+    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+        let input = request.input;
+        let if_absent = self.if_absent(input.if_none_match.as_ref())?;
+        let mut writing =
+            self.objects.write(&input.bucket, &input.key, input.metadata.unwrap_or_default())?;
+        receive(input.body, |bytes| writing.append(bytes)).await?;
+        let object = self.objects.place(writing, if_absent)?;
+        answer(PutObjectOutput { e_tag: Some(etag(&object)), ..Default::default() })
+    }
+
+    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+        let input = request.input;
+        let (object, mut file) = self.objects.find(&input.bucket, &input.key)?.ok_or_else(no_key)?;
+        if input
+            .if_match
+            .as_ref()
+            .and_then(ETagCondition::as_etag)
+            .is_some_and(|wanted| *wanted != etag(&object))
+        {
+            return Err(s3_error!(PreconditionFailed, "The object is another version"));
+        }
+        let part = match input.range {
+            Some(range) => range.check(object.size)?,
+            None => 0..object.size,
+        };
+        file.seek(SeekFrom::Current(part.start as i64)).map_err(io_failed)?;
+        let length = part.end - part.start;
+        let content_range =
+            input.range.map(|_| format!("bytes {}-{}/{}", part.start, part.end - 1, object.size));
+        answer(GetObjectOutput {
+            accept_ranges: Some("bytes".to_owned()),
+            body: Some(send(file, length).map_err(io_failed)?),
+            content_length: Some(length as i64),
+            content_range,
+            e_tag: Some(etag(&object)),
+            last_modified: Some(Timestamp::from(object.modified)),
+            metadata: Some(object.marks),
+            ..Default::default()
+        })
+    }
+
+    async fn head_object(
+        &self,
+        request: S3Request<HeadObjectInput>,
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
+        let (object, _) = self.objects.find(&request.input.bucket, &request.input.key)?.ok_or_else(no_key)?;
+        answer(HeadObjectOutput {
+            content_length: Some(object.size as i64),
+            e_tag: Some(etag(&object)),
+            last_modified: Some(Timestamp::from(object.modified)),
+            metadata: Some(object.marks),
+            ..Default::default()
+        })
+    }
+
+    async fn delete_object(
+        &self,
+        request: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        self.objects.delete(&request.input.bucket, &request.input.key)?;
+        answer(DeleteObjectOutput::default())
+    }
+
+    async fn delete_objects(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        let input = request.input;
+        let mut deleted = Vec::new();
+        for object in input.delete.objects {
+            self.objects.delete(&input.bucket, &object.key)?;
+            deleted.push(DeletedObject { key: Some(object.key), ..Default::default() });
+        }
+        answer(DeleteObjectsOutput { deleted: Some(deleted), ..Default::default() })
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let input = request.input;
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let most = input.max_keys.unwrap_or(PAGE).clamp(0, PAGE) as usize;
+        let after = input.continuation_token.as_deref().or(input.start_after.as_deref()).unwrap_or_default();
+        let delimiter = input.delimiter.as_deref().unwrap_or_default();
+        let (mut contents, mut folders) = (Vec::new(), Vec::new());
+        let (mut last, mut more) = (after.to_owned(), false);
+        loop {
+            let found = self.objects.list(&input.bucket, &prefix, &last, most + 1)?;
+            let Some((key, _)) = found.first() else { break };
+            if contents.len() + folders.len() == most {
+                more = true;
+                break;
+            }
+            let folder = |key: &str| {
+                let rest = key.strip_prefix(&prefix).filter(|_| !delimiter.is_empty())?;
+                rest.find(delimiter).map(|at| key[..prefix.len() + at + delimiter.len()].to_owned())
+            };
+            if let Some(folder) = folder(key) {
+                // Everything below it is one entry: go on behind its last possible name.
+                last = format!("{folder}\u{10ffff}");
+                folders.push(CommonPrefix { prefix: Some(folder) });
+                continue;
+            }
+            for (key, object) in found {
+                if contents.len() + folders.len() == most || folder(&key).is_some() {
+                    break;
+                }
+                last.clone_from(&key);
+                contents.push(s3s::dto::Object {
+                    e_tag: Some(etag(&object)),
+                    key: Some(key),
+                    last_modified: Some(Timestamp::from(object.modified)),
+                    size: Some(object.size as i64),
+                    ..Default::default()
+                });
+            }
+        }
+        answer(ListObjectsV2Output {
+            common_prefixes: Some(folders).filter(|folders| !folders.is_empty()),
+            key_count: Some(contents.len() as i32),
+            contents: Some(contents),
+            delimiter: input.delimiter,
+            is_truncated: Some(more),
+            max_keys: input.max_keys,
+            name: Some(input.bucket),
+            next_continuation_token: more.then_some(last),
+            prefix: input.prefix,
+            ..Default::default()
+        })
+    }
+
+    async fn copy_object(
+        &self,
+        request: S3Request<CopyObjectInput>,
+    ) -> S3Result<S3Response<CopyObjectOutput>> {
+        let input = request.input;
+        let (object, mut file) = self.source(&input.copy_source)?;
+        if object.size > self.settings.largest_copy {
+            return Err(s3_error!(
+                InvalidRequest,
+                "The specified copy source is larger than the maximum allowable size for a copy source"
+            ));
+        }
+        let mut writing = self.objects.write(&input.bucket, &input.key, object.marks)?;
+        writing.append_file(&mut file).map_err(io_failed)?;
+        let copy = self.objects.place(writing, false)?;
+        let result = CopyObjectResult {
+            e_tag: Some(etag(&copy)),
+            last_modified: Some(Timestamp::from(copy.modified)),
+            ..Default::default()
+        };
+        answer(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let input = request.input;
+        let marks = input.metadata.unwrap_or_default();
+        let id = self.objects.begin_upload(&input.bucket, &input.key, &marks)?;
+        answer(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(id),
+            ..Default::default()
+        })
+    }
+
+    async fn upload_part(
+        &self,
+        request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        let input = request.input;
+        if !(1..=10_000).contains(&input.part_number) {
+            return Err(s3_error!(InvalidArgument, "Part number must be an integer between 1 and 10000"));
+        }
+        let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
+        let mut part = self.objects.write_part(&upload, input.part_number)?;
+        receive(input.body, |bytes| part.append(bytes)).await?;
+        answer(UploadPartOutput { e_tag: Some(ETag::Strong(part.etag)), ..Default::default() })
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        let input = request.input;
+        let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
+        let (object, mut file) = self.source(&input.copy_source)?;
+        let part = match input.copy_source_range.as_deref().map(s3s::dto::Range::parse) {
+            Some(range) => range.map_err(|_| s3_error!(InvalidArgument))?.check(object.size)?,
+            None => 0..object.size,
+        };
+        file.seek(SeekFrom::Current(part.start as i64)).map_err(io_failed)?;
+        let mut copy = self.objects.write_part(&upload, input.part_number)?;
+        copy.append_file(&mut file.take(part.end - part.start)).map_err(io_failed)?;
+        let result = CopyPartResult { e_tag: Some(ETag::Strong(copy.etag)), ..Default::default() };
+        answer(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() })
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let input = request.input;
+        let if_absent = self.if_absent(input.if_none_match.as_ref())?;
+        let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
+        let parts = input.multipart_upload.and_then(|parts| parts.parts).unwrap_or_default();
+        let parts: Option<Vec<_>> =
+            parts.into_iter().map(|part| Some((part.part_number?, part.e_tag?.into_value()))).collect();
+        let parts = parts.ok_or_else(|| s3_error!(InvalidPart))?;
+        let object = self.objects.complete(&input.bucket, &upload, &parts, if_absent)?;
+        answer(CompleteMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag: Some(etag(&object)),
+            ..Default::default()
+        })
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let input = request.input;
+        let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
+        upload.abort()?;
+        answer(AbortMultipartUploadOutput::default())
+    }
+
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        let input = request.input;
+        let prefix = input.prefix.unwrap_or_default();
+        let after = (input.key_marker.unwrap_or_default(), input.upload_id_marker.unwrap_or_default());
+        let mut uploads = self.objects.uploads(&input.bucket)?;
+        let by_prefix = self.settings.uploads_by_prefix || prefix.is_empty();
+        uploads.retain(|upload| {
+            let is_meant = if by_prefix { upload.key.starts_with(&prefix) } else { upload.key == prefix };
+            is_meant && (&upload.key, &upload.id) > (&after.0, &after.1)
+        });
+        let more = uploads.len() > PAGE as usize;
+        uploads.truncate(PAGE as usize);
+        let last = uploads.last().filter(|_| more);
+        answer(ListMultipartUploadsOutput {
+            bucket: Some(input.bucket),
+            is_truncated: Some(more),
+            next_key_marker: last.map(|upload| upload.key.clone()),
+            next_upload_id_marker: last.map(|upload| upload.id.clone()),
+            uploads: Some(
+                uploads
+                    .into_iter()
+                    .map(|upload| MultipartUpload {
+                        initiated: Some(Timestamp::from(upload.initiated)),
+                        key: Some(upload.key),
+                        upload_id: Some(upload.id),
+                        ..Default::default()
+                    })
+                    .collect(),
+            ),
+            ..Default::default()
+        })
+    }
+}
+
+/// Lets each key do what its rights say.
+pub(super) struct Gate {
+    pub(super) access_key: String,
+}
+
+#[async_trait]
+impl S3Access for Gate {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let credentials = context.credentials().ok_or_else(|| s3_error!(AccessDenied, "Access Denied"))?;
+        let rights = Rights::of_key(&self.access_key, &credentials.access_key);
+        if rights.is_some_and(|rights| rights.allow(context.s3_op().name())) {
+            Ok(())
+        } else {
+            Err(s3_error!(AccessDenied, "Access Denied"))
+        }
+    }
+}

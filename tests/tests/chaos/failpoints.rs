@@ -1,0 +1,51 @@
+//! Programs that die at the one place where it hurts most.
+
+use prs_tests::harness::{Fleet, Random};
+use rustix::process::Signal;
+
+use crate::scene::{Expected, Plot, Scene, wait_for_orchestrator};
+
+/// One of two workers dies at a failpoint, a random number of times after it was first there.
+pub(crate) fn worker_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
+    let count = if place == "joined" { 1 } else { 1 + random.below(8) };
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 200, ..Plot::default() });
+    scene.hire(&[("PRS_FAILPOINT", &format!("{place}:{count}"))]);
+    scene.hire(&[]);
+    scene.submit(&[]);
+    scene.dies(0);
+    scene.hire(&[]);
+    scene.ends(&Expected::default());
+}
+
+/// The orchestrator dies at a failpoint while another node could take over.
+pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
+    let mini_batches = 60 + random.below(60) as usize;
+    let mut scene = Scene::new(fleet, Plot { mini_batches, ..Plot::default() });
+    scene.hire(&[("PRS_FAILPOINT", place)]);
+    scene.submit(&[]);
+    let id = scene.id();
+    let owner = wait_for_orchestrator(&scene.fleet.redis, &id);
+    scene.hire(&[]);
+    scene.dies(0);
+    scene.ends_with(&Expected::default(), |scene| {
+        let told = scene.fleet.stored(&id).text("logs/sys/master_role.txt");
+        assert!(told.contains(&owner), "{owner} never watched:\n{told}");
+    });
+}
+
+/// `submit` dies with the plan half published.
+pub(crate) fn producer_dies(fleet: &mut Fleet, random: &mut Random) {
+    // A batch of the planner holds some hundred mini-batches.
+    let plot = Plot { mini_batches: 3000, pause: 2, nodes: 2, processes: 2, first: "pass" };
+    let mut scene = Scene::new(fleet, plot);
+    let at = format!("published:{}", 1 + random.below(2));
+    scene.job = scene.job.with_own_variable("PRS_FAILPOINT", &at);
+    scene.hire(&[]);
+    scene.hire(&[]);
+    scene.submit(&[]);
+    let mut submit = scene.forget_submit();
+    submit.signal(Signal::CONT);
+    let ended = submit.wait();
+    assert_eq!(ended.code, None, "the producer did not die at {at}\n{}\n{}", ended.stdout, ended.stderr);
+    scene.ends(&Expected::default());
+}

@@ -1,0 +1,80 @@
+//! Faults while a job runs: workers, servers and ways between them die, come back, lie. Real processes, a seed for
+//! whatever is random, each fault asserted to have happened, and after each job the same oracle (`oracle.rs`).
+//!
+//! Plain `cargo test` runs a selection on one fleet. `make chaos` runs everything, `PRS_CHAOS_ROUNDS` rounds of each
+//! scenario (3); `PRS_CHAOS_SEED` is the seed of the first round (1), the following ones count up.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+mod failpoints;
+mod messages;
+mod oracle;
+mod partition;
+mod poison;
+mod rounds;
+mod scene;
+mod servers;
+mod storage;
+mod workers;
+
+use prs_tests::harness::Fleet;
+use rounds::{round, rounds};
+
+/// One of each kind that takes seconds, on one fleet.
+#[test]
+fn a_selection_on_one_fleet() {
+    let _alone = rounds::alone();
+    let fleet = &mut Fleet::start();
+    round("workers_and_processes_are_killed", fleet, workers::are_killed);
+    round("workers_are_drained", fleet, workers::are_drained);
+    round("between_commit_and_ack", fleet, |fleet, random| {
+        failpoints::worker_dies_at(fleet, random, "committed");
+    });
+    round("the_orchestrator_dies_finalizing", fleet, |fleet, random| {
+        failpoints::orchestrator_dies_at(fleet, random, "output_written");
+    });
+    round("messages_that_are_none", fleet, messages::that_are_none);
+    round("redis_is_wiped", fleet, servers::redis_is_wiped);
+    round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
+}
+
+macro_rules! scenarios {
+    ($($(#[doc = $doc:literal])* $name:ident = $scenario:expr;)*) => {$(
+        $(#[doc = $doc])*
+        #[test]
+        #[ignore = "takes minutes: make chaos"]
+        fn $name() {
+            rounds(stringify!($name), $scenario);
+        }
+    )*};
+}
+
+scenarios! {
+    workers_and_processes_are_killed = workers::are_killed;
+    workers_are_stopped_and_go_on = workers::are_stopped;
+    workers_are_drained = workers::are_drained;
+    workers_have_one_name = workers::have_one_name;
+    a_worker_dies_after_joining = |fleet, random| failpoints::worker_dies_at(fleet, random, "joined");
+    a_worker_dies_between_put_and_commit = |fleet, random| failpoints::worker_dies_at(fleet, random, "segment_put");
+    a_worker_dies_between_commit_and_ack = |fleet, random| failpoints::worker_dies_at(fleet, random, "committed");
+    a_worker_dies_after_ack = |fleet, random| failpoints::worker_dies_at(fleet, random, "acknowledged");
+    the_orchestrator_dies_before_finalizing =
+        |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "finalizing");
+    the_orchestrator_dies_after_the_output =
+        |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "output_written");
+    the_orchestrator_dies_after_the_result =
+        |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "result_written");
+    the_producer_dies_while_it_schedules = failpoints::producer_dies;
+    the_broker_is_restarted = servers::broker_is_restarted;
+    the_broker_is_wiped = servers::broker_is_wiped;
+    redis_is_restarted = servers::redis_is_restarted;
+    redis_is_wiped = servers::redis_is_wiped;
+    both_are_wiped = servers::both_are_wiped;
+    the_queue_is_deleted_by_hand = servers::queue_is_deleted;
+    the_store_fails_now_and_then = storage::fails_now_and_then;
+    a_worker_is_cut_off = partition::a_worker_is_cut_off;
+    clocks_differ = partition::clocks_differ;
+    messages_that_are_none = messages::that_are_none;
+    tickets_of_another_version = messages::of_another_version;
+    a_mini_batch_kills_its_worker = poison::kills_its_worker;
+}

@@ -1,0 +1,136 @@
+//! What must hold after every job, whatever happened to it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::parse_csv;
+use serde_json::{Value, json};
+
+use crate::scene::{Expected, FILES, Scene};
+
+/// How long what is left of a job may take to be cleaned up, once its result is known.
+const CLEAN_UP: Duration = Duration::from_mins(1);
+/// What the report says of a try that came after the first commit of its mini-batch.
+const NOT_COUNTED: &str = "Duplicate";
+
+/// Asserts all of it. Ends the workers.
+pub(crate) fn asked(scene: &mut Scene<'_>, printed: Option<&Value>, expected: &Expected) {
+    let result = scene.result().expect("the job has ended");
+    if let Some(printed) = printed {
+        assert_eq!(printed, &result, "the printed result and that in storage");
+    }
+    the_bytes(scene, &result, &expected.failed);
+    the_counts(scene, &result, &expected.failed);
+    nothing_left(scene, expected);
+    assert!(!scene.fleet.story().contains("panicked"), "a worker panicked\n{}", scene.fleet.story());
+}
+
+fn the_bytes(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
+    assert_eq!(result["state"], "completed", "{result}\n{}", scene.story());
+    let stored = scene.fleet.stored(&scene.id()).result();
+    let stored = String::from_utf8(stored).unwrap();
+    let expected = scene.rows(failed);
+    if stored != expected {
+        let differs = stored.lines().zip(expected.lines()).position(|(is, should)| is != should);
+        let (is, should) = (stored.lines().count(), expected.lines().count());
+        panic!("{is} rows and not {should}, the first other one at {differs:?}\n{}", scene.story());
+    }
+    assert_eq!(result["output"]["rows"], expected.lines().count());
+    assert_eq!(result["output"]["bytes"], expected.len());
+}
+
+/// The printed result, `job_result.txt` and the report of tries say the same: each mini-batch ended once.
+fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
+    let all = scene.plot.mini_batches;
+    let good = all - failed.len();
+    assert_eq!(
+        result["mini_batches"],
+        json!({ "scheduled": all, "succeeded": good, "failed": failed.len() })
+    );
+    let items = json!({ "total": all * FILES, "succeeded": good * FILES, "failed": failed.len() * FILES });
+    assert_eq!(result["items"], items);
+
+    let stored = scene.fleet.stored(&scene.id());
+    let said = stored.text("logs/job_result.txt");
+    let counts = format!("mini-batches  {all} scheduled, {good} succeeded, {} failed\n", failed.len());
+    assert!(said.starts_with("completed\n") && said.contains(&counts), "{said}");
+
+    let mut done: BTreeMap<String, u32> = BTreeMap::new();
+    let (_, tries) = parse_csv(&stored.text("logs/sys/job_report/processed_mini-batches.csv"));
+    for row in &tries {
+        if row["Status"] == "RUN_DONE" && row["Error Category"] != NOT_COUNTED {
+            *done.entry(row["Mini-batch Id"].clone()).or_default() += 1;
+        }
+    }
+    let once = (0..all).filter(|index| !failed.contains(index)).map(|index| (format!("mb-{index:010}"), 1));
+    let once: BTreeMap<String, u32> = once.collect();
+    let odd = once.keys().chain(done.keys()).filter(|id| once.get(*id) != done.get(*id));
+    let odd: BTreeMap<_, _> = odd.map(|id| (id, done.get(id))).collect();
+    let ran: Vec<_> = tries.iter().filter(|row| odd.keys().any(|id| **id == row["Mini-batch Id"])).collect();
+    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", scene.story());
+}
+
+fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
+    let id = scene.id();
+    let mut left = String::new();
+    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        wait_for("nothing to be left in the ledger and the queues", CLEAN_UP, || {
+            left = left_on_servers(scene, expected);
+            left.is_empty().then_some(())
+        });
+    }));
+    assert!(said.is_ok(), "left behind: {left}\n{}", scene.story());
+
+    let keys = scene.fleet.stored(&id).keys();
+    let of_no_use =
+        |key: &&String| ["segments/", "plan/", "plain/"].iter().any(|start| key.starts_with(start));
+    let left: Vec<_> = keys.iter().filter(of_no_use).collect();
+    // What failed may be resumed.
+    assert!(left.is_empty() || !expected.failed.is_empty(), "left in storage: {left:?}\n{}", scene.story());
+    let uploads = scene.fleet.incomplete_uploads();
+    assert!(uploads.is_empty(), "uploads that never ended: {uploads:?}");
+
+    let mut processes = Vec::new();
+    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        wait_for("the end of the script's processes", CLEAN_UP, || {
+            processes = scene.job.script_processes();
+            processes.is_empty().then_some(())
+        });
+    }));
+    assert!(said.is_ok(), "processes of the job are left: {processes:?}\n{}", scene.story());
+    scene.dismiss();
+    scene.job.soon_leaves_nothing();
+    let work = scene.fleet.work_folder();
+    let left: Vec<_> = std::fs::read_dir(&work).into_iter().flatten().flatten().collect();
+    assert!(left.is_empty() || scene.kills > 0, "left in the work folder: {left:?}\n{}", scene.story());
+    let _ = std::fs::remove_dir_all(&work);
+    for (queue, messages) in [("prs.dead", expected.dead), ("prs.fleet.default", expected.tickets)] {
+        if messages > 0 {
+            scene.fleet.broker.control(&["purge_queue", queue]);
+        }
+    }
+}
+
+/// What there is on the broker and in Redis that should not be; empty when all is well.
+fn left_on_servers(scene: &Scene<'_>, expected: &Expected) -> String {
+    let mut left = String::new();
+    let keys = scene.fleet.redis.cli(&["keys", "*"]);
+    if !keys.is_empty() {
+        let _ = write!(left, "keys {keys:?} ");
+    }
+    let listed = scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name", "messages"]);
+    for line in listed.lines() {
+        let (name, messages) = line.split_once('\t').unwrap_or((line, "?"));
+        let right = match name {
+            "prs.dead" => expected.dead.to_string(),
+            name if name.starts_with("prs.fleet.") => expected.tickets.to_string(),
+            _ => "no such queue".to_owned(),
+        };
+        if messages != right {
+            let _ = write!(left, "queue {name} with {messages} messages ");
+        }
+    }
+    left
+}

@@ -1,0 +1,51 @@
+//! Rounds of a scenario: which seeds, one at a time, and a failure that names its seed.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use prs_tests::harness::{Fleet, Random};
+
+/// A scenario.
+pub(crate) type Scenario = fn(&mut Fleet, &mut Random);
+
+/// One fleet with its workers is enough for a machine.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs every round of a scenario on a fleet of its own.
+pub(crate) fn rounds(name: &str, scenario: Scenario) {
+    let _alone = alone();
+    let mut fleet = Fleet::start();
+    let first = number("PRS_CHAOS_SEED", 1);
+    for seed in first..first + number("PRS_CHAOS_ROUNDS", 3) {
+        seeded(name, seed, &mut fleet, scenario);
+    }
+}
+
+/// Runs the first round of a scenario on a fleet that others use, too.
+pub(crate) fn round(name: &str, fleet: &mut Fleet, scenario: Scenario) {
+    seeded(name, number("PRS_CHAOS_SEED", 1), fleet, scenario);
+}
+
+fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: Scenario) {
+    let mut random = Random::new(seed);
+    let played = catch_unwind(AssertUnwindSafe(|| scenario(fleet, &mut random)));
+    if let Err(panic) = played {
+        panic!("{name} with PRS_CHAOS_SEED={seed}: {}", said(&*panic));
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without words")
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text:?}")),
+        Err(_) => default,
+    }
+}

@@ -1,0 +1,324 @@
+//! A scene: one job on the fleet, the workers that serve it, and what may be done to them.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Fleet, Job, Live, Random, Redis};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::oracle;
+
+/// How long a job may take whatever happens to it.
+const END: Duration = Duration::from_secs(90);
+/// How long a first step may take.
+const BEGIN: Duration = Duration::from_mins(1);
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(20);
+/// Input files in a mini-batch.
+pub(crate) const FILES: usize = 2;
+
+/// What a job of a scene is like.
+#[derive(Debug, Clone)]
+pub(crate) struct Plot {
+    /// Mini-batches.
+    pub(crate) mini_batches: usize,
+    /// What each of them takes, milliseconds.
+    pub(crate) pause: u64,
+    /// Nodes it asks for.
+    pub(crate) nodes: u32,
+    /// Processes a node.
+    pub(crate) processes: u32,
+    /// Python that each mini-batch runs first; `index` and `retry` are known there.
+    pub(crate) first: &'static str,
+}
+
+impl Default for Plot {
+    /// About eight seconds of work for two nodes of two processes.
+    fn default() -> Self {
+        Self { mini_batches: 320, pause: 100, nodes: 2, processes: 2, first: "pass" }
+    }
+}
+
+/// What a job is to come to.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// Mini-batches that fail, in their order.
+    pub(crate) failed: Vec<usize>,
+    /// Messages among the dead letters.
+    pub(crate) dead: u64,
+    /// Tickets that nobody may take.
+    pub(crate) tickets: u64,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) live: Live,
+    /// When a stopped one may go on.
+    stopped_until: Option<Instant>,
+}
+
+/// A job and all that works on it.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) fleet: &'a mut Fleet,
+    pub(crate) job: Job,
+    pub(crate) plot: Plot,
+    pub(crate) crew: Vec<Member>,
+    name: String,
+    submit: Option<Live>,
+    /// Workers that were killed; what they had on their disks stays there.
+    pub(crate) kills: u32,
+}
+
+impl<'a> Scene<'a> {
+    /// A job that was not submitted yet, and nobody to serve it.
+    pub(crate) fn new(fleet: &'a mut Fleet, plot: Plot) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("chaos-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let job = Job::new(&script(&plot)).with_files(plot.mini_batches * FILES);
+        let job = fleet
+            .job(job)
+            .with("name", name.as_str())
+            .with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]))
+            .with("mini_batch_size", FILES)
+            .with("node_count", plot.nodes)
+            .with("process_count_per_node", plot.processes)
+            // Whoever kills processes spoils tries.
+            .with("run_max_try", 20);
+        Self { fleet, job, plot, crew: Vec::new(), name, submit: None, kills: 0 }
+    }
+
+    /// The same with as many workers as the job asks for, submitted.
+    pub(crate) fn begin(fleet: &'a mut Fleet, plot: Plot) -> Self {
+        let nodes = plot.nodes;
+        let mut scene = Self::new(fleet, plot);
+        for _ in 0..nodes {
+            scene.hire(&[]);
+        }
+        scene.submit(&[]);
+        scene
+    }
+
+    /// Starts a worker.
+    pub(crate) fn hire(&mut self, variables: &[(&str, &str)]) {
+        let variables: Vec<(String, String)> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let live = self.fleet.worker_with(&self.job, &[], &variables);
+        self.crew.push(Member { live, stopped_until: None });
+    }
+
+    /// Submits the job, with further arguments.
+    pub(crate) fn submit(&mut self, more: &[&str]) {
+        self.submit = Some(self.fleet.start_submit(&self.job, more));
+    }
+
+    /// Gives up the command that waits for the job.
+    pub(crate) fn forget_submit(&mut self) -> Live {
+        self.submit.take().expect("it was submitted")
+    }
+
+    /// The id of the job.
+    pub(crate) fn id(&self) -> String {
+        wait_for("the job to be known", BEGIN, || self.fleet.id_of(&self.name))
+    }
+
+    /// How the job ended, when it has.
+    pub(crate) fn result(&self) -> Option<Value> {
+        let id = self.fleet.id_of(&self.name)?;
+        let record: Value = serde_json::from_slice(&self.fleet.stored(&id).bytes("job.json")).unwrap();
+        Some(record["result"].clone()).filter(|result| !result.is_null())
+    }
+
+    /// Waits until at least `count` mini-batches were begun.
+    pub(crate) fn wait_for_work(&mut self, count: usize) {
+        let told = || self.fleet.story();
+        let start = Instant::now();
+        while self.job.marks("began").len() < count {
+            assert!(start.elapsed() < END, "{count} mini-batches did not begin\n{}", told());
+            assert!(self.result().is_none(), "the job is over before the fault\n{}", told());
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Begun so far, counting each time.
+    pub(crate) fn begun(&self) -> usize {
+        self.job.marks("began").len()
+    }
+
+    /// Lets a while pass, of which nothing is expected but that it passes.
+    pub(crate) fn pass(&mut self, while_: Duration) {
+        let end = Instant::now() + while_;
+        while Instant::now() < end {
+            self.let_go_on();
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Lets go on whoever was stopped long enough.
+    fn let_go_on(&mut self) {
+        for member in &mut self.crew {
+            if member.stopped_until.is_some_and(|until| Instant::now() >= until) {
+                member.stopped_until = None;
+                assert!(
+                    member.live.signal(Signal::CONT),
+                    "a stopped worker has ended: {}",
+                    member.live.stderr()
+                );
+            }
+        }
+    }
+
+    /// Kills a worker, as a power cut would.
+    pub(crate) fn kill(&mut self, at: usize) {
+        let member = self.crew.remove(at);
+        let said = member.live.stderr();
+        assert!(member.live.kill(), "the worker had ended before it was killed\n{said}");
+        self.kills += 1;
+    }
+
+    /// Waits until a worker has died of SIGKILL by itself.
+    pub(crate) fn dies(&mut self, at: usize) {
+        let start = Instant::now();
+        while !self.crew[at].live.has_ended() {
+            assert!(start.elapsed() < END, "the worker does not die\n{}", self.story());
+            std::thread::sleep(POLL);
+        }
+        let member = self.crew.remove(at);
+        let said = member.live.stderr();
+        assert!(member.live.kill(), "the worker ended, but not of SIGKILL\n{said}");
+        self.kills += 1;
+    }
+
+    /// Hires somebody for each worker that was killed.
+    pub(crate) fn replace_the_dead(&mut self) {
+        for at in (0..self.crew.len()).rev() {
+            if self.crew[at].live.has_ended() {
+                self.dies(at);
+                self.hire(&[]);
+            }
+        }
+    }
+
+    /// Stops a worker for a while.
+    pub(crate) fn stop(&mut self, at: usize, long: Duration) {
+        let member = &mut self.crew[at];
+        assert!(member.live.signal(Signal::STOP), "the worker has ended\n{}", member.live.stderr());
+        member.stopped_until = Some(Instant::now() + long);
+    }
+
+    /// Kills a process that hosts the script; false when there is none at the moment.
+    pub(crate) fn kill_process(&self, random: &mut Random) -> bool {
+        let processes = self.job.script_processes();
+        !processes.is_empty() && processes[random.below(processes.len() as u64) as usize].kill()
+    }
+
+    /// Waits for the end of the job, then asks the oracle.
+    pub(crate) fn ends(self, expected: &Expected) {
+        self.ends_with(expected, |_| {});
+    }
+
+    /// The same, with questions of one's own after the oracle's.
+    pub(crate) fn ends_with(mut self, expected: &Expected, ask: impl FnOnce(&Self)) {
+        let start = Instant::now();
+        while self.result().is_none() {
+            assert!(start.elapsed() < END, "the job does not end\n{}", self.story());
+            self.let_go_on();
+            std::thread::sleep(POLL);
+        }
+        for member in &mut self.crew {
+            if member.stopped_until.take().is_some() {
+                assert!(member.live.signal(Signal::CONT));
+            }
+        }
+        self.keep_story();
+        let printed = self.submit.take().map(|submit| {
+            let ended = submit.wait();
+            assert_eq!(ended.code, Some(0), "{}\n{}", ended.stderr, self.fleet.story());
+            ended.json()
+        });
+        oracle::asked(&mut self, printed.as_ref(), expected);
+        ask(&self);
+    }
+
+    /// Asks every worker to end, in order.
+    pub(crate) fn dismiss(&mut self) {
+        for member in &mut self.crew {
+            assert!(
+                member.live.signal(Signal::TERM),
+                "a worker has ended by itself\n{}",
+                member.live.stderr()
+            );
+        }
+        for member in self.crew.drain(..) {
+            let ended = member.live.wait();
+            assert_eq!(ended.code, Some(0), "a worker did not end in order\n{}", ended.stderr);
+        }
+    }
+
+    /// The rows that the job is to give, without those of the mini-batches that fail.
+    pub(crate) fn rows(&self, failed: &[usize]) -> String {
+        let mini_batches = (0..self.plot.mini_batches).filter(|index| !failed.contains(index));
+        mini_batches.map(rows_of).collect()
+    }
+
+    /// Writes what is known to the folder that `PRS_CHAOS_STORIES` names, for people who look at what went well, too.
+    fn keep_story(&self) {
+        if let Some(folder) = std::env::var_os("PRS_CHAOS_STORIES") {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(Path::new(&folder).join(format!("{}.txt", self.name)), self.story()).unwrap();
+        }
+    }
+
+    /// Everything that is known, for a panic.
+    pub(crate) fn story(&self) -> String {
+        let Some(id) = self.fleet.id_of(&self.name) else { return self.fleet.story() };
+        let stored = self.fleet.stored(&id);
+        let master = stored.keys().into_iter().find(|key| key == "logs/sys/master_role.txt");
+        let master = master.map(|key| stored.text(&key)).unwrap_or_default();
+        let columns = ["name", "messages_ready", "messages_unacknowledged", "consumers"];
+        let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
+        format!("== queues\n{queues}\n== orchestrator\n{master}\n{}", self.fleet.story())
+    }
+}
+
+/// Waits until a worker of the job has the orchestrator's lease.
+pub(crate) fn wait_for_orchestrator(redis: &Redis, job_id: &str) -> String {
+    let key = format!("prs:{{{job_id}}}:leases");
+    wait_for("an orchestrator", BEGIN, || {
+        Some(redis.cli(&["hget", &key, "watch:owner"])).filter(|owner| !owner.is_empty())
+    })
+}
+
+fn script(plot: &Plot) -> String {
+    let (first, pause) = (plot.first.replace('\n', "\n    "), plot.pause);
+    format!(
+        r#"
+import os, signal, time
+from marks import mark, wait_for, is_marked
+
+def run(mini_batch, context):
+    index, retry = context.minibatch_index, context.retry_count
+    mark("began", str(index))
+    {first}
+    time.sleep({pause} / 1000)
+    rows = []
+    for path in mini_batch:
+        text = open(path).read()
+        rows.append(f"{{os.path.basename(path)}} {{text[::-1]}} {{'#' * (index % 50)}}")
+    return rows
+"#
+    )
+}
+
+/// What the script gives, said once more in another language.
+fn rows_of(index: usize) -> String {
+    let row = |file: usize| {
+        let text: String = format!("item {file}").chars().rev().collect();
+        format!("{file:04}.txt {text} {}\n", "#".repeat(index % 50))
+    };
+    (index * FILES..(index + 1) * FILES).map(row).collect()
+}

@@ -1,0 +1,78 @@
+//! Servers that go away, come back, and forget everything, several times in one job.
+
+use std::time::Duration;
+
+use prs_tests::harness::{Fleet, Random};
+
+use crate::scene::{Expected, Plot, Scene};
+
+/// A job that outlasts its faults.
+fn long() -> Plot {
+    Plot { mini_batches: 400, pause: 150, ..Plot::default() }
+}
+
+/// Does something to the servers `times` times in one job, while there is work.
+fn spoil(fleet: &mut Fleet, random: &mut Random, times: u32, mut what: impl FnMut(&mut Fleet, &mut Random)) {
+    let mut scene = Scene::begin(fleet, long());
+    for done in 0..times {
+        let more = scene.begun() + 5;
+        scene.wait_for_work(more);
+        scene.pass(Duration::from_millis(random.below(1500)));
+        assert!(scene.result().is_none(), "the job was over before fault {done}");
+        what(scene.fleet, random);
+    }
+    scene.ends(&Expected::default());
+}
+
+fn a_while(random: &mut Random) {
+    std::thread::sleep(Duration::from_millis(random.below(4000)));
+}
+
+pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 2, |fleet, random| {
+        // RabbitMQ 3.10 forgets where a queue lies that was made some moments before it is killed.
+        fleet.broker.write_out_declarations();
+        fleet.broker.kill();
+        a_while(random);
+        fleet.broker.restart();
+    });
+}
+
+pub(crate) fn broker_is_wiped(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 2, |fleet, _| fleet.broker.wipe_and_restart());
+}
+
+pub(crate) fn redis_is_restarted(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 3, |fleet, random| {
+        fleet.redis.kill();
+        a_while(random);
+        fleet.redis.restart();
+    });
+}
+
+pub(crate) fn redis_is_wiped(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 2, |fleet, _| fleet.redis.wipe_and_restart());
+}
+
+pub(crate) fn both_are_wiped(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 1, |fleet, random| {
+        fleet.redis.kill();
+        fleet.broker.kill();
+        a_while(random);
+        fleet.redis.wipe_and_restart();
+        fleet.broker.wipe_and_restart();
+    });
+}
+
+/// The queue of the job is deleted by hand.
+pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::begin(fleet, long());
+    let queue = format!("prs.job.{}", scene.id());
+    for _ in 0..2 {
+        let more = scene.begun() + 5;
+        scene.wait_for_work(more);
+        scene.pass(Duration::from_millis(random.below(1500)));
+        scene.fleet.broker.control(&["delete_queue", &queue]);
+    }
+    scene.ends(&Expected::default());
+}

@@ -1,0 +1,35 @@
+//! A store that fails now and then: a fifth of what is asked of it is refused, late, or cut off.
+
+use std::time::Duration;
+
+use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
+use prs_tests::harness::{Fleet, Random};
+
+use crate::scene::{Expected, Plot, Scene};
+
+pub(crate) fn fails_now_and_then(fleet: &mut Fleet, random: &mut Random) {
+    let faults = HttpFaults {
+        seed: random.below(1 << 30),
+        percent: 20,
+        stall: Duration::from_secs(5),
+        ..HttpFaults::default()
+    };
+    let proxy = HttpProxy::start(fleet.s3.address(), faults);
+    let endpoint = proxy.endpoint();
+    let mut scene = Scene::new(fleet, Plot::default());
+    for _ in 0..2 {
+        scene.hire(&[("AWS_ENDPOINT_URL_S3", &endpoint)]);
+    }
+    scene.job = scene.job.with_own_variable("AWS_ENDPOINT_URL_S3", &endpoint);
+    scene.submit(&[]);
+    scene.ends_with(&Expected::default(), |scene| {
+        for fault in Fault::ALL {
+            assert!(
+                proxy.count(fault) > 0,
+                "no {fault:?} in {} requests\n{}",
+                proxy.requests(),
+                scene.story()
+            );
+        }
+    });
+}

@@ -1,0 +1,368 @@
+//! The ledger in Redis passes what the embedded one passes, and stands what servers do: refuse, die, come
+//! back, forget.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use prs_common::ledger::{
+    Blame, Checkpoint, Conclusion, Duty, Entry, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
+    NodeInfo, NodeReport, RedisLedger, TryLimits,
+};
+use prs_tests::harness::Redis;
+
+mod conformance {
+    use prs_common::ledger::RedisLedger;
+    use prs_tests::harness::Redis;
+
+    prs_tests::ledger_conformance!((RedisLedger::connect(&Redis::shared().url()).await.unwrap(), ()));
+}
+
+const LIMITS: TryLimits = TryLimits { run_max_try: 3, max_node_losses: 3 };
+/// Tells the test that a child runs which server is meant.
+const TLS_URL: &str = "PRS_TEST_REDISS_URL";
+
+async fn ledger(server: &Redis) -> RedisLedger {
+    RedisLedger::connect(&server.url()).await.unwrap()
+}
+
+fn succeeded(indexes: std::ops::Range<u64>) -> Vec<Entry> {
+    indexes.map(|index| Entry { index, succeeded: true, items: 3, items_succeeded: 2 }).collect()
+}
+
+/// The error of connecting to `url`, which must come soon and keep the password for itself.
+async fn refused(url: &str, kind: LedgerErrorKind, part: &str) -> String {
+    let start = Instant::now();
+    let error = RedisLedger::connect(url).await.expect_err("the connection must fail");
+    assert!(start.elapsed() < Duration::from_secs(15), "it took {:?}", start.elapsed());
+    let said = format!("{error} {error:?}");
+    assert!(!said.contains("hush"), "{said}");
+    assert_eq!(error.kind, kind, "{said}");
+    assert_eq!(error.is_retryable(), kind == LedgerErrorKind::Unavailable);
+    assert!(said.contains(part), "{part:?} is not in: {said}");
+    said
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    use LedgerErrorKind::Unavailable;
+    let server = Redis::start();
+    let gone = server.url().replace("localhost", "ana:hush@localhost");
+    drop(server);
+    let said = refused(&gone, Unavailable, "connection refused").await;
+    assert!(said.contains(&gone.replace(":hush", "")), "it names the server: {said}");
+    refused("redis://ana:hush@no-such-host.invalid", Unavailable, "name of the host is not known").await;
+    refused("unix:///no/such/redis.sock?pass=hush", Unavailable, "no such socket").await;
+
+    // One that takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://ana:hush@{}", silent.local_addr().unwrap());
+    refused(&url, Unavailable, "in time").await;
+    // A Redis without TLS is as silent towards somebody who begins with it.
+    refused(&url.replace("redis:", "rediss:"), Unavailable, "rediss://").await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_want_us_refuses() {
+    use LedgerErrorKind::Refused;
+    let server = Redis::start_with(&[
+        "requirepass hush",
+        "user ana on >hush ~prs:* +@all",
+        "user open on nopass ~prs:* +@all",
+        "user reader on >hush ~prs:* +@read +@connection +eval +evalsha",
+        "user elsewhere on >hush ~other:* +@all",
+        "user nothing on >hush +@connection",
+        "user off off >hush ~* +@all",
+    ]);
+    let at = |login: &str, database: &str| format!("redis://{login}localhost:{}{database}", server.port());
+    refused(&at("", ""), Refused, "wants a password").await;
+    refused(&at(":nohush@", ""), Refused, "password is wrong").await;
+    refused(&at("ana:nohush@", ""), Refused, "password is wrong").await;
+    refused(&at("nobody:hush@", ""), Refused, "password is wrong").await;
+    refused(&at("off:hush@", ""), Refused, "password is wrong").await;
+    refused(&at("reader:hush@", ""), Refused, "lacks a right").await;
+    refused(&at("elsewhere:hush@", ""), Refused, "lacks a right").await;
+    refused(&at("nothing:hush@", ""), Refused, "lacks a right").await;
+    refused(&at(":hush@", "/99"), Refused, "no database of this number").await;
+    refused(&at(":hush@", "/many"), Refused, "cannot be read").await;
+    refused("http://ana:hush@localhost", Refused, "cannot be read").await;
+    refused("ana:hush@localhost:6379", Refused, "cannot be read").await;
+
+    for login in [":hush@", "ana:hush@", "open@", "open:@"] {
+        let ledger = RedisLedger::connect(&at(login, "/3")).await.unwrap();
+        assert!(!format!("{ledger} {ledger:?}").contains("hush"));
+        ledger.create(login, LIMITS).await.unwrap();
+    }
+}
+
+/// The user that the documentation of the ledger asks for.
+#[tokio::test]
+async fn few_rights_are_enough() {
+    let server = Redis::start_with(&["user default off", least_rights("prs").as_str()]);
+    let url = format!("redis://prs:hush@localhost:{}", server.port());
+    let ledger = RedisLedger::connect(&url).await.unwrap();
+    every_verb(&ledger, "job").await.unwrap();
+    ledger.remove("job").await.unwrap();
+}
+
+fn least_rights(user: &str) -> String {
+    let probe = include_str!("../../common/src/ledger/redis/lua/probe.lua");
+    let called = probe.lines().filter_map(|line| line.strip_prefix("redis.call('")?.split('\'').next());
+    let rights: Vec<String> = called.map(|command| format!("+{}", command.to_lowercase())).collect();
+    format!("user {user} on >hush ~prs:* -@all +eval +evalsha +ping +select {}", rights.join(" "))
+}
+
+/// Makes a job and calls every verb that writes.
+async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> {
+    let failed = FailedTry { index: 7, id: "try".to_owned(), blame: Blame::Code };
+    let info = NodeInfo { worker: "w".to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 };
+    ledger.create(job, LIMITS).await?;
+    ledger.set_state(job, JobState::Running).await?;
+    ledger.checkpoint(job, Checkpoint { scheduled: 10, items: 30, complete: true }).await?;
+    ledger.record_failure(job, &failed).await?;
+    ledger.begin(job, 8, "start").await?;
+    ledger.begin(job, 9, "start").await?;
+    ledger.abandon(job, 9, "start").await?;
+    ledger.commit(job, "a", 1, &succeeded(0..5)).await?;
+    ledger.commit(job, "b", 1, &succeeded(3..7)).await?;
+    ledger.ended(job, &[0, 1]).await?;
+    ledger.segments(job, 0).await?;
+    let node_id = ledger.join(job, &info, None).await?;
+    ledger.heartbeat(job, node_id, "w", &NodeReport::default()).await?;
+    ledger.leave(job, node_id).await?;
+    ledger.nodes(job).await?;
+    ledger.lease(job, Duty::Watch, "me", Duration::from_mins(1)).await?;
+    ledger.lease(job, Duty::Schedule, "me", Duration::from_mins(1)).await?;
+    ledger.release(job, Duty::Schedule, "me").await?;
+    let end = Conclusion { state: JobState::Failed, reason: "why".to_owned() };
+    ledger.conclude(job, &end).await?;
+    ledger.progress(job).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_removed_job_leaves_no_key() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    assert_eq!(server.cli(&["DBSIZE"]), "0", "the probe leaves nothing");
+    every_verb(&ledger, "one").await.unwrap();
+    every_verb(&ledger, "other").await.unwrap();
+    let keys = |job: &str| server.cli(&["--raw", "KEYS", &format!("prs:{{{job}}}:*")]).lines().count();
+    assert_eq!(keys("one"), 8, "every kind of key was used:\n{}", server.cli(&["KEYS", "*"]));
+    // What did not go through at once is forgotten with its outcome.
+    assert_eq!(server.cli(&["HLEN", "prs:{one}:tries"]), "2");
+    ledger.commit("one", "c", 1, &succeeded(7..9)).await.unwrap();
+    assert_eq!(server.cli(&["HLEN", "prs:{one}:tries"]), "0");
+    for _ in 0..2 {
+        ledger.remove("one").await.unwrap();
+        assert_eq!((keys("one"), keys("other")), (0, 8));
+    }
+    ledger.remove("other").await.unwrap();
+    assert_eq!(server.cli(&["DBSIZE"]), "0");
+}
+
+/// What is left of a job whose first key is gone does not become part of a new one.
+#[tokio::test]
+async fn a_job_is_created_clean() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    every_verb(&ledger, "job").await.unwrap();
+    server.cli(&["DEL", "prs:{job}:job"]);
+    assert_eq!(ledger.progress("job").await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    ledger.create("job", LIMITS).await.unwrap();
+    assert_eq!(ledger.ended("job", &[0, 1]).await.unwrap(), [false, false]);
+    assert!(ledger.segments("job", 0).await.unwrap().is_empty());
+    assert!(ledger.nodes("job").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgot_are_sent_again() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    ledger.create("job", LIMITS).await.unwrap();
+    server.cli(&["SCRIPT", "FLUSH"]);
+    every_verb(&ledger, "another").await.unwrap();
+}
+
+/// Commits until the ledger has said so; how often it had to call.
+async fn committed(ledger: &RedisLedger, key: &str, entries: &[Entry]) -> u32 {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let mut calls = 1;
+    while let Err(error) = ledger.commit("job", key, 1, entries).await {
+        assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
+        calls += 1;
+    }
+    calls
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_count_once_whatever_happens_to_the_server() {
+    const CLIENTS: u64 = 4;
+    const COMMITS: u64 = 500;
+    const EACH: u64 = 20;
+    const DEATHS: u32 = 4;
+    // What a commit was told is on the disk.
+    let server = Redis::start_with(&["appendfsync always"]);
+    let first = ledger(&server).await;
+    first.create("job", LIMITS).await.unwrap();
+    let progress = first.clone();
+    let clients = join_all((0..CLIENTS).map(async |client| {
+        let ledger = ledger(&server).await;
+        // Each commit overlaps half of the one before: some are lost in each.
+        for number in 0..COMMITS {
+            let start = (client * COMMITS + number) * EACH;
+            let entries = succeeded(start.saturating_sub(EACH / 2)..start + EACH);
+            committed(&ledger, &format!("{client}/{number}"), &entries).await;
+        }
+    }));
+    let killer = async {
+        let all = CLIENTS * COMMITS;
+        for death in 1..=DEATHS {
+            // At a fifth, two fifths, ... of the work: in its middle, whatever the machine does.
+            let due = all * u64::from(death) / u64::from(DEATHS + 1);
+            while progress.progress("job").await.unwrap().segments < due {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            server.kill();
+            server.restart();
+            assert!(progress.progress("job").await.unwrap().segments < all, "it died before the end");
+        }
+    };
+    tokio::join!(clients, killer);
+
+    let all = CLIENTS * COMMITS * EACH;
+    let counts = first.progress("job").await.unwrap();
+    assert_eq!((counts.succeeded, counts.failed, counts.segments), (all, 0, CLIENTS * COMMITS));
+    assert_eq!((counts.items, counts.items_succeeded), (3 * all, 2 * all));
+    let lost: usize = first.segments("job", 0).await.unwrap().iter().map(|segment| segment.lost.len()).sum();
+    assert_eq!(lost as u64, (CLIENTS * COMMITS - 1) * EACH / 2, "what overlaps was lost once");
+    assert!(first.ended("job", &(0..all).collect::<Vec<_>>()).await.unwrap().into_iter().all(|ended| ended));
+}
+
+#[tokio::test]
+async fn a_short_outage_is_waited_for_and_a_long_one_is_told() {
+    let server = Redis::start_with(&["appendfsync always"]);
+    let ledger = ledger(&server).await;
+    ledger.create("job", LIMITS).await.unwrap();
+    server.kill();
+    let start = Instant::now();
+    let error = ledger.state("job").await.unwrap_err();
+    assert_eq!(error.kind, LedgerErrorKind::Unavailable, "{error}");
+    assert!(start.elapsed() > Duration::from_secs(4) && start.elapsed() < Duration::from_secs(15));
+    let waiting = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.state("job").await }
+    });
+    server.restart();
+    assert_eq!(waiting.await.unwrap().unwrap(), JobState::Queued);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_more_is_left() {
+    let server = Redis::start_with(&["appendfsync always"]);
+    let ledger = ledger(&server).await;
+    ledger.create("job", LIMITS).await.unwrap();
+    server.cli(&["CLIENT", "PAUSE", "600000", "ALL"]);
+    let start = Instant::now();
+    let error = ledger.state("job").await.unwrap_err();
+    assert_eq!(error.kind, LedgerErrorKind::Unavailable, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+    server.kill();
+    server.restart();
+    assert_eq!(ledger.state("job").await.unwrap(), JobState::Queued);
+}
+
+#[tokio::test]
+async fn a_wiped_ledger_knows_nothing_and_works() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    every_verb(&ledger, "job").await.unwrap();
+    server.wipe_and_restart();
+    assert_eq!(ledger.state("job").await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    let late = ledger.commit("job", "z", 1, &succeeded(0..5)).await;
+    assert_eq!(late.unwrap_err().kind, LedgerErrorKind::NotFound);
+    every_verb(&ledger, "job").await.unwrap();
+    assert_eq!(ledger.progress("job").await.unwrap().succeeded, 7);
+}
+
+#[tokio::test]
+async fn a_million_mini_batches_fit_into_little_memory() {
+    const ALL: u64 = 1_000_000;
+    const EACH: u64 = 4096;
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    ledger.create("job", LIMITS).await.unwrap();
+    let used = || {
+        let info = server.cli(&["INFO", "memory"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().to_owned();
+        line.parse::<u64>().unwrap()
+    };
+    let before = used();
+    let start = Instant::now();
+    let mut slowest = Duration::ZERO;
+    let mut commits = 0;
+    for first in (0..ALL).step_by(EACH as usize) {
+        let began = Instant::now();
+        let entries = succeeded(first..(first + EACH).min(ALL));
+        assert!(
+            ledger.commit("job", &format!("segments/{first}"), 1 << 23, &entries).await.unwrap().is_empty()
+        );
+        slowest = slowest.max(began.elapsed());
+        commits += 1;
+    }
+    let took = start.elapsed();
+    let keys: u64 = ["job", "ended", "segments", "segment_keys"]
+        .map(|kind| server.cli(&["MEMORY", "USAGE", &format!("prs:{{job}}:{kind}"), "SAMPLES", "0"]))
+        .iter()
+        .map(|bytes| bytes.parse::<u64>().unwrap())
+        .sum();
+    let grown = used().saturating_sub(before);
+    println!(
+        "{commits} commits of {EACH} in {took:?}: {:.0} a second, the slowest took {slowest:?}; {keys} bytes of \
+         keys, {grown} in all; {}",
+        f64::from(commits) / took.as_secs_f64(),
+        server
+            .cli(&["INFO", "commandstats"])
+            .lines()
+            .find(|line| line.contains("evalsha:"))
+            .unwrap_or_default()
+    );
+    assert_eq!(ledger.progress("job").await.unwrap().succeeded, ALL);
+    assert!(keys < 1 << 20, "{keys} bytes");
+    assert!(grown < 20 << 20, "{grown} bytes");
+}
+
+#[tokio::test]
+async fn tls_is_spoken_to_servers_that_can_be_trusted() {
+    let server = Redis::start_with_tls();
+    refused(&server.url(), LedgerErrorKind::Refused, "SSL_CERT_FILE").await;
+    let plain = server.url().replace("rediss:", "redis:");
+    let error = RedisLedger::connect(&plain).await.unwrap_err();
+    assert!(error.to_string().contains("rediss://") || error.to_string().contains("protocol"), "{error}");
+
+    // The variable is read by the process, so another one has to have it.
+    let trusting = |url: String| {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "connects_by_tls", "--ignored"])
+            .env("SSL_CERT_FILE", server.authority())
+            .env(TLS_URL, url)
+            .output()
+            .unwrap()
+    };
+    let trusted = trusting(server.url());
+    assert!(trusted.status.success(), "{}", String::from_utf8_lossy(&trusted.stdout));
+    // The certificate is for another name.
+    let other = trusting(server.url().replace("localhost", "127.0.0.1"));
+    let said = String::from_utf8_lossy(&other.stdout).into_owned();
+    assert!(!other.status.success() && said.contains("for the name in the URL"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "run by tls_is_spoken_to_servers_that_can_be_trusted, in a process that trusts the server"]
+async fn connects_by_tls() {
+    let url = std::env::var(TLS_URL).unwrap();
+    let ledger = RedisLedger::connect(&url).await.unwrap_or_else(|error| panic!("{error}"));
+    every_verb(&ledger, "tls").await.unwrap();
+}

@@ -1,0 +1,73 @@
+//! The command line of the worker.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+use prs_common::servers::{ConnectError, ServerUrls};
+use prs_worker::NodeSettings;
+
+/// Serves the jobs of a fleet on this host.
+///
+/// Takes one ticket at a time, runs the job's mini-batches in Python processes, and takes the next. The first SIGTERM
+/// or Ctrl-C lets what runs end and gives the rest back, the second stops at once. Any number of workers may run on
+/// one host.
+#[derive(Debug, Parser)]
+#[command(name = "prs-worker", version, about)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    /// Compute target to work for; may be given several times, or with commas.
+    #[arg(long, env = "PRS_TARGET", default_value = "default", value_delimiter = ',')]
+    pub(crate) target: Vec<String>,
+    /// Most processes to run [default: as the job says, else one a core, or one on a host with GPUs].
+    #[arg(long, env = "PRS_SLOTS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) slots: Option<u32>,
+    /// Most GiB of inputs to keep on this host at a time.
+    #[arg(long, env = "PRS_CACHE_GIB", default_value_t = NodeSettings::CACHE_BYTES >> 30, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) cache_gib: u64,
+    /// Serve this job only, and end with it: 0 completed, 42 failed or canceled, 41 left before its end.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// End after so many seconds without a job.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "job")]
+    pub(crate) exit_when_idle: Option<u64>,
+    /// Name in logs and reports [default: the name of the host].
+    #[arg(long, env = "PRS_WORKER_NAME")]
+    pub(crate) name: Option<String>,
+    /// Folder for what a job needs while it runs here [default: prs-worker in the temporary folder].
+    #[arg(long, env = "PRS_WORK_DIR")]
+    pub(crate) work_dir: Option<PathBuf>,
+}
+
+/// The servers of the fleet.
+#[derive(Debug, Args)]
+pub(crate) struct Servers {
+    /// RabbitMQ, as in `amqp://user:password@host/vhost`.
+    #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]
+    broker: Option<String>,
+    /// Redis, as in `redis://user:password@host/0`.
+    #[arg(long, env = "PRS_REDIS_URL", hide_env_values = true)]
+    redis: Option<String>,
+    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder`.
+    #[arg(long, env = "PRS_STORAGE_URL", hide_env_values = true)]
+    storage: Option<String>,
+}
+
+impl Servers {
+    /// All three, or an error that names what is missing.
+    pub(crate) fn urls(self) -> Result<ServerUrls, ConnectError> {
+        ServerUrls::all(self.broker, self.redis, self.storage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,112 @@
+//! `prs-worker`: serves the jobs of a fleet on this host.
+
+mod cli;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use prs_common::servers::ConnectError;
+use prs_worker::serve::{Parting, WorkerEnd, WorkerSettings, serve_job, serve_tickets};
+use prs_worker::{Host, connect_fleet, find_extension, raise_descriptor_limit};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use cli::Arguments;
+
+/// What to log on standard error.
+const LOG_VARIABLE: &str = "PRS_LOG";
+/// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
+const LOGGED: &str = "warn,lapin=off,prs_worker=info,prs_orchestrator=info,prs_common=info";
+/// Exit codes (spec S12).
+const BAD_USAGE: u8 = 2;
+const CANNOT_CONNECT: u8 = 3;
+const LEFT_A_JOB: u8 = 41;
+const FAILED: u8 = 42;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let named = std::env::var(LOG_VARIABLE).ok().and_then(|named| EnvFilter::try_new(named).ok());
+    let filter = named.unwrap_or_else(|| EnvFilter::new(LOGGED));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    raise_descriptor_limit();
+    match run(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            let connecting = error.downcast_ref::<ConnectError>().is_some_and(|error| !error.is_usage());
+            ExitCode::from(if connecting { CANNOT_CONNECT } else { BAD_USAGE })
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<u8> {
+    let urls = arguments.servers.urls()?;
+    let host = Host::detect();
+    let name = arguments.name.unwrap_or_else(|| host.name.clone());
+    let work_folder = arguments.work_dir.unwrap_or_else(|| std::env::temp_dir().join("prs-worker"));
+    // The processes of scripts run elsewhere.
+    let work_folder = std::path::absolute(work_folder).context("cannot tell where --work-dir is")?;
+    let settings = WorkerSettings {
+        targets: arguments.target,
+        slots: arguments.slots,
+        work_folder,
+        extension: find_extension()?,
+        cache_bytes: arguments.cache_gib << 30,
+        idle_limit: arguments.exit_when_idle.map(Duration::from_secs),
+        host,
+        name,
+    };
+    std::fs::create_dir_all(&settings.work_folder)
+        .with_context(|| format!("cannot make the work folder {}", settings.work_folder.display()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the asynchronous runtime")?;
+    runtime.block_on(async {
+        let end = WorkerEnd::default();
+        let listener = listen(end.clone())?;
+        let fleet = tokio::select! {
+            fleet = connect_fleet(&urls) => fleet?,
+            () = end.drain.cancelled() => return Ok(0),
+        };
+        tracing::info!(
+            worker = settings.name,
+            targets = settings.targets.join(","),
+            broker = %fleet.queue,
+            ledger = %fleet.ledger,
+            storage = %fleet.storage,
+            "the worker is ready"
+        );
+        let mut code = 0;
+        if let Some(job) = &arguments.job {
+            code = match serve_job(&fleet, &settings, job, &end).await {
+                Parting::Completed => 0,
+                Parting::Failed => FAILED,
+                Parting::JobGoesOn => LEFT_A_JOB,
+                Parting::Unknown => BAD_USAGE,
+            };
+        } else {
+            serve_tickets(&fleet, &settings, &end).await;
+        }
+        listener.abort();
+        tracing::info!("the worker has ended");
+        Ok(code)
+    })
+}
+
+/// The first SIGTERM or SIGINT drains the worker, the second stops it at once.
+fn listen(end: WorkerEnd) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
+    Ok(tokio::spawn(async move {
+        for token in [&end.drain, &end.stop] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            token.cancel();
+        }
+    }))
+}

@@ -1,0 +1,284 @@
+//! The service of one job by one worker: a node that runs mini-batches, and a candidate for its orchestrator.
+
+use std::time::Duration;
+
+use prs_common::ledger::{JobState, LedgerErrorKind};
+use prs_orchestrator::job_record::JobRecordError;
+use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
+use tokio_util::sync::CancellationToken;
+
+use super::{WorkerEnd, WorkerSettings};
+use crate::unique::unique;
+use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node};
+
+/// Mini-batches a node of a fleet takes before they are settled, at most.
+const MOST_TAKEN: usize = 2_000;
+
+/// Heartbeats that a node misses before another may take its place.
+const MISSED_HEARTBEATS: u32 = 4;
+
+/// Pause before a job is joined again.
+const JOIN_PAUSE: Duration = Duration::from_millis(500);
+
+/// How a worker and the one job it was started for part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// The job completed.
+    Completed,
+    /// It failed or was canceled.
+    Failed,
+    /// It goes on without this worker.
+    JobGoesOn,
+    /// There is no such job.
+    Unknown,
+}
+
+/// What a service came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Served {
+    /// The job is over.
+    Over(Parting),
+    /// The worker leaves while the job goes on; somebody else may take its place.
+    Left,
+    /// The worker is of no use to the job (`init()` fails here, no room on the disk); another one may not be either.
+    Useless,
+    /// The job needs nobody, or not this worker, for now.
+    NotHere,
+}
+
+/// Serves one job.
+pub(super) struct Service<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) settings: &'a WorkerSettings,
+    pub(super) end: &'a WorkerEnd,
+}
+
+impl Service<'_> {
+    /// Serves a job until it is over, or the worker is asked to end. With an `incarnation`, only this start of it,
+    /// and only while it wants more nodes.
+    pub(super) async fn serve(&self, job_id: &str, incarnation: Option<u32>) -> Served {
+        let record = match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
+            Ok(record) => record,
+            Err(JobRecordError::Storage(error)) if error.is_retryable() => {
+                tracing::warn!(job = job_id, %error, "the job cannot be read for now");
+                return Served::NotHere;
+            }
+            Err(error) => {
+                tracing::error!(job = job_id, %error, "there is no such job; its ticket is dropped");
+                return Served::Over(Parting::Unknown);
+            }
+        };
+        if let Some(parting) = parting(&record) {
+            return self.leave_no_trace(&record, parting).await;
+        }
+        if record.prs_version != env!("CARGO_PKG_VERSION") {
+            tracing::error!(
+                job = job_id,
+                submitted_with = record.prs_version,
+                worker = env!("CARGO_PKG_VERSION"),
+                "the job is of another version of prs"
+            );
+            return Served::NotHere;
+        }
+        if incarnation.is_some_and(|incarnation| incarnation != record.incarnation) {
+            return Served::Over(Parting::JobGoesOn);
+        }
+        let worker = format!("{}-{}-{}", self.settings.name, std::process::id(), unique());
+        let folder = self.settings.work_folder.join(format!("{job_id}-{worker}"));
+        let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
+        let job = self.fleet.context(&record, folders);
+        if incarnation.is_some() && !self.wants_nodes(&job).await {
+            return Served::NotHere;
+        }
+        tracing::info!(job = job_id, worker, "serving the job");
+        let served = self.work(&job, &worker).await;
+        if let Err(error) = tokio::fs::remove_dir_all(&folder).await
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %folder.display(), %error, "the folder of the job is left behind");
+        }
+        match served {
+            // Who ended it may have been somebody else.
+            Served::Over(_) => Served::Over(self.ended(job_id).await),
+            served => served,
+        }
+    }
+
+    /// Cleans up behind a job that has ended: whoever ended it may not have come to that, and this ticket may be the
+    /// last one that leads to it.
+    async fn leave_no_trace(&self, record: &JobRecord, parting: Parting) -> Served {
+        let folder = self.settings.work_folder.join(&record.job_id);
+        let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
+        let job = self.fleet.context(record, folders);
+        match clean_up(&job).await {
+            Ok(()) => Served::Over(parting),
+            Err(error) => {
+                tracing::warn!(job = job.id, %error, "what is left of the job cannot be removed for now");
+                Served::NotHere
+            }
+        }
+    }
+
+    /// Whether the job has fewer nodes than it asks for. One that has missed some heartbeats does not count: its ticket
+    /// came back, so it most likely is gone, and one node too many for a while costs less than one too few.
+    async fn wants_nodes(&self, job: &JobContext) -> bool {
+        let quiet = job.timing.heartbeat * MISSED_HEARTBEATS;
+        match job.ledger.nodes(&job.run).await {
+            Ok(nodes) => {
+                let present = nodes.iter().filter(|node| !node.left && node.silent < quiet).count();
+                present < job.spec.node_count as usize
+            }
+            // The ledger was lost: whoever serves the job rebuilds it.
+            Err(error) => error.kind == LedgerErrorKind::NotFound,
+        }
+    }
+
+    /// Runs node and orchestrator side by side, until both have come to their ends.
+    async fn work(&self, job: &JobContext, worker: &str) -> Served {
+        for folder in [&job.logs, &job.work] {
+            if let Err(error) = tokio::fs::create_dir_all(folder).await {
+                tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
+                return Served::NotHere;
+            }
+        }
+        let node_end = NodeEnd::default();
+        let watch_end = OrchestratorEnd::default();
+        let stop_shipping = CancellationToken::new();
+        let shipping = tokio::spawn(ship_logs(job.clone(), stop_shipping.clone()));
+        let node = run_when_known(job.clone(), self.node_settings(job, worker), node_end.clone());
+        let mut node = tokio::spawn(node);
+        let owner = worker.to_owned();
+        let mut watching = {
+            let (job, end) = (job.clone(), watch_end.clone());
+            tokio::spawn(async move { orchestrate(&job, &owner, &end).await })
+        };
+        let (mut node_came_to, mut place) = (None, None);
+        while node_came_to.is_none() || place.is_none() {
+            tokio::select! {
+                ended = &mut node, if node_came_to.is_none() => {
+                    let ended = ended.unwrap_or_else(|panic| {
+                        tracing::error!(%panic, "the node broke");
+                        NodeCameTo::Useless
+                    });
+                    node_came_to = Some(ended);
+                    // Whoever writes the result may die over it: somebody who still knows of the job must be there then.
+                    if ended != NodeCameTo::End {
+                        watch_end.retire.cancel();
+                    }
+                }
+                ended = &mut watching, if place.is_none() => {
+                    let ended = ended.unwrap_or_else(|panic| {
+                        tracing::error!(%panic, "the orchestrator broke; another node takes over");
+                        Place::Stopped
+                    });
+                    if matches!(ended, Place::Ended(_) | Place::Over) {
+                        node_end.stop.cancel();
+                    }
+                    place = Some(ended);
+                }
+                () = self.end.drain.cancelled(), if !node_end.drain.is_cancelled() => {
+                    tracing::info!(job = job.id, "asked to end: what runs may end, the rest goes back");
+                    watch_end.stop.cancel();
+                    node_end.drain.cancel();
+                }
+                () = self.end.stop.cancelled(), if !node_end.stop.is_cancelled() => {
+                    tracing::info!(job = job.id, "asked again to end: what runs is stopped");
+                    node_end.stop.cancel();
+                }
+            }
+        }
+        stop_shipping.cancel();
+        let _ = shipping.await;
+        match (place, node_came_to) {
+            (Some(Place::Ended(_) | Place::Over), _) | (_, Some(NodeCameTo::End)) => {
+                Served::Over(Parting::JobGoesOn)
+            }
+            (_, Some(NodeCameTo::Useless)) => Served::Useless,
+            _ => Served::Left,
+        }
+    }
+
+    fn node_settings(&self, job: &JobContext, worker: &str) -> NodeSettings {
+        let settings = self.settings;
+        let python = find_interpreter(job.spec.environment.as_deref());
+        let wanted = job.spec.process_count_per_node;
+        let slots = match (wanted, settings.slots) {
+            (Some(wanted), Some(most)) => wanted.min(most),
+            (Some(slots), None) | (None, Some(slots)) => slots,
+            (None, None) => settings.host.default_slots(),
+        };
+        NodeSettings {
+            unfit: python.as_ref().err().map(|error| format!("{error} (on {})", settings.host.name)),
+            python: python.unwrap_or_default(),
+            extension: settings.extension.clone(),
+            worker: worker.to_owned(),
+            host: settings.host.clone(),
+            slots,
+            prefetch: Prefetch::UpTo(MOST_TAKEN),
+            cache_bytes: settings.cache_bytes,
+        }
+    }
+
+    /// How the job ended, as its record says.
+    async fn ended(&self, job_id: &str) -> Parting {
+        match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
+            Ok(record) => parting(&record).unwrap_or(Parting::JobGoesOn),
+            Err(_) => Parting::JobGoesOn,
+        }
+    }
+}
+
+/// How a node ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeCameTo {
+    /// The job wants no more nodes.
+    End,
+    /// It was asked to leave.
+    Leaving,
+    /// It cannot be of use.
+    Useless,
+}
+
+/// Runs the node, once the ledger can be reached.
+async fn run_when_known(job: JobContext, settings: NodeSettings, end: NodeEnd) -> NodeCameTo {
+    loop {
+        match run_node(job.clone(), settings.clone(), end.clone()).await {
+            Ok(report) if report.gave_up || report.fatal.is_some() => return NodeCameTo::Useless,
+            Ok(_) if end.drain.is_cancelled() || end.stop.is_cancelled() => return NodeCameTo::Leaving,
+            Ok(_) => return NodeCameTo::End,
+            Err(error) => tracing::warn!(job = job.id, %error, "the job cannot be joined yet; trying again"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(JOIN_PAUSE) => {}
+            () = end.drain.cancelled() => return NodeCameTo::Leaving,
+            () = end.stop.cancelled() => return NodeCameTo::Leaving,
+        }
+    }
+}
+
+/// Brings the logs to storage while they grow, and all of them at the end.
+async fn ship_logs(job: JobContext, stop: CancellationToken) {
+    let (Some(shipper), Some(fleet)) = (&job.log_shipper, job.timing.fleet) else { return };
+    loop {
+        let last = tokio::select! {
+            () = tokio::time::sleep(fleet.logs) => false,
+            () = stop.cancelled() => true,
+        };
+        if let Err(error) = shipper.ship(last).await {
+            tracing::warn!(job = job.id, %error, "the logs in storage are not up to date");
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+/// How a job that has ended did.
+fn parting(record: &JobRecord) -> Option<Parting> {
+    match record.state {
+        JobState::Completed => Some(Parting::Completed),
+        state if state.is_final() => Some(Parting::Failed),
+        _ => None,
+    }
+}
