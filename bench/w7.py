@@ -32,8 +32,8 @@ class LosingWorkers(Study):
     name = "W7"
 
     def __init__(self, size: str, folder: Path) -> None:
-        # Seconds between two kills, and mini-batches: 200 a second at most.
-        self.every, self.n = {"tiny": (0.5, 200), "full": (5.0, 12_000)}[size]
+        # Seconds between two kills, the most kills, and mini-batches: 200 a second at most.
+        self.every, self.most, self.n = {"tiny": (0.5, 2, 200), "full": (5.0, 1_000, 12_000)}[size]
         self.title = (
             f"{self.n:,} mini-batches of 20 ms, {WORKERS} workers of one process, "
             f"kill -9 of one every {self.every:g} s"
@@ -99,7 +99,7 @@ class LosingWorkers(Study):
         over = threading.Event()
 
         def kill() -> None:
-            while not over.wait(self.every):
+            while len(kills) < self.most and not over.wait(self.every):
                 if len(set().union(*started(starts).values())) >= self.n:
                     return
                 victim = workers.pop(0)
