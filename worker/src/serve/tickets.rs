@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use prs_common::queue::{Deliveries, Delivery};
+use prs_common::queue::{Deliveries, Delivery, QueueErrorKind};
 use prs_orchestrator::Fleet;
-use prs_orchestrator::queues::{ticket_queue, ticket_queue_options};
+use prs_orchestrator::queues::ticket_queue;
 
 use crate::silence::Silence;
 
 /// Pause before the ticket queue is consumed again.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(300);
 
 /// Between two thoughts about whether a ticket should have come.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,11 +50,7 @@ impl Tickets<'_> {
         let name = ticket_queue(target);
         loop {
             let queue = &self.fleet.queue;
-            let consuming = async {
-                queue.declare(&name, ticket_queue_options()).await?;
-                queue.consume(&name, 1).await
-            };
-            match consuming.await {
+            match queue.consume(&name, 1).await {
                 Ok(mut deliveries) => {
                     let mut silence = Silence::default();
                     loop {
@@ -70,6 +66,9 @@ impl Tickets<'_> {
                     }
                     tracing::info!(target, "the tickets are consumed anew");
                 }
+                // Whoever hands in the first job makes the queue. A crowd of workers that made it at the same time could
+                // leave some brokers with a queue that does not deliver for minutes.
+                Err(error) if error.kind == QueueErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%error, "no ticket can be taken; trying again"),
             }
             tokio::time::sleep(PAUSE).await;
