@@ -299,7 +299,7 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     let mut submit = fleet.start_submit(&job, &[]);
     let mut worker = worker(&job, target);
     submit.wait_until("two held mini-batches", || job.marks("held").len() == 2);
-    let id = submit.stderr().split_whitespace().nth(1).unwrap().to_owned();
+    let id = handed_in(&submit);
     until_status(&job, &id, |status| status["mini_batches"]["succeeded"] == 1);
     let before = Instant::now();
     let canceled = job.command(&["cancel", &id, "-o", "json"]);
@@ -319,6 +319,13 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     assert_eq!(resumed.json()["mini_batches"]["succeeded"], 3);
     assert_eq!(json_of(&job, &["show", &id])["incarnation"], 2);
     assert!(!worker.has_ended());
+}
+
+/// The id of the job that a `submit` has handed in; notes may stand before it.
+fn handed_in(submit: &Live) -> String {
+    let said = submit.stderr();
+    let line = said.lines().find(|line| line.starts_with("job ")).unwrap_or_else(|| panic!("{said}"));
+    line.split_whitespace().nth(1).unwrap().to_owned()
 }
 
 #[test]
