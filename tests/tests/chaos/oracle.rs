@@ -35,7 +35,7 @@ fn the_bytes(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
     if stored != expected {
         let differs = stored.lines().zip(expected.lines()).position(|(is, should)| is != should);
         let (is, should) = (stored.lines().count(), expected.lines().count());
-        panic!("{is} rows and not {should}, the first other one at {differs:?}\n{}", scene.story());
+        panic!("{is} rows and not {should}, the first other one at {differs:?}\n{result}\n{}", scene.story());
     }
     assert_eq!(result["output"]["rows"], expected.lines().count());
     assert_eq!(result["output"]["bytes"], expected.len());

@@ -16,7 +16,7 @@ pub(crate) fn kills_its_worker(fleet: &mut Fleet, _: &mut Random) {
         Plot {
             mini_batches: 60,
             pause: 200,
-            first: "if index == 17:\n    mark('poison')\n    os.kill(os.getppid(), signal.SIGKILL)\n    time.sleep(60)",
+            first: "if index == 17:\n    mark('poison')\n    os.kill(os.getppid(), signal.SIGKILL)\n    select.select([], [], [], 60)",
             ..Plot::default()
         },
     );

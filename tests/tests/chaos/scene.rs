@@ -277,11 +277,13 @@ impl<'a> Scene<'a> {
     pub(crate) fn story(&self) -> String {
         let Some(id) = self.fleet.id_of(&self.name) else { return self.fleet.story() };
         let stored = self.fleet.stored(&id);
-        let master = stored.keys().into_iter().find(|key| key == "logs/sys/master_role.txt");
-        let master = master.map(|key| stored.text(&key)).unwrap_or_default();
+        let keys = stored.keys();
+        let file =
+            |name: &str| if keys.iter().any(|key| key == name) { stored.text(name) } else { String::new() };
+        let (master, errors) = (file("logs/sys/master_role.txt"), file("logs/job_error.txt"));
         let columns = ["name", "messages_ready", "messages_unacknowledged", "consumers"];
         let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
-        format!("== queues\n{queues}\n== orchestrator\n{master}\n{}", self.fleet.story())
+        format!("== queues\n{queues}\n== errors\n{errors}\n== orchestrator\n{master}\n{}", self.fleet.story())
     }
 }
 
@@ -297,14 +299,15 @@ fn script(plot: &Plot) -> String {
     let (first, pause) = (plot.first.replace('\n', "\n    "), plot.pause);
     format!(
         r#"
-import os, signal, time
+import os, select, signal
 from marks import mark, wait_for, is_marked
 
 def run(mini_batch, context):
     index, retry = context.minibatch_index, context.retry_count
     mark("began", str(index))
     {first}
-    time.sleep({pause} / 1000)
+    # time.sleep() fails where libfaketime shifts one clock and not the other: it counts to a point in time.
+    select.select([], [], [], {pause} / 1000)
     rows = []
     for path in mini_batch:
         text = open(path).read()
