@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::job::JobSpec;
-use prs_common::queue::QueueOptions;
+use prs_common::queue::{QueueError, QueueErrorKind, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::JobContext;
@@ -20,9 +20,27 @@ pub fn ticket_queue(target: &str) -> String {
     format!("prs.fleet.{target}")
 }
 
-/// Options of every ticket queue.
-pub fn ticket_queue_options() -> QueueOptions {
-    QueueOptions { consumer_timeout: Some(TICKET_TIMEOUT) }
+/// Makes the queue with the tickets to `job`, where there is none.
+async fn declare_tickets(job: &JobContext) -> Result<(), QueueError> {
+    let options = QueueOptions { consumer_timeout: Some(TICKET_TIMEOUT) };
+    job.queue.declare(&ticket_queue(&job.spec.compute_target), options).await
+}
+
+/// Invites so many workers to `job`.
+pub async fn invite(job: &JobContext, workers: u32) -> Result<(), QueueError> {
+    declare_tickets(job).await?;
+    let tickets = vec![Ticket::to(job).encode(); workers as usize];
+    job.queue.publish(&ticket_queue(&job.spec.compute_target), tickets).await
+}
+
+/// How many tickets wait for workers of the job's target, to this job or another; `None` when the broker has lost
+/// them all.
+pub async fn tickets_waiting(job: &JobContext) -> Result<Option<u64>, QueueError> {
+    match job.queue.depth(&ticket_queue(&job.spec.compute_target)).await {
+        Ok(depth) => Ok(Some(depth.ready)),
+        Err(error) if error.kind == QueueErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Options of the queue of a job's mini-batches. One may wait for another that takes its full time, be loaded,

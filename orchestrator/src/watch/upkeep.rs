@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Watch, WatchError};
 use crate::JobContext;
-use crate::queues::{Ticket, job_queue_options, ticket_queue, ticket_queue_options};
+use crate::queues::{invite, job_queue_options, tickets_waiting};
 use crate::recover::recover;
 use crate::schedule::{Assignment, Scheduled, schedule};
 
@@ -181,27 +181,18 @@ impl Watch<'_> {
 
     /// Invites workers in place of nodes whose tickets were lost with the broker.
     async fn keep_tickets(&mut self, nodes: &[NodeView], patience: Duration) -> Result<(), QueueError> {
-        let job = self.job;
-        let queue = ticket_queue(&job.spec.compute_target);
         let present = nodes.iter().filter(|node| !node.left).count() as u32;
-        let missing = job.spec.node_count.saturating_sub(present);
-        let lost = match job.queue.depth(&queue).await {
-            Ok(depth) if depth.ready > 0 || missing == 0 => {
-                self.upkeep.missing_since = None;
-                return Ok(());
-            }
-            Ok(_) => self.upkeep.missing_since.get_or_insert_with(Instant::now).elapsed() > patience,
-            Err(error) if error.kind == QueueErrorKind::NotFound => {
-                job.queue.declare(&queue, ticket_queue_options()).await?;
-                true
-            }
-            Err(error) => return Err(error),
-        };
-        if lost && missing > 0 {
+        let missing = self.job.spec.node_count.saturating_sub(present);
+        let waiting = tickets_waiting(self.job).await?;
+        if missing == 0 || waiting.is_some_and(|tickets| tickets > 0) {
+            self.upkeep.missing_since = None;
+            return Ok(());
+        }
+        let since = *self.upkeep.missing_since.get_or_insert_with(Instant::now);
+        if waiting.is_none() || since.elapsed() > patience {
             self.upkeep.missing_since = None;
             self.journal.decision(format_args!("{missing} nodes are missing and no ticket waits: inviting"));
-            let tickets = (0..missing).map(|_| Ticket::to(job).encode()).collect();
-            job.queue.publish(&queue, tickets).await?;
+            invite(self.job, missing).await?;
         }
         Ok(())
     }

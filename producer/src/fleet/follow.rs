@@ -1,12 +1,14 @@
 //! Waiting for a job of a fleet: publishes its plan meanwhile, shows its progress, and can be left at any time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job_record::Status;
+use prs_orchestrator::queues::{invite, tickets_waiting};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::watch::View;
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
@@ -21,6 +23,8 @@ use crate::{output, progress};
 const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 /// Between two looks at the record, while the ledger cannot say how the job is.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at the tickets of a job that nobody serves yet.
+const INVITE_INTERVAL: Duration = Duration::from_secs(3);
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
@@ -63,15 +67,35 @@ async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &C
     }
 }
 
+/// Invites workers again when the broker loses their tickets before the first of them came. From then on the
+/// orchestrator does.
+async fn keep_invited(job: &JobContext) -> Infallible {
+    loop {
+        tokio::time::sleep(INVITE_INTERVAL).await;
+        let kept = async {
+            if job.ledger.nodes(&job.run).await?.is_empty() && tickets_waiting(job).await?.is_none() {
+                output::say("the broker has lost the tickets to the job; workers are invited again");
+                invite(job, job.spec.node_count).await?;
+            }
+            anyhow::Ok(())
+        };
+        if let Err(error) = kept.await {
+            tracing::debug!(%error, "whether workers are invited is not known for now");
+        }
+    }
+}
+
 /// Shows the progress of a job until it has ended or the user leaves.
 async fn follow(job: &JobContext, record: &JobRecord, mut signals: Signals) -> Result<Waited, Failure> {
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
     let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
+    let mut inviting = Box::pin(keep_invited(job));
     let waited = loop {
         tokio::select! {
             result = &mut ended => break result.map(|result| Waited::Ended(Box::new(result))),
+            never = &mut inviting => match never {},
             name = signals.next() => {
                 if asked {
                     break Ok(Waited::Left);

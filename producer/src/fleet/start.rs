@@ -14,7 +14,7 @@ use prs_common::ledger::{Duty, LedgerErrorKind};
 use prs_common::storage::{PutOptions, Storage};
 use prs_orchestrator::inputs::{ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
-use prs_orchestrator::queues::{Ticket, job_queue_options, ticket_queue, ticket_queue_options};
+use prs_orchestrator::queues::{invite, job_queue_options};
 use prs_orchestrator::schedule::{Assignment, KnownChecksums};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tempfile::TempDir;
@@ -132,10 +132,7 @@ pub(crate) async fn hand_in(
         // First, so that no node begins to publish in this program's place.
         job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
         job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
-        let tickets = ticket_queue(&job.spec.compute_target);
-        job.queue.declare(&tickets, ticket_queue_options()).await?;
-        let ticket = Ticket::to(&job).encode();
-        job.queue.publish(&tickets, vec![ticket; job.spec.node_count as usize]).await?;
+        invite(&job, job.spec.node_count).await?;
         anyhow::Ok(())
     };
     let opened = opened.await.with_context(|| {

@@ -66,6 +66,7 @@ scenarios! {
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "result_written");
     the_producer_dies_while_it_schedules = failpoints::producer_dies;
     the_broker_is_restarted = servers::broker_is_restarted;
+    the_broker_dies_with_what_it_was_just_told = servers::broker_dies_at_once;
     the_broker_is_wiped = servers::broker_is_wiped;
     redis_is_restarted = servers::redis_is_restarted;
     redis_is_wiped = servers::redis_is_wiped;

@@ -38,6 +38,18 @@ pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
     });
 }
 
+/// The broker is killed before what it was told of queues is on its disk. Some versions come back with queues that
+/// they list and do not serve.
+pub(crate) fn broker_dies_at_once(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::begin(fleet, Plot { mini_batches: 40, ..Plot::default() });
+    scene.id();
+    scene.pass(Duration::from_millis(random.below(300)));
+    scene.fleet.broker.kill();
+    assert!(scene.result().is_none(), "the job was over before");
+    scene.fleet.broker.restart();
+    scene.ends(&Expected::default());
+}
+
 pub(crate) fn broker_is_wiped(fleet: &mut Fleet, random: &mut Random) {
     spoil(fleet, random, 2, |fleet, _| fleet.broker.wipe_and_restart());
 }

@@ -1,13 +1,27 @@
 //! What the broker's refusals mean: one table from AMQP errors to kinds.
 
+use std::time::Duration;
+
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::{Error, ErrorKind};
 
 use super::super::{QueueError, QueueErrorKind};
 
+const UNANSWERED: &str = "the broker has not answered";
+
 /// An error about the queue (or the broker) `name`.
 pub(super) fn error(kind: QueueErrorKind, name: &str, message: impl Into<String>) -> QueueError {
     QueueError { kind, name: name.to_owned(), message: message.into() }
+}
+
+/// No answer to a call about `name` came within `limit`.
+pub(super) fn unanswered(name: &str, limit: Duration) -> QueueError {
+    error(QueueErrorKind::Unavailable, name, format!("{UNANSWERED} for {} s", limit.as_secs()))
+}
+
+/// Whether this is the error of a call that was given no answer.
+pub(super) fn is_unanswered(error: &QueueError) -> bool {
+    error.message.starts_with(UNANSWERED)
 }
 
 /// What `failure` means for a call about the queue `name`.

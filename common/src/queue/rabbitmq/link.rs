@@ -188,10 +188,7 @@ impl Live {
                 name,
                 "the broker takes no messages because it is short of memory or disk; see `rabbitmqctl status`",
             )),
-            Err(_) => {
-                let message = format!("the broker has not answered for {} s", ANSWER.as_secs());
-                Err(failure::error(QueueErrorKind::Unavailable, name, message))
-            }
+            Err(_) => Err(failure::unanswered(name, ANSWER)),
         }
     }
 

@@ -103,6 +103,20 @@ impl RabbitMqQueue {
         self.consuming.close().await;
     }
 
+    /// The error of a call that used the queue. A broker that is killed within half a second of a declare may come
+    /// back with a queue that it lists and never serves (seen with 3.10.8): such a queue is removed, and not found.
+    async fn without_a_dead_queue(&self, name: &str, error: QueueError) -> QueueError {
+        let nobody_has_it = Depth { ready: 0, consumers: 0 };
+        if !failure::is_unanswered(&error) || self.depth(name).await.ok() != Some(nobody_has_it) {
+            return error;
+        }
+        if let Err(error) = self.delete(name).await {
+            return error;
+        }
+        tracing::warn!(queue = name, "the broker listed the queue and did not serve it; it was removed");
+        failure::error(QueueErrorKind::NotFound, name, "the broker did not serve the queue; it was removed")
+    }
+
     /// Declares the queue of dead letters, once for each connection.
     async fn declare_dead_letters(&self, lent: &link::Lent) -> Result<(), QueueError> {
         let declare = async || {
@@ -131,13 +145,19 @@ impl Queue for RabbitMqQueue {
     }
 
     async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
-        publish::publish(&self.publishing, name, short(name)?, &bodies).await
+        match publish::publish(&self.publishing, name, short(name)?, &bodies).await {
+            Err(error) => Err(self.without_a_dead_queue(name, error).await),
+            Ok(()) => Ok(()),
+        }
     }
 
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
         let queue = short(name)?;
         let lent = self.consuming.channel(name).await?;
-        Ok(Box::new(AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await?))
+        match AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await {
+            Ok(deliveries) => Ok(Box::new(deliveries)),
+            Err(error) => Err(self.without_a_dead_queue(name, error).await),
+        }
     }
 
     async fn depth(&self, name: &str) -> Result<Depth, QueueError> {
