@@ -1,6 +1,6 @@
 //! The mini-batch: the unit of work, and its descriptor as it travels through the queue.
 //!
-//! A descriptor is encoded once, by the planner, and forwarded unread from the queue to the process that
+//! A descriptor is encoded once, by the planner, and forwarded as it is from the queue to the process that
 //! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content.
 
 use std::fmt;

@@ -143,7 +143,7 @@ impl TryRecord {
 }
 
 /// A process that ran tries.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessRef {
     /// `processNNN`.
     pub name: String,

@@ -193,9 +193,9 @@ async fn connects_over_tls_with_an_authority_of_its_own() {
 #[tokio::test]
 async fn broker_tells_its_version_and_shows_our_name() {
     let queue = connected().await;
-    let (major, minor) = queue.broker_version().unwrap();
     let version = RabbitMq::shared().control(&["version"]);
-    assert!(version.starts_with(&format!("{major}.{minor}.")), "{version}");
+    let is_old = ["3.8.", "3.9.", "3.10.", "3.11."].iter().any(|old| version.starts_with(old));
+    assert_eq!(queue.unsettled_limit().is_some(), is_old, "{version}");
     assert!(queue.to_string().starts_with("amqp://guest@127.0.0.1:"), "{queue}");
     let ours = format!("-{}\"", std::process::id());
     let properties = RabbitMq::shared().control(&["list_connections", "client_properties"]);

@@ -3,7 +3,8 @@
 //! Rows of many mini-batches go into one segment. When it is big or old enough, or the node idles, it is put to
 //! storage, then one ledger call makes its outcomes final, and only then are the deliveries acknowledged. What
 //! dies between two of these steps is delivered again and loses against what was committed. Several segments
-//! may be on their way at a time, within a bound of memory.
+//! may be on their way at a time, within a bound of memory. Files that mini-batches wrote are stored before, and
+//! failures are counted before, several at a time: nobody else waits for them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::recover::entry;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,10 @@ const OLD: Duration = Duration::from_millis(200);
 const OLD_WHEN_IDLE: Duration = Duration::from_millis(25);
 /// Segments on their way at a time.
 const ON_THEIR_WAY: usize = 4;
+/// Tries whose files are stored or whose failure is counted at a time.
+const PREPARED_AT_ONCE: usize = 16;
+/// What is being stored when there is no more time has this long to end.
+const LAST_CALL: Duration = Duration::from_secs(2);
 /// First pause after a store or ledger failed; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
@@ -68,7 +73,7 @@ pub(crate) struct Committer {
     pub(crate) backlog: Backlog,
     /// Tells why nothing can be committed any more.
     pub(crate) fatal: watch::Sender<Option<String>>,
-    /// The job is over: what cannot be committed need not be.
+    /// There is no more time: what cannot be committed at once need not be.
     pub(crate) over: CancellationToken,
 }
 
@@ -82,6 +87,14 @@ struct Open {
     /// it ran: with both outcomes in one segment nobody could say later which of them counts.
     ended: HashSet<MiniBatchIndex>,
     since: Option<Instant>,
+}
+
+/// A try whose files are stored, or whose failure is counted.
+struct Prepared {
+    ready: Ready,
+    tried: Tried,
+    /// What the ledger says of a failure.
+    verdict: Option<Verdict>,
 }
 
 impl Open {
@@ -114,32 +127,55 @@ impl Committer {
         // The end of the commit before; the first has none before it.
         let mut before = oneshot::channel().1;
         let mut came = Vec::new();
-        let mut is_idle = false;
+        let mut preparing = JoinSet::new();
+        let calls = Arc::new(Semaphore::new(PREPARED_AT_ONCE));
+        let (mut is_idle, mut is_leaving) = (false, false);
         let old_when_idle = if this.job.is_on_a_fleet() { OLD_WHEN_IDLE } else { Duration::ZERO };
         loop {
             let old = open.since.map(|since| since + if is_idle { old_when_idle } else { OLD });
             let seal = tokio::select! {
                 biased;
-                count = settlements.recv_many(&mut came, 1024) => {
-                    let ended = count == 0;
-                    for settlement in came.drain(..) {
-                        this.take(settlement, &mut open).await;
+                Some(prepared) = preparing.join_next() => {
+                    if let Some(prepared) = Self::heard(prepared) {
+                        this.add(prepared, &mut open).await;
                     }
-                    if ended {
+                    this.is_full(&open)
+                }
+                count = settlements.recv_many(&mut came, 1024) => {
+                    if count == 0 {
                         break;
                     }
-                    open.builder.bytes() >= BIG || open.settled.len() >= this.many()
+                    for Settlement { ready, settle } in came.drain(..) {
+                        match settle {
+                            Settle::Tried(tried) if tried.is_prepared() => {
+                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open).await;
+                            }
+                            Settle::Tried(tried) => {
+                                let (this, calls) = (Arc::clone(&this), Arc::clone(&calls));
+                                preparing.spawn(async move {
+                                    let _turn = calls.acquire_owned().await;
+                                    this.prepare(*tried, ready).await
+                                });
+                            }
+                            Settle::NodesLost => {
+                                let (record, process) = (nodes_lost(&ready), ProcessRef::default());
+                                Self::give_up(record, &process, ready, &mut open);
+                            }
+                        }
+                    }
+                    this.is_full(&open)
                 }
                 () = tokio::time::sleep_until(old.unwrap_or_else(Instant::now)), if old.is_some() => true,
-                changed = idle.changed() => {
-                    is_idle = changed.is_ok() && *idle.borrow_and_update();
-                    if changed.is_err() {
-                        // The node is leaving; what is left comes through the channel.
-                        idle = watch::channel(false).1;
-                    }
+                changed = idle.changed(), if !is_leaving => {
+                    // Once the node leaves, what is left comes through the channel.
+                    is_leaving = changed.is_err();
+                    is_idle = !is_leaving && *idle.borrow_and_update();
                     false
                 }
             };
+            if !open.builder.is_empty() {
+                open.since.get_or_insert_with(Instant::now);
+            }
             if seal && !open.builder.is_empty() {
                 // Waits while enough segments are on their way.
                 let Ok(permit) = Arc::clone(&way).acquire_owned().await else { break };
@@ -155,73 +191,77 @@ impl Committer {
             }
             while under_way.try_join_next().is_some() {}
         }
+        while let Some(prepared) = preparing.join_next().await {
+            if let Some(prepared) = Self::heard(prepared) {
+                this.add(prepared, &mut open).await;
+            }
+        }
         if !open.builder.is_empty() {
             this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
         while under_way.join_next().await.is_some() {}
     }
 
-    /// Puts a settlement into the open segment, or back into the queue.
-    async fn take(&self, settlement: Settlement, open: &mut Open) {
-        let Settlement { ready, settle } = settlement;
-        open.since.get_or_insert_with(Instant::now);
-        match settle {
-            Settle::Tried(tried) if tried.record.status == TryStatus::RunDone => {
-                self.succeeded(*tried, ready, open).await;
-            }
-            Settle::Tried(tried) => self.failed(*tried, ready, open).await,
-            Settle::NodesLost => {
-                let record = nodes_lost(&ready);
-                let process = ProcessRef { name: String::new(), pid: 0 };
-                Self::give_up(record, &process, ready, open);
-            }
-        }
+    /// What a try came to with the servers; nothing when the mini-batch goes back.
+    fn heard(prepared: Result<Option<Prepared>, JoinError>) -> Option<Prepared> {
+        prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    async fn succeeded(&self, tried: Tried, ready: Ready, open: &mut Open) {
-        if !open.is_first(ready.index) {
-            self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
-            open.settled.push(ready);
-            return;
-        }
-        let id = if tried.files.is_empty() { String::new() } else { self.try_id(&tried) };
-        let Tried { mut record, process, seq, rows, files, staging } = tried;
-        let staged_in = staging.join(seq.to_string());
-        for path in files {
-            let key = layout::staged_file(&id, &path);
-            let staged = staged_in.join(&path);
-            self.until_done("a file of a mini-batch", || self.job.storage.put_file(&key, &staged)).await;
-            record.files.push(OutputFile { path, key });
-        }
-        if !record.files.is_empty() {
-            let _ = std::fs::remove_dir_all(&staged_in);
-        }
-        record.number = ready.spoiled + 1;
-        record.last = true;
-        open.add(record, &process, rows, ready);
+    fn is_full(&self, open: &Open) -> bool {
+        open.builder.bytes() >= BIG || open.settled.len() >= self.many()
     }
 
-    async fn failed(&self, tried: Tried, ready: Ready, open: &mut Open) {
+    /// Stores the files of a try, or counts its failure. Nothing when that cannot be done any more: then the
+    /// mini-batch goes back.
+    async fn prepare(&self, mut tried: Tried, ready: Ready) -> Option<Prepared> {
         let id = self.try_id(&tried);
-        let Tried { mut record, process, .. } = tried;
-        record.id.clone_from(&id);
-        let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
-        let verdict = self
-            .until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed))
-            .await
-            .unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+        if tried.record.status != TryStatus::RunDone {
+            tried.record.id.clone_from(&id);
+            let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
+            let counted =
+                self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
+            // A try that was not counted is one that never was.
+            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+            return Some(Prepared { ready, tried, verdict: Some(verdict) });
+        }
+        let staged_in = tried.staging.join(tried.seq.to_string());
+        for path in std::mem::take(&mut tried.files) {
+            let (key, staged) = (layout::staged_file(&id, &path), staged_in.join(&path));
+            let put = self.until_done("a file of a mini-batch", || self.job.storage.put_file(&key, &staged));
+            if put.await.is_none() {
+                self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
+                return None;
+            }
+            tried.record.files.push(OutputFile { path, key });
+        }
+        let _ = std::fs::remove_dir_all(&staged_in);
+        Some(Prepared { ready, tried, verdict: None })
+    }
+
+    /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
+    async fn add(&self, prepared: Prepared, open: &mut Open) {
+        let Prepared { ready, tried: Tried { mut record, process, rows, .. }, verdict } = prepared;
         match verdict {
-            Verdict::Done => {
+            None if !open.is_first(ready.index) => {
+                self.backlog.0.fetch_sub(rows.len(), Ordering::Relaxed);
+                open.settled.push(ready);
+            }
+            None => {
+                record.number = ready.spoiled + 1;
+                record.last = true;
+                open.add(record, &process, rows, ready);
+            }
+            Some(Verdict::Done) => {
                 let _ = ready.delivery.settle(Answer::Ack).await;
             }
-            Verdict::Retry { spoiled } => {
+            Some(Verdict::Retry { spoiled }) => {
                 record.number = spoiled;
                 open.builder.add(record, &process, Bytes::new());
                 if let Err(error) = ready.delivery.settle(Answer::Requeue).await {
                     tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
                 }
             }
-            Verdict::GiveUp { spoiled } => {
+            Some(Verdict::GiveUp { spoiled }) => {
                 record.number = spoiled;
                 Self::give_up(record, &process, ready, open);
             }
@@ -258,10 +298,13 @@ impl Committer {
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
         drop(index);
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        if with_files {
-            self.until_done("the files of mini-batches", || self.job.storage.flush()).await;
-        }
-        let put = self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await;
+        let put = async {
+            if with_files {
+                self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;
+            }
+            self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await
+        };
+        let put = put.await;
         self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
         failpoint::pass("segment_put");
         if put.is_none() {
@@ -287,7 +330,14 @@ impl Committer {
         failpoint::pass("acknowledged");
     }
 
-    /// Repeats a call until it is done; gives up, and says so once, when repeating cannot help.
+    /// Ends some moments after there is no more time.
+    async fn last_call(&self) {
+        self.over.cancelled().await;
+        tokio::time::sleep(LAST_CALL).await;
+    }
+
+    /// Repeats a call until it is done, or there is no more time; gives up, and says so once, when repeating cannot
+    /// help.
     async fn until_done<T, E, F, C>(&self, what: &str, mut call: C) -> Option<T>
     where
         E: MayPass + std::fmt::Display,
@@ -299,7 +349,12 @@ impl Committer {
             if self.fatal.borrow().is_some() {
                 return None;
             }
-            match call().await {
+            let outcome = tokio::select! {
+                biased;
+                outcome = call() => outcome,
+                () = self.last_call() => return None,
+            };
+            match outcome {
                 Ok(done) => return Some(done),
                 Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::{Answer, Deliveries, Delivery, settle_all};
+use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::JobContext;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +28,8 @@ const RECONSUME_PAUSE: Duration = Duration::from_millis(300);
 const LOOK_UP_PAUSE: Duration = Duration::from_millis(300);
 /// Pause before data is fetched again from a store that did not answer.
 const FETCH_PAUSE: Duration = Duration::from_secs(1);
+/// So often in a row the disk may be full.
+const FULL_AT_MOST: u32 = 60;
 /// Between two looks at how much may be taken.
 const PREFETCH_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -67,6 +70,8 @@ pub(crate) struct Intake {
     pub(crate) ready: mpsc::Sender<Taken>,
     pub(crate) end: IntakeEnd,
     pub(crate) localizer: Localizer,
+    /// Tells why nothing can be fetched any more.
+    pub(crate) fatal: watch::Sender<Option<String>>,
     /// Fetches under way.
     pub(crate) tasks: TaskTracker,
 }
@@ -189,6 +194,7 @@ impl Intake {
         for (group, again) in [(&mut taken.fresh, false), (&mut taken.suspects, true)] {
             for ready in group.extract_if(.., |ready| !MiniBatch::is_local(&ready.local)) {
                 let fetching = Fetching {
+                    fatal: self.fatal.clone(),
                     localizer: self.localizer.clone(),
                     ready: self.ready.clone(),
                     stop: self.end.stop.clone(),
@@ -224,16 +230,30 @@ impl Intake {
     }
 }
 
+/// Whether a mini-batch whose data did not come so many times in a row had better run on another node.
+fn is_of_this_node(kind: StorageErrorKind, failures: u32) -> bool {
+    match kind {
+        StorageErrorKind::PermissionDenied | StorageErrorKind::NotFound | StorageErrorKind::InvalidKey => {
+            true
+        }
+        // What others need meanwhile goes away as they end.
+        StorageErrorKind::Full => failures >= FULL_AT_MOST,
+        _ => false,
+    }
+}
+
 /// Brings the data of one mini-batch here.
 struct Fetching {
+    fatal: watch::Sender<Option<String>>,
     localizer: Localizer,
     ready: mpsc::Sender<Taken>,
     stop: CancellationToken,
 }
 
 impl Fetching {
-    /// As often as it takes; when the node ends meanwhile, the mini-batch goes back.
+    /// As often as it takes; when the node ends meanwhile, or cannot read anything, the mini-batch goes back.
     async fn run(self, mut ready: Ready, again: bool) {
+        let mut failures = 0;
         loop {
             let localized = tokio::select! {
                 localized = self.localizer.localize(&ready.delivery.body) => localized,
@@ -245,6 +265,13 @@ impl Fetching {
                     break;
                 }
                 Err(error) => {
+                    failures += 1;
+                    if is_of_this_node(error.kind, failures) {
+                        let reason = format!("this node cannot read the inputs: {error}");
+                        self.fatal
+                            .send_if_modified(|fatal| fatal.is_none() && fatal.replace(reason).is_none());
+                        return;
+                    }
                     tracing::warn!(%error, "the data of a mini-batch is not here yet; trying again");
                 }
             }

@@ -7,7 +7,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
+use bytes::Bytes;
 use prs_common::code_archive::{CodeArchiveError, unpack};
 use prs_common::failpoint;
 use prs_common::ledger::{LedgerError, NodeInfo, NodeReport, Signal};
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::committer::{Backlog, Committer};
-use crate::dispatcher::{Commands, Dispatcher, Surroundings};
+use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
 use crate::heartbeat::Heartbeat;
 use crate::inputs::Localizer;
 use crate::intake::{Intake, IntakeEnd};
@@ -29,6 +31,8 @@ use crate::settlement::InHand;
 use crate::suspects::Suspects;
 use crate::unique::unique;
 
+/// Pause before the code is fetched again from a store that did not answer.
+const CODE_PAUSE: Duration = Duration::from_secs(1);
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
 
@@ -82,8 +86,15 @@ pub async fn run_node(
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
-    match prepare(&job, &settings, &folder).await {
-        Ok(()) => {
+    let prepared = tokio::select! {
+        prepared = prepare(&job, &settings, &folder) => Some(prepared),
+        () = end.drain.cancelled() => None,
+        () = end.stop.cancelled() => None,
+        () = unwanted(wanted.clone()) => None,
+    };
+    match prepared {
+        None => main_log.line("there is nothing to do here any more"),
+        Some(Ok(())) => {
             let node = Service {
                 job: &job,
                 settings: &settings,
@@ -94,7 +105,7 @@ pub async fn run_node(
             };
             node.serve(folder.clone(), report, wanted, end).await;
         }
-        Err(error) => {
+        Some(Err(error)) => {
             main_log.line(&error);
             report.send_modify(|report| report.fatal = Some(error.to_string()));
         }
@@ -118,12 +129,36 @@ pub async fn run_node(
     Ok(last)
 }
 
+/// Ends when a worker that leaves has had its time.
+async fn drained(drain: &CancellationToken) {
+    drain.cancelled().await;
+    tokio::time::sleep(DRAIN_GRACE).await;
+}
+
 /// A node of a former start of the job had the same id: its logs are gone on with.
 async fn keep_former_logs(job: &JobContext, node_id: u32) {
     let Some(shipper) = job.log_shipper.as_ref().filter(|_| job.incarnation > 1) else { return };
     let own = format!("/{node_id}/");
     if let Err(error) = shipper.fetch(|name| name.contains(&own)).await {
         tracing::warn!(%error, "logs of the former start of the job are lost");
+    }
+}
+
+/// Ends when the job wants no more nodes.
+async fn unwanted(mut wanted: watch::Receiver<Signal>) {
+    let _ = wanted.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
+}
+
+/// The code archive, as often as it takes.
+async fn fetch_code(job: &JobContext) -> Result<Bytes, StorageError> {
+    loop {
+        match job.storage.get(&job.code).await {
+            Err(error) if job.is_on_a_fleet() && error.is_retryable() => {
+                tracing::warn!(job = job.id, %error, "the code of the job is not here yet; trying again");
+                tokio::time::sleep(CODE_PAUSE).await;
+            }
+            fetched => return fetched,
+        }
     }
 }
 
@@ -136,7 +171,7 @@ async fn prepare(
     if let Some(reason) = &settings.unfit {
         return Err(NodeError::Unfit(reason.clone()));
     }
-    let archive = job.storage.get(&job.code).await?;
+    let archive = fetch_code(job).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());
     let prepared = tokio::task::spawn_blocking(move || {
         unpack(&archive, &folder.join("code"))?;
@@ -186,6 +221,7 @@ impl Service<'_> {
         let (idle, is_idle) = watch::channel(false);
         let (fatal, is_fatal) = watch::channel(None);
         let backlog = Backlog::default();
+        let over = end.stop.child_token();
         let prefetch = Arc::new(AtomicUsize::new(match settings.prefetch {
             Prefetch::Fixed(fixed) => fixed,
             Prefetch::UpTo(most) => (settings.slots as usize + 1).min(most),
@@ -197,6 +233,7 @@ impl Service<'_> {
             ready,
             end: intake_end.clone(),
             localizer,
+            fatal: fatal.clone(),
             tasks: tasks.clone(),
         };
         tasks.spawn(intake.run());
@@ -216,9 +253,9 @@ impl Service<'_> {
             prefetch: Arc::clone(&prefetch),
             backlog: backlog.clone(),
             fatal,
-            over: end.stop.clone(),
+            over: over.clone(),
         };
-        let committing = tokio::spawn(committer.run(settlements, is_idle));
+        let mut committing = tokio::spawn(committer.run(settlements, is_idle));
         let dispatcher = Dispatcher::new(Surroundings {
             job,
             settings,
@@ -234,9 +271,18 @@ impl Service<'_> {
             report,
             tasks: tasks.clone(),
         });
+        let drain = end.drain.clone();
         let commands = Commands { wanted, fatal: is_fatal, end, stop_intake: intake_end.stop.clone() };
         dispatcher.run(taken, clear, commands).await;
-        if let Err(panic) = committing.await {
+        let ended = tokio::select! {
+            ended = &mut committing => ended,
+            // Whoever asks a worker to leave does not wait for a store that is away.
+            () = drained(&drain) => {
+                over.cancel();
+                committing.await
+            }
+        };
+        if let Err(panic) = ended {
             tracing::error!(%panic, "the committer broke; what it had not committed runs again");
         }
         intake_end.release.cancel();

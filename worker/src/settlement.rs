@@ -103,6 +103,13 @@ pub(crate) struct Tried {
     pub(crate) staging: Arc<Path>,
 }
 
+impl Tried {
+    /// Whether no server needs to be asked before it is committed.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.record.status == TryStatus::RunDone && self.files.is_empty()
+    }
+}
+
 fn new_record(ready: &Ready) -> TryRecord {
     TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone)
 }

@@ -12,6 +12,7 @@ use prs_common::ledger::{Begin, LedgerError};
 use prs_common::queue::Answer;
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
 use tokio_util::sync::CancellationToken;
 
 use crate::settlement::{Ready, Settle, Settlement};
@@ -49,7 +50,10 @@ impl Suspects {
                 Ask::Begin(ready) => {
                     starts += 1;
                     let cleared = self.begin(ready, starts).await;
-                    let _ = self.cleared.send(cleared);
+                    // Nobody hears it when the node has ended meanwhile.
+                    if let Err(SendError(Some(ready))) = self.cleared.send(cleared) {
+                        self.give_back(ready).await;
+                    }
                 }
                 Ask::GiveBack(ready) => self.give_back(ready).await,
             }
@@ -73,7 +77,14 @@ impl Suspects {
                     let _ = self.settle.send(Settlement { ready, settle: Settle::NodesLost });
                     return None;
                 }
-                Err(error) => self.pause(&error).await?,
+                Err(error) => {
+                    if self.pause(&error).await.is_none() {
+                        // It may be noted although nobody said so.
+                        ready.start = Some(start);
+                        self.give_back(ready).await;
+                        return None;
+                    }
+                }
             }
         }
     }

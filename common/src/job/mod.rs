@@ -29,6 +29,7 @@ pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
     TabularOptions,
 };
+pub use validate::check_target;
 
 /// Bytes beyond which a file is taken for something else than a job file.
 const MAX_FILE_SIZE: u64 = 4 << 20;

@@ -276,17 +276,27 @@ fn output(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {
     spec.output = Some(path);
 }
 
+/// What a compute target may be called.
+const TARGET_NAME: &str = "1 to 64 letters, digits, `-`, `_` and `.` that begin with a letter or digit";
+
 fn compute_target(reader: &mut Reader<'_>) -> Option<String> {
-    let expected = "1 to 64 letters, digits, `-`, `_` and `.` that begin with a letter or digit";
-    let name = reader.filled_text("compute_target", expected)?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if !begins || name.len() > 64 || !name.bytes().all(plain) {
+    let name = reader.filled_text("compute_target", TARGET_NAME)?;
+    if let Err(reason) = check_target(&name) {
         let setting = reader.get("compute_target")?;
-        reader.refuse(&setting, format!("{name:?} is not the name of a fleet: give {expected}"));
+        reader.refuse(&setting, reason);
         return None;
     }
     Some(name)
+}
+
+/// What is wrong with `name` as the name of a compute target.
+pub fn check_target(name: &str) -> Result<(), String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && name.len() <= 64 && name.bytes().all(plain) {
+        return Ok(());
+    }
+    Err(format!("{name:?} is not the name of a fleet: give {TARGET_NAME}"))
 }
 
 /// Whether Python takes `name` for an identifier, as far as ASCII goes.

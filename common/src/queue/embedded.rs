@@ -27,7 +27,6 @@ struct Named {
 #[derive(Debug, Default)]
 struct State {
     ready: VecDeque<(Bytes, u32)>,
-    dead: u64,
     consumers: u64,
     deleted: bool,
 }
@@ -208,7 +207,6 @@ impl Receipt for EmbeddedReceipt {
             });
         }
         if answer == Answer::Reject {
-            lock(&queue.state).dead += 1;
             tracing::warn!(queue = queue.name, "a message was rejected; it is not delivered again");
         }
         Ok(())

@@ -120,7 +120,7 @@ pub trait Storage: Debug + Display + Send + Sync {
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
     /// The first objects below `prefix` whose keys are greater than `after`, as [`Self::list`] has them; how
-    /// many is up to the store, and none means the end. It goes through prefixes of any size in flat memory.
+    /// many is up to the store, and none means the end. Stores of any size tell a part at a time.
     async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         let mut objects = self.list(prefix).await?;
         objects.retain(|object| object.key.as_str() > after);

@@ -16,13 +16,13 @@ enum Place {
 
 /// Opens the store at `url`: `s3://bucket/prefix`, reached as the environment says, or
 /// `file:///absolute/folder`. What stands in the URL is taken as it is, without decoding. A bucket is asked
-/// whether it is there and lets itself be listed and read, within about 15 seconds.
+/// whether it is there and lets itself be listed and read, within about 25 seconds.
 pub async fn open(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
     match parse(url)? {
         Place::Folder(folder) => Ok(Arc::new(LocalStorage::new(folder))),
         #[cfg(feature = "fleet")]
         Place::Bucket { name, prefix } => {
-            let options = super::S3Options::from_environment();
+            let options = super::S3Options::from_environment().map_err(|cause| malformed(url, &cause))?;
             Ok(Arc::new(super::S3Storage::open(&name, &prefix, &options).await?))
         }
         #[cfg(not(feature = "fleet"))]

@@ -41,7 +41,7 @@ const AT_HAND: usize = 1024;
 /// Uncommitted rows beyond which nothing new is started, bytes.
 const LARGEST_BACKLOG: usize = 64 << 20;
 /// How long what runs has to end when the worker leaves before the job ends.
-const DRAIN_GRACE: Duration = Duration::from_secs(30);
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long processes have for `shutdown()`.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 
@@ -270,8 +270,8 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Suspects run alone in their process, each noted before it starts; so many are noted as there are processes for
-    /// them. One that a node was lost with before runs while no other suspect is noted: if it kills this node, too,
+    /// Suspects run alone in their process, each noted before it starts, one after the other, while there are processes
+    /// for them. One that a node was lost with before runs while no other suspect is noted: if it kills this node, too,
     /// nobody else is blamed.
     fn feed_suspects(&mut self) {
         while let Some(next) = self.cleared.front() {

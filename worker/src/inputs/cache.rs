@@ -164,12 +164,9 @@ impl Cache {
         state.evict(self.limit, &self.folder);
     }
 
-    /// Removes what nobody needs. Whether that was anything.
-    pub(super) fn evict_idle(&self) -> bool {
-        let mut state = self.state();
-        let any = !state.idle.is_empty();
-        state.evict(0, &self.folder);
-        any
+    /// Removes what nobody needs.
+    pub(super) fn evict_idle(&self) {
+        self.state().evict(0, &self.folder);
     }
 }
 

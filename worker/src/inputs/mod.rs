@@ -13,12 +13,12 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::mini_batch::{MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{StorageError, StorageErrorKind};
@@ -41,7 +41,7 @@ pub struct Localized {
     pub planned: Bytes,
     /// The descriptor to run: it names local files only.
     pub local: Bytes,
-    /// Keeps the files here; to be dropped when the mini-batch no longer needs them.
+    /// Keeps the files here; to be dropped when the mini-batch will not run again on this node.
     pub pin: Pin,
 }
 
@@ -80,6 +80,16 @@ struct File<'a> {
     origin: String,
 }
 
+impl File<'_> {
+    /// What an error of its store means.
+    fn refused(&self, error: StorageError) -> LocalizeError {
+        match lasting(error) {
+            Ok(reason) => LocalizeError::Unreadable { origin: self.origin.clone(), reason },
+            Err(error) => LocalizeError::Store(error),
+        }
+    }
+}
+
 impl Localizer {
     /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single
     /// mini-batch may need more, and is then the only one there.
@@ -91,7 +101,7 @@ impl Localizer {
     }
 
     /// The descriptor as it was planned: `body` itself, unless it names an object that holds it.
-    pub async fn planned(&self, body: &Bytes) -> Result<Bytes, StorageError> {
+    async fn planned(&self, body: &Bytes) -> Result<Bytes, StorageError> {
         if MiniBatch::is_local(body) {
             return Ok(body.clone());
         }
@@ -105,7 +115,7 @@ impl Localizer {
     ///
     /// It waits while the files of other mini-batches fill the cache: hand over each mini-batch as it becomes
     /// ready, for none of a group gets any further while the others hold on to their pins. An error is one of
-    /// the node or of a store that does not answer, and leaves nothing pinned.
+    /// the node, or of a store that does not answer or cannot be opened here, and leaves nothing pinned.
     pub async fn localize(&self, body: &Bytes) -> Result<Localized, StorageError> {
         if MiniBatch::is_local(body) {
             return Ok(Localized { planned: body.clone(), local: body.clone(), pin: Pin::none() });
@@ -210,8 +220,12 @@ impl Localizer {
     }
 
     /// Pins files and fetches those that are not there.
-    async fn fetch_all(&self, files: HashMap<String, File<'_>>) -> Result<Pin, LocalizeError> {
+    async fn fetch_all(&self, mut files: HashMap<String, File<'_>>) -> Result<Pin, LocalizeError> {
         let Inner { cache, downloads, .. } = &*self.inner;
+        // Without its size, a file would have room in the cache whatever that holds already.
+        let sized =
+            files.values_mut().filter(|file| file.part.bytes().is_none()).map(|file| self.find_size(file));
+        try_join_all(sized).await?;
         let wanted = files.iter().map(|(path, file)| Wanted {
             path: path.as_str().into(),
             bytes: file.part.bytes().unwrap_or(0),
@@ -242,14 +256,23 @@ impl Localizer {
         }
     }
 
+    /// Asks the store how large a file is.
+    async fn find_size(&self, file: &mut File<'_>) -> Result<(), LocalizeError> {
+        let Inner { stores, downloads, .. } = &*self.inner;
+        let _permit = downloads.acquire().await.expect("the semaphore is never closed");
+        let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
+        match store.head(&file.key).await {
+            Ok(object) => file.part = Part::Whole { size: Some(object.size) },
+            Err(error) => return Err(file.refused(error)),
+        }
+        Ok(())
+    }
+
     /// Fetches one file; when the disk is full, once more without what nobody needs.
     async fn fetch_one(&self, path: &Arc<str>, file: &File<'_>) -> Result<(), LocalizeError> {
         let Inner { stores, cache, .. } = &*self.inner;
-        let lasting = |error| match lasting(error) {
-            Ok(reason) => LocalizeError::Unreadable { origin: file.origin.clone(), reason },
-            Err(error) => LocalizeError::Store(error),
-        };
-        let store = stores.get(file.store).await.map_err(lasting)?;
+        // A store that cannot be opened here says nothing of the mini-batch.
+        let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = false;
         loop {
             match fetch(&*store, &file.key, &file.part, cache, path).await {
@@ -262,24 +285,19 @@ impl Localizer {
                     cache.evict_idle();
                 }
                 Err(FetchError::Local(error)) => return Err(LocalizeError::Store(error)),
-                Err(FetchError::Store(error)) => return Err(lasting(error)),
+                Err(FetchError::Store(error)) => return Err(file.refused(error)),
                 Err(FetchError::Wrong(reason)) => {
                     return Err(LocalizeError::Unreadable { origin: file.origin.clone(), reason });
                 }
             }
         }
     }
-
-    /// Where the files are.
-    pub fn folder(&self) -> PathBuf {
-        self.inner.cache.path("")
-    }
 }
 
 /// What to tell of an error that repeating cannot help; the others come back.
 fn lasting(error: StorageError) -> Result<String, StorageError> {
     match error.kind {
-        StorageErrorKind::NotFound => Ok("there is no such object any more".to_owned()),
+        StorageErrorKind::NotFound => Ok(format!("it is not there any more: {}", error.message)),
         StorageErrorKind::PermissionDenied => Ok(format!("the store refuses access: {}", error.message)),
         StorageErrorKind::InvalidKey => Ok(format!("the store does not take its name: {}", error.message)),
         _ => Err(error),

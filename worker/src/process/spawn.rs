@@ -80,6 +80,9 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         .process_group(0)
         .kill_on_drop(true)
         .env_remove("CUDA_VISIBLE_DEVICES")
+        // They hold the passwords of servers that are none of the script's business.
+        .env_remove("PRS_BROKER_URL")
+        .env_remove("PRS_REDIS_URL")
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .env("PYTHONPATH", python_path(settings))
         .env(TOKEN_VARIABLE, &settings.token);

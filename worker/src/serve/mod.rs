@@ -1,6 +1,6 @@
 //! A worker: takes tickets, serves the jobs they invite it to, one after the other.
 //!
-//! It never ends because a server went away: every wait is repeated. How it ends is said by its [`WorkerEnd`], by
+//! It never ends because a server went away: every wait is repeated. How it ends is said by its [`NodeEnd`], by
 //! `idle_limit`, or by the one job it was started for.
 
 mod service;
@@ -12,9 +12,9 @@ use std::time::Duration;
 use prs_common::queue::Answer;
 use prs_orchestrator::Fleet;
 use prs_orchestrator::queues::{Ticket, ticket_queue};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
-use crate::Host;
+use crate::{Host, NodeEnd};
 use service::{Served, Service};
 use tickets::{Taken, Tickets};
 
@@ -44,48 +44,39 @@ pub struct WorkerSettings {
     pub idle_limit: Option<Duration>,
 }
 
-/// How a worker is asked to end.
-#[derive(Debug, Clone, Default)]
-pub struct WorkerEnd {
-    /// In order: take nothing more, let what runs end within the time for it, give the rest back.
-    pub drain: CancellationToken,
-    /// At once.
-    pub stop: CancellationToken,
-}
-
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
-pub async fn serve_tickets(fleet: &Fleet, settings: &WorkerSettings, end: &WorkerEnd) {
+pub async fn serve_tickets(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
     let tickets = Tickets { fleet, targets: &settings.targets };
+    let mut idle_since = Instant::now();
     loop {
         let idle = async {
             match settings.idle_limit {
-                Some(limit) => tokio::time::sleep(limit).await,
+                Some(limit) => tokio::time::sleep_until(idle_since + limit).await,
                 None => std::future::pending().await,
             }
         };
         let taken = tokio::select! {
+            biased;
+            () = end.drain.cancelled() => return,
             taken = tickets.next() => taken,
             () = idle => {
                 tracing::info!("no ticket came for as long as the worker waits; it ends");
                 return;
             }
-            () = end.drain.cancelled() => return,
         };
-        let useless = use_ticket(fleet, settings, taken, end).await;
-        if end.drain.is_cancelled() {
-            return;
+        if use_ticket(fleet, settings, taken, end).await {
+            idle_since = Instant::now();
+            continue;
         }
-        if useless {
-            tokio::select! {
-                () = tokio::time::sleep(USELESS_PAUSE) => {}
-                () = end.drain.cancelled() => return,
-            }
+        tokio::select! {
+            () = tokio::time::sleep(USELESS_PAUSE) => {}
+            () = end.drain.cancelled() => return,
         }
     }
 }
 
-/// Serves the job of a ticket and answers for it; true when it was of no use here.
-async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end: &WorkerEnd) -> bool {
+/// Serves the job of a ticket and answers for it; false when the ticket was of no use here.
+async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end: &NodeEnd) -> bool {
     let Taken { delivery, target, deliveries } = taken;
     let ticket = match Ticket::decode(&delivery.body) {
         Ok(ticket) => ticket,
@@ -106,13 +97,13 @@ async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end:
             worker = own_version,
             "a job of another version of prs is left to a worker of that version; update one of the two"
         );
-        Served::NotHere
+        Served::OtherVersion
     };
     tracing::info!(job = ticket.job_id, ?served, "the ticket is settled");
     let answered = match served {
         Served::Over(_) | Served::Useless => delivery.settle(Answer::Ack).await,
         Served::Left => delivery.settle(Answer::Requeue).await,
-        Served::NotHere => {
+        Served::NotHere | Served::OtherVersion => {
             // To the end of the queue: other tickets have their turn first.
             match fleet.queue.publish(&ticket_queue(&target), vec![ticket.encode()]).await {
                 Ok(()) => delivery.settle(Answer::Ack).await,
@@ -124,17 +115,18 @@ async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end:
         tracing::debug!(%error, "the broker gives the ticket to others by itself");
     }
     drop(deliveries);
-    matches!(served, Served::NotHere)
+    !matches!(served, Served::NotHere | Served::OtherVersion)
 }
 
 /// Serves one job, without a ticket, until the job is over or the worker is asked to end.
-pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, end: &WorkerEnd) -> Parting {
+pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, end: &NodeEnd) -> Parting {
     loop {
         let service = Service { fleet, settings, end };
         match service.serve(job_id, None).await {
             // Its result is being written by another node: how it ends shows then.
             Served::Over(Parting::JobGoesOn) | Served::NotHere => {}
             Served::Over(parting) => return parting,
+            Served::OtherVersion => return Parting::OtherVersion,
             Served::Left | Served::Useless => return Parting::JobGoesOn,
         }
         tokio::select! {

@@ -8,7 +8,7 @@ use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrat
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tokio_util::sync::CancellationToken;
 
-use super::{WorkerEnd, WorkerSettings};
+use super::WorkerSettings;
 use crate::unique::unique;
 use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node};
 
@@ -32,6 +32,8 @@ pub enum Parting {
     JobGoesOn,
     /// There is no such job.
     Unknown,
+    /// It needs a worker of another version.
+    OtherVersion,
 }
 
 /// What a service came to.
@@ -45,13 +47,15 @@ pub(super) enum Served {
     Useless,
     /// The job needs nobody, or not this worker, for now.
     NotHere,
+    /// The job needs a worker of another version.
+    OtherVersion,
 }
 
 /// Serves one job.
 pub(super) struct Service<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) settings: &'a WorkerSettings,
-    pub(super) end: &'a WorkerEnd,
+    pub(super) end: &'a NodeEnd,
 }
 
 impl Service<'_> {
@@ -60,13 +64,13 @@ impl Service<'_> {
     pub(super) async fn serve(&self, job_id: &str, incarnation: Option<u32>) -> Served {
         let record = match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
             Ok(record) => record,
-            Err(JobRecordError::Storage(error)) if error.is_retryable() => {
-                tracing::warn!(job = job_id, %error, "the job cannot be read for now");
-                return Served::NotHere;
+            Err(JobRecordError::Absent { place }) => {
+                tracing::error!(job = job_id, place, "there is no such job; its ticket is dropped");
+                return Served::Over(Parting::Unknown);
             }
             Err(error) => {
-                tracing::error!(job = job_id, %error, "there is no such job; its ticket is dropped");
-                return Served::Over(Parting::Unknown);
+                tracing::warn!(job = job_id, %error, "the job cannot be read here; others may");
+                return Served::NotHere;
             }
         };
         if let Some(parting) = parting(&record) {
@@ -77,9 +81,9 @@ impl Service<'_> {
                 job = job_id,
                 submitted_with = record.prs_version,
                 worker = env!("CARGO_PKG_VERSION"),
-                "the job is of another version of prs"
+                "the job is of another version of prs; update one of the two"
             );
-            return Served::NotHere;
+            return Served::OtherVersion;
         }
         if incarnation.is_some_and(|incarnation| incarnation != record.incarnation) {
             return Served::Over(Parting::JobGoesOn);
@@ -191,10 +195,9 @@ impl Service<'_> {
         stop_shipping.cancel();
         let _ = shipping.await;
         match (place, node_came_to) {
-            (Some(Place::Ended(_) | Place::Over), _) | (_, Some(NodeCameTo::End)) => {
-                Served::Over(Parting::JobGoesOn)
-            }
+            (Some(Place::Ended(_) | Place::Over), _) => Served::Over(Parting::JobGoesOn),
             (_, Some(NodeCameTo::Useless)) => Served::Useless,
+            // Also when the job wants no more nodes: whoever writes its result may be this worker, which leaves.
             _ => Served::Left,
         }
     }

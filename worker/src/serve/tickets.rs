@@ -48,6 +48,7 @@ impl Tickets<'_> {
 
     async fn take(&self, target: &str) -> Taken {
         let name = ticket_queue(target);
+        let mut told = false;
         loop {
             let queue = &self.fleet.queue;
             match queue.consume(&name, 1).await {
@@ -68,7 +69,14 @@ impl Tickets<'_> {
                 }
                 // Whoever hands in the first job makes the queue. A crowd of workers that made it at the same time could
                 // leave some brokers with a queue that does not deliver for minutes.
-                Err(error) if error.kind == QueueErrorKind::NotFound => {}
+                Err(error) if error.kind == QueueErrorKind::NotFound => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::info!(
+                            target,
+                            "no job was ever handed in for this target; waiting for the first"
+                        );
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "no ticket can be taken; trying again"),
             }
             tokio::time::sleep(PAUSE).await;

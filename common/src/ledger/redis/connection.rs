@@ -1,7 +1,8 @@
 //! One connection to the server, shared by all callers and made anew when it is lost.
 //!
 //! A call that meets an outage is repeated until it goes through, for [`PATIENCE`] at most; each verb is safe
-//! to repeat. After that the caller hears that the server is unavailable. Nothing waits without a limit.
+//! to repeat. After that, and the answer that is waited for just then, the caller hears that the server is
+//! unavailable. Nothing waits without a limit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,8 +19,8 @@ use super::scripts::{self, Script};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one attempt to connect may take, name look-up and TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an answer may take once a call was sent.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer may take once a call was sent; the call is repeated over another connection then.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The pause before the first repetition; each further one is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

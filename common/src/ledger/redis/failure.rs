@@ -108,11 +108,13 @@ impl Failure {
     fn of_answer(words: &str) -> Self {
         let words = words.trim();
         let known = ANSWERS.iter().find(|(part, ..)| words.contains(part));
+        // The name may stand for another server by now.
+        let connection_is_lost = known.is_some_and(|(part, ..)| ["READONLY", "MASTERDOWN"].contains(part));
         let (kind, message) = match known {
             Some((_, kind, meaning)) => (*kind, format!("{meaning} ({words})")),
             None => (LedgerErrorKind::Refused, words.to_owned()),
         };
-        Self { kind, message, connection_is_lost: false }
+        Self { kind, message, connection_is_lost }
     }
 
     fn of_the_way(error: &RedisError) -> Self {
@@ -194,7 +196,7 @@ mod tests {
             let failure = Failure::of_answer(words);
             assert_eq!(failure.kind, kind, "{words}");
             assert!(failure.message.contains(part), "{}", failure.message);
-            assert!(!failure.connection_is_lost);
+            assert_eq!(failure.connection_is_lost, words.starts_with("READONLY"));
         }
     }
 

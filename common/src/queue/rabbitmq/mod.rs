@@ -86,23 +86,6 @@ impl RabbitMqQueue {
         })
     }
 
-    /// Major and minor version of the broker that was connected to first, if it told. Brokers before 3.12 ignore
-    /// [`QueueOptions::consumer_timeout`] and have one limit for all queues, 30 minutes by default.
-    pub fn broker_version(&self) -> Option<(u32, u32)> {
-        self.version
-    }
-
-    /// Sends the answers of consumers that were dropped, then closes the connections. Without it they are closed when
-    /// the last clone is dropped, and the last answers may be lost with the process: their messages come again.
-    ///
-    /// Consumers have to be dropped before: this waits for them.
-    pub async fn close(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.publishing.close().await;
-        self.consuming.close().await;
-    }
-
     /// The error of a call that used the queue. A broker that is killed within half a second of a declare may come
     /// back with a queue that it lists and never serves (seen with 3.10.8): such a queue is removed, and not found.
     async fn without_a_dead_queue(&self, name: &str, error: QueueError) -> QueueError {
@@ -168,6 +151,15 @@ impl Queue for RabbitMqQueue {
             .call(name, async |channel| channel.queue_declare(queue, passive, FieldTable::default()).await)
             .await?;
         Ok(Depth { ready: seen.message_count().into(), consumers: seen.consumer_count().into() })
+    }
+
+    /// Sends the answers of consumers that were dropped, then closes the connections. Without it they are closed when
+    /// the last clone is dropped, and the last answers may be lost with the process: their messages come again.
+    async fn close(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.publishing.close().await;
+        self.consuming.close().await;
     }
 
     fn unsettled_limit(&self) -> Option<Duration> {

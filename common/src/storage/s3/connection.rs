@@ -65,16 +65,21 @@ impl fmt::Debug for S3Credentials {
 
 impl S3Options {
     /// What the environment says: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_CA_BUNDLE`
-    /// and `PRS_S3_VIRTUAL_HOST=true`. Credentials are looked up when the store is opened.
-    pub fn from_environment() -> Self {
+    /// and `PRS_S3_VIRTUAL_HOST=true`. Credentials are looked up when the store is opened. Fails with what is wrong.
+    pub fn from_environment() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
+        let virtual_host = match variable("PRS_S3_VIRTUAL_HOST").as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("PRS_S3_VIRTUAL_HOST must be true or false, not {other:?}")),
+        };
+        Ok(Self {
             endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
             region: variable("AWS_REGION"),
-            virtual_host: variable("PRS_S3_VIRTUAL_HOST").is_some_and(|value| value == "true"),
+            virtual_host,
             credentials: None,
             certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from),
-        }
+        })
     }
 }
 

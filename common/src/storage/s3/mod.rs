@@ -37,6 +37,8 @@ use upload::S3Upload;
 
 /// How long a bucket that is opened may take to answer.
 const OPEN: Duration = Duration::from_secs(15);
+/// What is said to be the server where no endpoint is given.
+const AWS: &str = "AWS";
 /// Longest name of an object, bytes.
 const LONGEST_KEY: usize = 1024;
 
@@ -54,7 +56,7 @@ pub struct S3Storage {
 struct Bucket {
     client: Client,
     name: String,
-    /// The server, for people.
+    /// The server, for people: its endpoint, or [`AWS`].
     server: String,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
@@ -80,7 +82,7 @@ impl S3Storage {
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
-        let server = endpoint.unwrap_or_else(|| "AWS".to_owned());
+        let server = endpoint.unwrap_or_else(|| AWS.to_owned());
         let aborts = Mutex::default();
         let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, aborts });
         let storage = Self { bucket, prefix };
@@ -129,14 +131,13 @@ impl S3Storage {
         let bucket = &self.bucket;
         let began_before = SystemTime::now().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut found = self.incomplete(&self.prefix).await.map_err(|failure| self.error("", failure))?;
-        if found.is_empty() && !self.prefix.is_empty() {
+        if found.is_empty() && !self.prefix.is_empty() && bucket.server != AWS {
             // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
             found = match self.incomplete("").await {
                 // Credentials may be good for the prefix only.
                 Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => Vec::new(),
                 all => all.map_err(|failure| self.error("", failure))?,
             };
-            found.retain(|(key, ..)| key.starts_with(&self.prefix));
         }
         found.retain(|(.., began)| began.is_none_or(|began| began <= began_before));
         for (key, id, _) in &found {
@@ -145,7 +146,8 @@ impl S3Storage {
         Ok(found.len())
     }
 
-    /// Uploads in parts that are not complete: the object's name in the bucket, the upload's own, and its begin.
+    /// Uploads in parts that are not complete, of those the server tells for `prefix`, and below this place: the
+    /// object's name in the bucket, the upload's own, and its begin.
     async fn incomplete(&self, prefix: &str) -> Result<Vec<(String, String, Option<SystemTime>)>, Failure> {
         let bucket = &self.bucket;
         let (mut key_marker, mut id_marker) = (None, None);
@@ -159,7 +161,9 @@ impl S3Storage {
             .await?;
             for upload in page.uploads.unwrap_or_default() {
                 let began = upload.initiated.and_then(|time| SystemTime::try_from(time).ok());
-                if let (Some(key), Some(id)) = (upload.key, upload.upload_id) {
+                if let (Some(key), Some(id)) = (upload.key, upload.upload_id)
+                    && key.starts_with(&self.prefix)
+                {
                     found.push((key, id, began));
                 }
             }

@@ -66,7 +66,13 @@ impl S3Storage {
         let fresh = || Reading { etag: version.map(str::to_owned), ..Reading::default() };
         let mut reading = fresh();
         loop {
-            match self.read_on(full, &range, &mut reading, &retry).await {
+            let before = reading.bytes.len();
+            let outcome = self.read_on(full, &range, &mut reading, &retry).await;
+            if reading.bytes.len() > before {
+                // The line is slow or breaks now and then, and it gets there.
+                retry = Retry::new("get", 0);
+            }
+            match outcome {
                 Ok(()) => return Ok(reading),
                 Err(failure) if failure.kind == StorageErrorKind::AlreadyExists && version.is_none() => {
                     reading = fresh();

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
+use prs_common::job::check_target;
 use prs_common::servers::{ConnectError, ServerUrls};
 use prs_worker::NodeSettings;
 
@@ -17,7 +18,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) servers: Servers,
     /// Compute target to work for; may be given several times, or with commas.
-    #[arg(long, env = "PRS_TARGET", default_value = "default", value_delimiter = ',')]
+    #[arg(long, env = "PRS_TARGET", default_value = "default", value_delimiter = ',', value_parser = target)]
     pub(crate) target: Vec<String>,
     /// Most processes to run [default: as the job says, else one a core, or one on a host with GPUs].
     #[arg(long, env = "PRS_SLOTS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     /// Most GiB of inputs to keep on this host at a time.
     #[arg(long, env = "PRS_CACHE_GIB", default_value_t = NodeSettings::CACHE_BYTES >> 30, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) cache_gib: u64,
-    /// Serve this job only, and end with it: 0 completed, 42 failed or canceled, 41 left before its end.
+    /// Serve this job only, whatever its target, and end with it: 0 completed, 42 failed or canceled, 41 left before its end.
     #[arg(long)]
     pub(crate) job: Option<String>,
     /// End after so many seconds without a job.
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     /// Folder for what a job needs while it runs here [default: prs-worker in the temporary folder].
     #[arg(long, env = "PRS_WORK_DIR")]
     pub(crate) work_dir: Option<PathBuf>,
+}
+
+fn target(name: &str) -> Result<String, String> {
+    check_target(name).map(|()| name.to_owned())
 }
 
 /// The servers of the fleet.

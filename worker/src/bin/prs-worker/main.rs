@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use prs_common::servers::ConnectError;
-use prs_worker::serve::{Parting, WorkerEnd, WorkerSettings, serve_job, serve_tickets};
-use prs_worker::{Host, connect_fleet, find_extension, raise_descriptor_limit};
+use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_tickets};
+use prs_worker::{Host, NodeEnd, connect_fleet, find_extension, raise_descriptor_limit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -24,6 +24,9 @@ const BAD_USAGE: u8 = 2;
 const CANNOT_CONNECT: u8 = 3;
 const LEFT_A_JOB: u8 = 41;
 const FAILED: u8 = 42;
+
+/// How long the last answers to the broker may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -65,7 +68,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         .build()
         .context("cannot start the asynchronous runtime")?;
     runtime.block_on(async {
-        let end = WorkerEnd::default();
+        let end = NodeEnd::default();
         let listener = listen(end.clone())?;
         let fleet = tokio::select! {
             fleet = connect_fleet(&urls) => fleet?,
@@ -85,19 +88,21 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
                 Parting::Completed => 0,
                 Parting::Failed => FAILED,
                 Parting::JobGoesOn => LEFT_A_JOB,
-                Parting::Unknown => BAD_USAGE,
+                Parting::Unknown | Parting::OtherVersion => BAD_USAGE,
             };
         } else {
             serve_tickets(&fleet, &settings, &end).await;
         }
         listener.abort();
+        // The last answers are on their way; without them some messages would come again.
+        let _ = tokio::time::timeout(LAST_ANSWERS, fleet.queue.close()).await;
         tracing::info!("the worker has ended");
         Ok(code)
     })
 }
 
 /// The first SIGTERM or SIGINT drains the worker, the second stops it at once.
-fn listen(end: WorkerEnd) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+fn listen(end: NodeEnd) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
     Ok(tokio::spawn(async move {
