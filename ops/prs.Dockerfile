@@ -42,7 +42,17 @@ COPY target/release/prs-worker target/release/prs-producer target/release/libprs
 
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
-COPY . .
+# Not `COPY . .`: what was built on this host is a part of the context, for `prebuilt`, and changes with each build. Of
+# the tests cargo only wants to know that they are there.
+COPY Cargo.toml Cargo.lock ./
+COPY common common
+COPY tabular tabular
+COPY python python
+COPY orchestrator orchestrator
+COPY worker worker
+COPY producer producer
+COPY tests/Cargo.toml tests/
+COPY tests/src tests/src
 RUN cargo build --release --locked -p prs-worker -p prs-producer -p prs-python
 
 FROM base AS prs
