@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import zlib
 from pathlib import Path
 
@@ -21,11 +22,11 @@ def write_list(file: Path, mini_batches: int, paths: int = PATHS, row_end: str =
     return expected.hexdigest()
 
 
-def regardless_of_order(path: Path) -> tuple[int, int]:
-    """The number of rows and a sum over them: equal for equal rows in any order."""
+def regardless_of_order(path: Path, first: int | None = None) -> tuple[int, int]:
+    """The number of rows and a sum over them, or the first of them: equal for equal rows in any order."""
     count = total = 0
     with open(path, "rb") as file:
-        for row in file:
+        for row in itertools.islice(file, first):
             count += 1
             total += zlib.crc32(row) * len(row)
     return count, total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paths import PATHS
+from paths import PATHS, regardless_of_order
 from w1 import ManyTinyMiniBatches
-from work import Peer
+from work import Peer, WrongRows
 
 
 class ManyTinyMiniBatchesOnAFleet(ManyTinyMiniBatches):
@@ -17,7 +17,7 @@ class ManyTinyMiniBatchesOnAFleet(ManyTinyMiniBatches):
     def make_peers(self, size: str) -> list[Peer]:
         self.title = f"{self.n:,} no-op mini-batches of {PATHS} paths on a fleet, one worker"
         # A rate that does not depend on how many there are, and so low that a full count would take minutes.
-        few = {"tiny": 100, "full": 5_000}[size]
+        self.few = few = {"tiny": 100, "full": 5_000}[size]
         return [
             Peer("Celery", "w2_celery.py", (str(few),), needs="celery", target=10.0, n=few),
             # What a broker can do at all: less than 1.0 is what there is to reach.
@@ -25,4 +25,7 @@ class ManyTinyMiniBatchesOnAFleet(ManyTinyMiniBatches):
         ]
 
     def compare(self, rows: Path, peer_rows: Path) -> str:
-        return "fewer mini-batches: rates are compared"
+        # Only Celery writes rows: those of the first mini-batches, which prs has first.
+        if regardless_of_order(rows, self.few * PATHS) != regardless_of_order(peer_rows):
+            raise WrongRows(f"{peer_rows}: not the rows of the first {self.few:,} mini-batches in {rows}")
+        return "same rows of fewer mini-batches: rates are compared"

@@ -18,6 +18,7 @@ from work import Bench, Figure, Study, WrongRows, job_file
 
 WORKERS = 4
 STARTS = "starts"
+LOOK = 0.05  # seconds between two looks for the first mini-batch
 
 
 @dataclass(frozen=True)
@@ -72,37 +73,44 @@ class LosingWorkers(Study):
         bench.progress(f"W7: {len(kills)} workers killed, {disturbed_wall:.2f} s")
         if not kills:
             raise WrongRows("no worker was killed: the job was over before")
-
         delays = taken_up(starts, kills)
+        if not delays:
+            raise WrongRows("nothing that a killed worker had started was started again: nothing was lost")
+
+        median = statistics.median(delays)
         figures = [
             Figure("quiet", self.n / quiet, "mini-batches/s"),
             Figure(f"{len(kills)} workers lost", self.n / disturbed, "mini-batches/s"),
             Figure("throughput that is left", quiet / disturbed, "x", ">= 0.85"),
             Figure("quiet: whole command", quiet_wall, "s"),
             Figure(f"{len(kills)} workers lost: whole command", disturbed_wall, "s"),
+            Figure(f"lost work starts again, median of {len(delays)} kills", median, "s", "<= 1"),
+            Figure("the same, longest", max(delays), "s"),
         ]
-        if delays:
-            median = statistics.median(delays)
-            figures += [
-                Figure(f"lost work starts again, median of {len(delays)} kills", median, "s", "<= 1"),
-                Figure("the same, longest", max(delays), "s"),
-            ]
         return figures
 
     @contextlib.contextmanager
     def killing(self, bench: Bench, workers: list[subprocess.Popen], starts: Path) -> Iterator[list[Kill]]:
         """Kills one worker after the other, in turn, and starts another one in its place at once.
 
-        Only while there is work left: a job is ended by a worker, which may need some seconds for it.
+        Only such as have run something, from the first mini-batch on and while there is work left: before, a
+        worker has nothing to lose, and after, one of them ends the job, which may take some seconds.
         """
         kills: list[Kill] = []
         over = threading.Event()
 
         def kill() -> None:
-            while len(kills) < self.most and not over.wait(self.every):
-                if len(set().union(*started(starts).values())) >= self.n:
+            while not any(started(starts).values()):
+                if over.wait(LOOK):
                     return
-                victim = workers.pop(0)
+            while len(kills) < self.most and not over.wait(self.every):
+                begun = {pid: paths for pid, paths in started(starts).items() if paths}
+                if len(set().union(*begun.values())) >= self.n:
+                    return
+                victim = next((one for one in workers if begun.keys() & processes.children(one.pid)), None)
+                if victim is None:
+                    continue
+                workers.remove(victim)
                 kills.append(Kill(time.time(), processes.children(victim.pid)))
                 victim.kill()
                 victim.wait()
