@@ -110,11 +110,6 @@ pub async fn run_node(
             report.send_modify(|report| report.fatal = Some(error.to_string()));
         }
     }
-    if let Err(error) = tokio::fs::remove_dir_all(&folder).await
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(path = %folder.display(), %error, "the scratch folder of the node is left behind");
-    }
     main_log.line(format_args!("node {node_id} leaves"));
     if let Some(shipper) = &job.log_shipper
         && let Err(error) = shipper.ship(true).await
@@ -124,6 +119,12 @@ pub async fn run_node(
     stop_heartbeat.cancel();
     if let Err(panic) = beating.await {
         tracing::error!(%panic, "the heartbeat broke; the node will be missed");
+    }
+    // Nobody waits for the files of the inputs to go.
+    if let Err(error) = tokio::fs::remove_dir_all(&folder).await
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %folder.display(), %error, "the scratch folder of the node is left behind");
     }
     let last = reported.borrow().clone();
     Ok(last)
