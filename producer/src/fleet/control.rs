@@ -5,11 +5,14 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::ledger::{Conclusion, JobState, LedgerErrorKind};
 use prs_common::timestamp::now_us;
-use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate, try_limits};
+use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, orchestrate, try_limits};
 use prs_orchestrator::recover::recover;
+use prs_orchestrator::watch::View;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
+use tokio::sync::watch;
 
 use super::find;
+use super::follow::until_ended;
 use super::start::{Handed, LeftBehind, context, hand_in};
 use crate::failure::Failure;
 use crate::output;
@@ -20,8 +23,8 @@ const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
 /// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
 pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
     let record = find(fleet, job_id).await?;
-    if let Some(result) = record.result {
-        return Err(ended_already(&result));
+    if let Some(result) = &record.result {
+        return Err(ended_already(result));
     }
     let (job, _folder) = context(fleet, &record)?;
     // Its books may be lost, or were never opened.
@@ -34,21 +37,17 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     job.ledger.conclude(&job.run, &wanted).await.context("cannot cancel the job").map_err(Failure::server)?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
-    let ended = tokio::time::timeout(CANCEL_PATIENCE, async {
-        loop {
-            tokio::select! {
-                place = orchestrate(&job, &owner, &end) => match place {
-                    Place::Ended(result) => return Ok(*result),
-                    Place::Over | Place::Stopped => {}
-                },
-                () = tokio::time::sleep(Duration::from_millis(200)) => {}
-            }
-            if let Some(result) = find(fleet, job_id).await?.result {
-                return Ok(result);
-            }
-        }
-    });
-    ended.await.unwrap_or_else(|_| {
+    let (view, _seen) = watch::channel(View::default());
+    let waiting = async {
+        let ended = until_ended(Some(&*job.ledger), &*job.storage, &record, view);
+        let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
+        // Whoever watched over the job cleans up behind it.
+        let enough = if ended.is_ok() { &end.retire } else { &end.stop };
+        enough.cancel();
+        ended
+    };
+    let (_, ended) = tokio::join!(orchestrate(&job, &owner, &end), waiting);
+    ended.unwrap_or_else(|_| {
         Err(Failure::from(anyhow::anyhow!(
             "job {job_id} was asked to end and has not ended after {} s; prs-producer status {job_id} shows it",
             CANCEL_PATIENCE.as_secs()

@@ -7,6 +7,8 @@ mod control;
 mod follow;
 mod reader;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{Storage, is_valid_key};

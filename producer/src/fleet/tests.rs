@@ -1,0 +1,107 @@
+//! Jobs on a fleet whose servers are in memory and whose storage is a folder.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prs_common::job::JobSpec;
+use prs_common::ledger::{EmbeddedLedger, JobState, LedgerErrorKind};
+use prs_common::queue::{EmbeddedQueue, QueueErrorKind};
+use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, StorageError, Upload};
+use prs_orchestrator::run_name;
+use prs_worker::opener;
+
+use super::*;
+
+/// A store that takes its time to list.
+#[derive(Debug)]
+struct Slow {
+    inner: Arc<dyn Storage>,
+    pause: Duration,
+}
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Storage for Slow {
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.put(key, body, options).await
+    }
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+        self.inner.put_parts(key, parts).await
+    }
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
+        self.inner.put_file(key, file).await
+    }
+    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key).await
+    }
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        self.inner.get(key).await
+    }
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
+        self.inner.get_range(key, range).await
+    }
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        self.inner.copy(from, to).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        tokio::time::sleep(self.pause).await;
+        self.inner.list(prefix).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StorageError> {
+        self.inner.delete(key).await
+    }
+    async fn flush(&self) -> Result<(), StorageError> {
+        self.inner.flush().await
+    }
+    async fn sweep(&self) -> Result<(), StorageError> {
+        tokio::time::sleep(self.pause).await;
+        self.inner.sweep().await
+    }
+    fn uri(&self, key: &str) -> String {
+        self.inner.uri(key)
+    }
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        Arc::new(Self { inner: self.inner.below(prefix), pause: self.pause })
+    }
+}
+
+fn fleet(folder: &Path, pause: Duration) -> Fleet {
+    let inner: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
+    Fleet {
+        queue: Arc::new(EmbeddedQueue::default()),
+        ledger: Arc::new(EmbeddedLedger::default()),
+        storage: Arc::new(Slow { inner, pause }),
+        open: opener(),
+    }
+}
+
+/// Stores a job without inputs.
+async fn stored(fleet: &Fleet, job_id: &str) -> JobRecord {
+    let spec = JobSpec::new("job", "/code", "main.py", vec![]);
+    let record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
+    assert!(fleet.create_job(&record).await.unwrap());
+    record
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_serves_is_canceled_however_slow_the_storage_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = fleet(folder.path(), Duration::from_millis(300));
+    stored(&fleet, "job-1").await;
+    let result = cancel(&fleet, "job-1", "ana").await.unwrap();
+    assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
+    let gone = fleet.ledger.state(&run_name("job-1", 1)).await.unwrap_err();
+    assert_eq!(gone.kind, LedgerErrorKind::NotFound, "no books are left behind");
+    let gone = fleet.queue.depth("prs.job.job-1").await.unwrap_err();
+    assert_eq!(gone.kind, QueueErrorKind::NotFound);
+}
