@@ -22,6 +22,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::failure::Failure;
+use crate::left_behind::LeftBehind;
 use crate::{output, progress, run_folder};
 
 /// Unacknowledged mini-batches of the node; in memory there is no reason to be stingy.
@@ -64,8 +66,8 @@ impl Signals {
 }
 
 /// Runs a job to its end.
-pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
-    let Run { folder, record, python, extension, signals } = run;
+pub(crate) async fn run(run: Run) -> Result<JobResult, Failure> {
+    let Run { folder, record, python, extension, mut signals } = run;
     let output = output_folder(&folder, &record);
     let job = context(&folder, &output, &record);
     let work = job.work.clone();
@@ -74,9 +76,9 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
     end_left_overs(&job.id);
     remove(&work);
     std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
-    job.ledger.create(&job.run, try_limits(&job)).await?;
-    job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
-    let recovered = if job.incarnation > 1 { recover(&job).await? } else { Recovered::default() };
+    let behind = LeftBehind::default();
+    behind.note(format_args!("prs-producer resume {} goes on from here", folder.display()));
+    let recovered = behind.unless_interrupted(&mut signals, open(&job)).await?;
     if job.incarnation > 1 {
         output::say(format_args!("{} mini-batches are done already", recovered.ended));
     }
@@ -135,7 +137,17 @@ pub(crate) async fn run(run: Run) -> anyhow::Result<JobResult> {
             output::say(error);
         }
     }
-    Ok(result?)
+    Ok(result.map_err(anyhow::Error::from)?)
+}
+
+/// Opens the books and the queue of a job, and reads what is done already.
+async fn open(job: &JobContext) -> Result<Recovered, Failure> {
+    let opened = async {
+        job.ledger.create(&job.run, try_limits(job)).await?;
+        job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
+        anyhow::Ok(if job.incarnation > 1 { recover(job).await? } else { Recovered::default() })
+    };
+    Ok(opened.await?)
 }
 
 fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {

@@ -55,6 +55,11 @@ impl Failure {
         Self { code: Code::CannotConnect, error: error.into() }
     }
 
+    /// The same failure, with what else there is to know.
+    pub(crate) fn and(self, more: impl fmt::Display) -> Self {
+        Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
+    }
+
     /// The user interrupted the command.
     pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
         Self { code: Code::Interrupted, error: anyhow::anyhow!("{message}") }

@@ -5,6 +5,7 @@ mod commands;
 mod embedded;
 mod failure;
 mod fleet;
+mod left_behind;
 mod log_tail;
 mod output;
 mod place;

@@ -1,5 +1,6 @@
 //! `result` and `logs`: what a job brought, on this machine or printed.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -31,7 +32,7 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
         )));
     }
     if let Some(target) = &fetch.output_path {
-        fetch_output(&*place.output(&record), target, &mut result.output).await?;
+        fetch_output(&*place.output(&record), target, &mut result.output, Former::Kept).await?;
     }
     if format == Format::Json {
         output::json(&result.output);
@@ -45,18 +46,38 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
     Ok(Code::Completed.into())
 }
 
-/// Copies the whole output to `target`; what is in there already is not overwritten.
+/// What becomes of files that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Former {
+    /// Nothing is overwritten: it is an error.
+    Kept,
+    /// They are of a former start of the job: its output now takes their place.
+    Replaced,
+}
+
+/// Copies the whole output to `target`.
 pub(super) async fn fetch_output(
     source: &dyn Storage,
     target: &Path,
     output: &mut Output,
+    former: Former,
 ) -> Result<(), Failure> {
     let objects = source.list("").await.context("cannot list the output")?;
-    if let Some(taken) = objects.iter().map(|object| target.join(&object.key)).find(|path| path.exists()) {
+    let taken = objects.iter().map(|object| target.join(&object.key)).find(|path| path.exists());
+    if let Some(taken) = taken.filter(|_| former == Former::Kept) {
         return Err(Failure::wrong(format!(
-            "{} exists already; fetch the result into another folder with prs-producer result --output-path",
+            "{} exists already and is not overwritten; give another folder",
             taken.display()
         )));
+    }
+    let failures = target.join(layout::FAILED_MINI_BATCHES);
+    if former == Former::Replaced && objects.iter().all(|object| object.key != layout::FAILED_MINI_BATCHES) {
+        match std::fs::remove_file(&failures) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", failures.display()))?;
+            }
+            _ => {}
+        }
     }
     for object in objects {
         let path = target.join(&object.key);
@@ -134,5 +155,43 @@ async fn print_log(place: &Place, job: &str, name: &str) -> Result<ExitCode, Fai
                 return Err(place.failure(anyhow::Error::from(error).context("cannot read the log")));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use prs_common::storage::{LocalStorage, PutOptions};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_job_that_goes_on_replaces_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (LocalStorage::new(folder.path().join("from")), folder.path().join("to"));
+        let put = async |key: &str, text: &'static str| {
+            source.put(key, text.into(), PutOptions::default()).await.unwrap();
+        };
+        let fetch = async |former| {
+            let mut output = Output { uri: "s3://b/rows.txt".into(), ..Output::default() };
+            output.sha256 = Some(String::new());
+            fetch_output(&source, &target, &mut output, former).await.map(|()| output.uri)
+        };
+        let read = |name: &str| fs::read_to_string(target.join(name)).ok();
+        put("rows.txt", "one\n").await;
+        put(layout::FAILED_MINI_BATCHES, "{}\n").await;
+        assert_eq!(fetch(Former::Kept).await.unwrap(), target.join("rows.txt").display().to_string());
+        fs::write(target.join("mine.txt"), "").unwrap();
+
+        put("rows.txt", "one\ntwo\n").await;
+        source.delete(layout::FAILED_MINI_BATCHES).await.unwrap();
+        let refused = fetch(Former::Kept).await.unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("rows.txt exists already"), "{refused}");
+        assert_eq!(read("rows.txt").unwrap(), "one\n");
+        fetch(Former::Replaced).await.unwrap();
+        assert_eq!(read("rows.txt").unwrap(), "one\ntwo\n");
+        assert_eq!(read(layout::FAILED_MINI_BATCHES), None, "nothing failed any more");
+        assert!(read("mine.txt").is_some());
     }
 }

@@ -16,11 +16,12 @@ use prs_orchestrator::queues::reservation;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
 
-use super::fetch::fetch_output;
+use super::fetch::{Former, fetch_output};
 use crate::cli::{Format, Resubmit, Resume, Servers, Submit};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::fleet::{LeftBehind, NewJob};
+use crate::fleet::NewJob;
+use crate::left_behind::LeftBehind;
 use crate::place::Place;
 use crate::{embedded, fleet, output, run_folder};
 
@@ -81,15 +82,16 @@ async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Res
     say_notes(&new.spec);
     if let Some(output) = new.spec.output.as_deref().filter(|_| !detach) {
         check_output(output, &new.spec)?;
+        check_writable(output)?;
     }
     if let Some(reservation) = reservation(&new.spec, fleet.queue.unsettled_limit()) {
         output::say(format_args!("note: {reservation}"));
     }
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
-    let handed = unless_interrupted(&mut signals, &behind, fleet::start(fleet, new, &behind)).await?;
+    let handed = behind.unless_interrupted(&mut signals, fleet::start(fleet, new, &behind)).await?;
     output::say(format_args!("job {} is handed in", handed.job.id));
-    hand_over(handed, detach, signals, format).await
+    hand_over(handed, detach, Former::Kept, signals, format).await
 }
 
 /// Runs a new job in this process.
@@ -117,17 +119,28 @@ async fn run_here(
             folder.display()
         )));
     }
-    check_output(&embedded::output_folder(&folder, &record), &record.spec)?;
+    let output = embedded::output_folder(&folder, &record);
+    check_output(&output, &record.spec)?;
+    if record.spec.output.is_some() {
+        check_writable(&output)?;
+    }
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?
         .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
     let storage = LocalStorage::new(&folder);
-    let signals = Signals::catch()?;
-    new.store(&storage).await?;
-    let stores: Arc<dyn Storage> = Arc::new(storage.clone());
-    let stores = InputStores::new(Arc::clone(&stores), stores, opener());
-    record.spec = resolve(record.spec, &stores, Where::Embedded, &|_, _| {}).await.map_err(Failure::usage)?;
-    record.write(&storage).await.context("cannot store the job")?;
+    let mut signals = Signals::catch()?;
+    let behind = LeftBehind::default();
+    behind.note(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    let stored = async {
+        let stores: Arc<dyn Storage> = Arc::new(storage.clone());
+        let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+        let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, &|_, _| {}).await;
+        record.spec = resolved.map_err(Failure::usage)?;
+        new.store(&storage).await?;
+        record.write(&storage).await.context("cannot store the job")?;
+        Ok(record)
+    };
+    let record = behind.unless_interrupted(&mut signals, stored).await?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     Ok(report(format, &result))
@@ -146,12 +159,15 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         if let Some(result) = is_done(&record) {
             return Ok(report(format, result));
         }
+        if let Some(output) = record.spec.output.as_deref().filter(|_| !arguments.detach) {
+            check_writable(output)?;
+        }
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
         let resumed = fleet::resume(&fleet, record, &behind);
-        let handed = unless_interrupted(&mut signals, &behind, resumed).await?;
+        let handed = behind.unless_interrupted(&mut signals, resumed).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
-        return hand_over(handed, arguments.detach, signals, format).await;
+        return hand_over(handed, arguments.detach, Former::Replaced, signals, format).await;
     }
     if arguments.detach {
         return Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"));
@@ -187,48 +203,57 @@ fn is_done(record: &JobRecord) -> Option<&JobResult> {
     })
 }
 
-/// Hands a job in, unless the user interrupts that: then the command ends at once, and says what is left behind.
-async fn unless_interrupted<T>(
-    signals: &mut Signals,
-    behind: &LeftBehind,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::select! {
-        done = work => done,
-        name = signals.next() => Err(Failure::interrupted(format_args!("interrupted ({name}): {behind}"))),
-    }
-}
-
 /// Waits for a job that was handed in, where that is wanted.
 async fn hand_over(
     handed: fleet::Handed,
     detach: bool,
-    signals: Signals,
+    former: Former,
+    mut signals: Signals,
     format: Format,
 ) -> Result<ExitCode, Failure> {
     let id = handed.job.id.clone();
+    let folder = handed.record.spec.output.clone();
+    let say_unfilled = || {
+        if let Some(folder) = &folder {
+            output::say(format_args!(
+                "`output` is not filled; once the job has completed, prs-producer result {id} --output-path {} fetches it",
+                folder.display()
+            ));
+        }
+    };
     if detach {
         fleet::leave(handed).await;
+        say_unfilled();
         match format {
             Format::Json => output::json(&serde_json::json!({ "job_id": id })),
             Format::Table => output::line(&id),
         }
         return Ok(Code::Completed.into());
     }
-    let local = handed.record.spec.output.clone();
     let storage = Arc::clone(&handed.job.output);
-    match fleet::wait(handed, signals).await? {
+    let mut result = match fleet::wait(handed, &mut signals).await? {
+        fleet::Waited::Ended(result) => result,
         fleet::Waited::Left => {
             output::say(format_args!("the job goes on; prs-producer stream {id} follows it"));
-            Ok(Code::Interrupted.into())
+            say_unfilled();
+            return Ok(Code::Interrupted.into());
         }
-        fleet::Waited::Ended(mut result) => {
-            if let Some(folder) = local.filter(|_| result.state == JobState::Completed) {
-                fetch_output(&*storage, &folder, &mut result.output).await?;
-            }
-            Ok(report(format, &result))
-        }
-    }
+    };
+    let fetched = match folder.as_deref().filter(|_| result.state == JobState::Completed) {
+        Some(folder) => tokio::select! {
+            fetched = fetch_output(&*storage, folder, &mut result.output, former) => fetched,
+            name = signals.next() => Err(Failure::interrupted(format_args!("interrupted ({name})"))),
+        },
+        None => Ok(()),
+    };
+    // The job has ended, whatever became of the copy.
+    let code = report(format, &result);
+    fetched.map_err(|failure| {
+        failure.and(format_args!(
+            "`output` is not filled: prs-producer result {id} --output-path DIR fetches the result"
+        ))
+    })?;
+    Ok(code)
 }
 
 /// Prints how a job ended, and gives the exit code for it.
@@ -271,7 +296,7 @@ fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
         .map_err(Failure::usage)
 }
 
-/// Refuses an output that has the result already, whose it is nobody knows, or that cannot be written.
+/// Refuses an output that has a result already, whose it is nobody knows.
 fn check_output(output: &Path, spec: &JobSpec) -> Result<(), Failure> {
     let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     for name in [Some(layout::FAILED_MINI_BATCHES), result].into_iter().flatten() {
@@ -283,13 +308,15 @@ fn check_output(output: &Path, spec: &JobSpec) -> Result<(), Failure> {
             )));
         }
     }
-    if spec.output.is_some() {
-        let probe = output.join(format!(".probe-{}", std::process::id()));
-        std::fs::create_dir_all(output)
-            .and_then(|()| std::fs::write(&probe, ""))
-            .and_then(|()| std::fs::remove_file(&probe))
-            .with_context(|| format!("the output folder {} cannot be written", output.display()))
-            .map_err(Failure::usage)?;
-    }
     Ok(())
+}
+
+/// Refuses an output that cannot be written.
+fn check_writable(output: &Path) -> Result<(), Failure> {
+    let probe = output.join(format!(".probe-{}", std::process::id()));
+    std::fs::create_dir_all(output)
+        .and_then(|()| std::fs::write(&probe, ""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .with_context(|| format!("the output folder {} cannot be written", output.display()))
+        .map_err(Failure::usage)
 }

@@ -13,8 +13,9 @@ use tokio::sync::watch;
 
 use super::find;
 use super::follow::until_ended;
-use super::start::{Handed, LeftBehind, context, hand_in};
+use super::start::{Handed, context, enter, hand_in, open_books};
 use crate::failure::Failure;
+use crate::left_behind::LeftBehind;
 use crate::output;
 
 /// How long a canceled job may take to end before the command stops waiting for it.
@@ -28,11 +29,7 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     }
     let (job, _folder) = context(fleet, &record)?;
     // Its books may be lost, or were never opened.
-    match job.ledger.create(&job.run, try_limits(&job)).await {
-        Ok(()) => {}
-        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error).context("cannot cancel the job").map_err(Failure::server),
-    }
+    open_books(&job).await.context("cannot cancel the job").map_err(Failure::server)?;
     let wanted = Conclusion { state: JobState::Canceled, reason: format!("canceled by {who}") };
     job.ledger.conclude(&job.run, &wanted).await.context("cannot cancel the job").map_err(Failure::server)?;
     let owner = format!("{who}/{}", std::process::id());
@@ -83,10 +80,10 @@ pub(crate) async fn resume(
     record.state = JobState::Queued;
     record.result = None;
     record.write(&*before.storage).await.context("cannot store the job").map_err(Failure::server)?;
-    behind.is_stored(&record.job_id);
+    enter(fleet, &record, behind).await?;
     // Whoever still works on the former start finds nothing under its name.
     clean_up(&before).await.context("cannot close the books of the former start").map_err(Failure::server)?;
-    let (job, _folder) = context(fleet, &record)?;
+    let (job, folder) = context(fleet, &record)?;
     job.ledger
         .create(&job.run, try_limits(&job))
         .await
@@ -98,7 +95,7 @@ pub(crate) async fn resume(
     for damaged in &recovered.damaged {
         output::say(format_args!("{damaged}; its mini-batches run again"));
     }
-    hand_in(fleet, record, recovered.known).await
+    hand_in(record, (job, folder), recovered.known).await
 }
 
 /// Whether some node serves the job.

@@ -45,7 +45,7 @@ pub(crate) async fn leave(handed: Handed) {
 }
 
 /// Publishes the plan of a job and waits for its end. The first Ctrl-C says what the second does: leave.
-pub(crate) async fn wait(handed: Handed, signals: Signals) -> Result<Waited, Failure> {
+pub(crate) async fn wait(handed: Handed, signals: &mut Signals) -> Result<Waited, Failure> {
     let Handed { job, record, owner, assignment, _folder } = handed;
     let stop = CancellationToken::new();
     let scheduling = {
@@ -86,7 +86,7 @@ async fn keep_invited(job: &JobContext) -> Infallible {
 }
 
 /// Shows the progress of a job until it has ended or the user leaves.
-async fn follow(job: &JobContext, record: &JobRecord, mut signals: Signals) -> Result<Waited, Failure> {
+async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> Result<Waited, Failure> {
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;

@@ -19,7 +19,7 @@ use prs_worker::connect_fleet;
 pub(crate) use control::{cancel, ended_already, resume};
 pub(crate) use follow::{Waited, leave, until_ended, wait};
 pub(crate) use reader::Reader;
-pub(crate) use start::{Handed, LeftBehind, NewJob, start};
+pub(crate) use start::{Handed, NewJob, start};
 
 use crate::cli::Servers;
 use crate::failure::Failure;

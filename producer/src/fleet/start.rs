@@ -2,15 +2,12 @@
 //!
 //! Before the record is there, nothing knows of the job; after the tickets are out, nothing needs this program.
 
-use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
 use prs_common::job::{InputSource, JobSpec};
-use prs_common::layout;
-use prs_common::ledger::{Duty, LedgerErrorKind};
+use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::storage::{PutOptions, Storage};
 use prs_orchestrator::inputs::{ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
@@ -21,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::commands::new_id;
 use crate::failure::Failure;
+use crate::left_behind::LeftBehind;
 use crate::progress::Uploading;
 
 /// A job that was handed in, and what is left to do for it.
@@ -66,79 +64,64 @@ impl NewJob {
     }
 }
 
-/// What lies in storage if the handing in ends here, and how to go on or clean up.
-#[derive(Debug)]
-pub(crate) struct LeftBehind(RefCell<String>);
-
-impl Default for LeftBehind {
-    fn default() -> Self {
-        Self(RefCell::new("nothing was stored".to_owned()))
-    }
-}
-
-impl fmt::Display for LeftBehind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.borrow())
-    }
-}
-
-impl LeftBehind {
-    /// The record of the job is there, its tickets may not be out.
-    pub(super) fn is_stored(&self, job_id: &str) {
-        self.0.replace(format!(
-            "job {job_id} is stored, and workers may not have been invited to it; prs-producer resume {job_id} goes on with it, prs-producer cancel {job_id} ends it"
-        ));
-    }
-}
-
 /// Hands a job in.
 pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Result<Handed, Failure> {
     let job_id = new_id(&new.spec.name);
     let storage = fleet.job_storage(&job_id);
-    behind.0.replace(format!(
-        "{} holds code without a job, and the storage inputs; they do no harm and may be removed",
-        storage.uri(layout::CODE)
+    behind.note(format_args!(
+        "{} may hold code and listings without a job, and the storage inputs; they do no harm and may be removed",
+        storage.uri("")
     ));
-    new.store(&*storage).await.map_err(Failure::server)?;
     let uploading = Uploading::begin();
     let (stores, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
-    let spec = resolve(new.spec, &stores, Where::Fleet, &show).await.map_err(input_failure)?;
+    let resolved = resolve(new.spec.clone(), &stores, Where::Fleet, &show).await;
     uploading.end();
+    let spec = resolved.map_err(input_failure)?;
+    new.store(&*storage).await.map_err(Failure::server)?;
     let record = JobRecord::new(job_id, new.code, spec);
     let created = fleet.create_job(&record).await.context("cannot store the job").map_err(Failure::server)?;
     if !created {
         return Err(Failure::wrong(format!("there is a job {} already; submit it again", record.job_id)));
     }
-    behind.is_stored(&record.job_id);
-    let listed = fleet.list_job(&record.job_id).await;
-    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)?;
-    hand_in(fleet, record, KnownChecksums::default()).await
+    enter(fleet, &record, behind).await?;
+    let local = context(fleet, &record)?;
+    open_books(&local.0).await.context("cannot open the books of the job").map_err(Failure::server)?;
+    hand_in(record, local, KnownChecksums::default()).await
 }
 
-/// Opens the books of a job whose record is stored, and invites workers.
-pub(crate) async fn hand_in(
-    fleet: &Fleet,
+/// Enters a job whose record is stored into the list of jobs.
+pub(super) async fn enter(fleet: &Fleet, record: &JobRecord, behind: &LeftBehind) -> Result<(), Failure> {
+    let id = &record.job_id;
+    behind.note(format_args!(
+        "job {id} is stored, and workers may not have been invited to it; prs-producer resume {id} goes on with it, prs-producer cancel {id} ends it"
+    ));
+    let listed = fleet.list_job(id).await;
+    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)
+}
+
+/// Makes sure that the ledger knows the job.
+pub(super) async fn open_books(job: &JobContext) -> Result<(), LedgerError> {
+    match job.ledger.create(&job.run, try_limits(job)).await {
+        Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Invites workers to a job whose books are open.
+pub(super) async fn hand_in(
     record: JobRecord,
+    (job, folder): (JobContext, TempDir),
     known: KnownChecksums,
 ) -> Result<Handed, Failure> {
-    let (job, folder) = context(fleet, &record)?;
     let owner = format!("producer-{}-{}", hostname(), std::process::id());
-    match job.ledger.create(&job.run, try_limits(&job)).await {
-        Ok(()) => {}
-        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error).context("cannot open the books of the job").map_err(Failure::server),
-    }
-    let opened = async {
+    let invited = async {
         // First, so that no node begins to publish in this program's place.
         job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
         job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
         invite(&job, job.spec.node_count).await?;
         anyhow::Ok(())
     };
-    let opened = opened.await.with_context(|| {
-        format!("job {} is stored but nobody is invited to it; prs-producer resume goes on with it", job.id)
-    });
-    opened.map_err(Failure::server)?;
+    invited.await.context("cannot invite workers").map_err(Failure::server)?;
     let assignment = Assignment { known, ..Assignment::default() };
     Ok(Handed { job, record, owner, assignment, _folder: folder })
 }
