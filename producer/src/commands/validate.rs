@@ -34,7 +34,8 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
     check_script(&spec, &python)?;
-    let scratch = std::env::temp_dir().join(format!("prs-validate-{}", std::process::id()));
+    let scratch = tempfile::Builder::new().prefix("prs-validate-").tempdir();
+    let scratch = scratch.context("cannot make a temporary folder")?;
     let mut planned = Planned {
         name: spec.name.clone(),
         mini_batches: 0,
@@ -42,10 +43,10 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         processes: spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots()),
         interpreter: python.display().to_string(),
     };
-    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(&scratch));
+    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(scratch.path()));
     let stores = InputStores::new(Arc::clone(&storage), storage, opener());
     let resolved = resolve(spec, &stores, Where::Embedded, &|_, _| {}).await.map_err(Failure::usage)?;
-    let (work, handle) = (scratch.clone(), Handle::current());
+    let (work, handle) = (scratch.path().to_owned(), Handle::current());
     let counting = tokio::task::spawn_blocking(move || {
         let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
         let outcome = plan(&resolved, &context, &|| false, &mut |batch| {
@@ -56,9 +57,6 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         outcome.map(|()| planned)
     });
     let outcome = counting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
-    }
     let planned = outcome.map_err(Failure::usage)?;
     if format == Format::Json {
         output::json(&planned);
