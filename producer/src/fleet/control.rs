@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use prs_common::ledger::{Conclusion, JobState, LedgerErrorKind};
+use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, LedgerErrorKind};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, orchestrate, try_limits};
 use prs_orchestrator::recover::recover;
@@ -13,13 +13,15 @@ use tokio::sync::watch;
 
 use super::find;
 use super::follow::until_ended;
-use super::start::{Handed, context, enter, hand_in, open_books};
+use super::start::{Handed, context, enter, hand_in, open_books, owner};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
 
 /// How long a canceled job may take to end before the command stops waiting for it.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
+/// How long a lease is taken for that only shows that nobody has it.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
 pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
@@ -69,9 +71,17 @@ pub(crate) async fn resume(
     behind: &LeftBehind,
 ) -> Result<Handed, Failure> {
     let (before, _folder) = context(fleet, &record)?;
-    if record.result.is_none() && is_served(&before).await? {
+    if record.result.is_none()
+        && let Some(doing) = is_at_work(&before).await.map_err(Failure::server)?
+    {
         return Err(Failure::wrong(format!(
-            "job {} is running; prs-producer stream {} follows it",
+            "job {} is {doing}; prs-producer stream {} follows it",
+            record.job_id, record.job_id
+        )));
+    }
+    if find(fleet, &record.job_id).await? != record {
+        return Err(Failure::wrong(format!(
+            "job {} has ended, or was resumed, at this moment; prs-producer status {} shows it",
             record.job_id, record.job_id
         )));
     }
@@ -98,12 +108,30 @@ pub(crate) async fn resume(
     hand_in(record, (job, folder), recovered.known).await
 }
 
-/// Whether some node serves the job.
-async fn is_served(job: &JobContext) -> Result<bool, Failure> {
-    let lost = job.timing.fleet.map_or(Duration::MAX, |fleet| fleet.lost);
-    match job.ledger.nodes(&job.run).await {
-        Ok(nodes) => Ok(nodes.iter().any(|node| !node.left && node.silent < lost)),
-        Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::server(error)),
+/// What somebody does with the job at the moment, if anybody does.
+async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
+    match ask_who_works(job).await {
+        Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(None),
+        answer => answer,
     }
+}
+
+async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
+    let (ledger, run) = (&job.ledger, &job.run);
+    let lost = job.timing.fleet.map_or(Duration::MAX, |fleet| fleet.lost);
+    if ledger.nodes(run).await?.iter().any(|node| !node.left && node.silent < lost) {
+        return Ok(Some("running"));
+    }
+    // Its nodes leave before the last of them has written how it ended.
+    let ends =
+        ledger.state(run).await? == JobState::Finalizing || ledger.progress(run).await?.conclusion.is_some();
+    if !ends {
+        return Ok(None);
+    }
+    let owner = owner();
+    if ledger.lease(run, Duty::Watch, &owner, PROBE).await?.is_none() {
+        return Ok(Some("about to end"));
+    }
+    ledger.release(run, Duty::Watch, &owner).await?;
+    Ok(None)
 }

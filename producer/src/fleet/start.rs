@@ -113,7 +113,7 @@ pub(super) async fn hand_in(
     (job, folder): (JobContext, TempDir),
     known: KnownChecksums,
 ) -> Result<Handed, Failure> {
-    let owner = format!("producer-{}-{}", hostname(), std::process::id());
+    let owner = owner();
     let invited = async {
         // First, so that no node begins to publish in this program's place.
         job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
@@ -136,8 +136,10 @@ pub(super) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, 
     Ok((fleet.context(record, folders), folder))
 }
 
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+/// Who this program is to the ledger.
+pub(super) fn owner() -> String {
+    let host = rustix::system::uname();
+    format!("producer-{}-{}", host.nodename().to_string_lossy(), std::process::id())
 }
 
 /// A store that does not answer is no fault of the job file; everything else is.

@@ -9,13 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::JobSpec;
-use prs_common::ledger::{EmbeddedLedger, JobState, LedgerErrorKind};
+use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
 use prs_common::queue::{EmbeddedQueue, QueueErrorKind};
 use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, StorageError, Upload};
 use prs_orchestrator::run_name;
 use prs_worker::opener;
 
 use super::*;
+use crate::left_behind::LeftBehind;
 
 /// A store that takes its time to list.
 #[derive(Debug)]
@@ -104,4 +105,32 @@ async fn a_job_that_nobody_serves_is_canceled_however_slow_the_storage_is() {
     assert_eq!(gone.kind, LedgerErrorKind::NotFound, "no books are left behind");
     let gone = fleet.queue.depth("prs.job.job-1").await.unwrap_err();
     assert_eq!(gone.kind, QueueErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = fleet(folder.path(), Duration::ZERO);
+    let record = stored(&fleet, "job-1").await;
+    let run = run_name("job-1", 1);
+    let (job, _folder) = start::context(&fleet, &record).unwrap();
+    start::open_books(&job).await.unwrap();
+    fleet.ledger.set_state(&run, JobState::Finalizing).await.unwrap();
+    fleet.ledger.lease(&run, Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
+    let behind = LeftBehind::default();
+    let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
+    assert!(refused.is_usage() && refused.to_string().contains("job-1 is about to end"), "{refused}");
+    assert_eq!(find(&fleet, "job-1").await.unwrap(), record);
+
+    fleet.ledger.release(&run, Duty::Watch, "worker").await.unwrap();
+    let mut changed = record.clone();
+    changed.incarnation = 5;
+    let refused = resume(&fleet, changed, &behind).await.err().unwrap();
+    assert!(refused.to_string().contains("at this moment"), "{refused}");
+    // Whoever brought it to its end is gone.
+    let handed = resume(&fleet, record, &behind).await.unwrap();
+    assert_eq!(handed.record.incarnation, 2);
+    assert_eq!(fleet.queue.depth("prs.fleet.default").await.unwrap().ready, 1, "a worker is invited");
+    let listed = prs_orchestrator::fleet::job_ids(&*fleet.storage).await.unwrap();
+    assert_eq!(listed, ["job-1"]);
 }
