@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prs_common::layout;
 use prs_common::storage::{ObjectMeta, Storage, StorageError};
@@ -34,9 +33,6 @@ struct Followed {
 }
 
 impl LogTail {
-    /// Between two looks.
-    pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
-
     /// Follows the logs of the job in `storage`.
     pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
         Self { storage, files: HashMap::new(), first: true }

@@ -13,7 +13,7 @@ use prs_common::layout;
 use prs_common::storage::{LocalStorage, Storage, is_valid_key};
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::watch::View;
-use prs_orchestrator::{JobRecord, JobResult};
+use prs_orchestrator::{JobRecord, JobResult, Timing};
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, List};
@@ -23,6 +23,9 @@ use crate::{embedded, output, run_folder};
 
 /// Between two looks at a run folder that is followed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(150);
+
+/// Between two looks at logs that grow in a run folder.
+const LOG_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Jobs that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 16;
@@ -121,6 +124,14 @@ impl Place {
         match &self.home {
             Home::Folder(folder) => Arc::new(LocalStorage::new(embedded::output_folder(folder, record))),
             Home::Fleet { .. } => self.storage.below(layout::OUTPUT.trim_end_matches('/')),
+        }
+    }
+
+    /// Between two looks at its logs: on a fleet each node delivers its own every now and then.
+    pub(crate) fn log_interval(&self) -> Duration {
+        match self.home {
+            Home::Folder(_) => LOG_INTERVAL,
+            Home::Fleet { .. } => Timing::fleet().fleet.map_or(LOG_INTERVAL, |fleet| fleet.logs / 2),
         }
     }
 

@@ -41,10 +41,11 @@ async fn follow(
     mut signals: Signals,
 ) -> Result<Option<prs_orchestrator::JobResult>, Failure> {
     let mut tail = LogTail::new(Arc::clone(&place.storage));
+    let interval = place.log_interval();
     let logs = async {
         loop {
             tail.look().await;
-            tokio::time::sleep(LogTail::INTERVAL).await;
+            tokio::time::sleep(interval).await;
         }
     };
     let result = tokio::select! {

@@ -21,7 +21,7 @@ use crate::{output, progress};
 
 /// Between two looks at the ledger.
 const LOOK_INTERVAL: Duration = Duration::from_millis(150);
-/// Between two looks at the record, while the ledger cannot say how the job is.
+/// Between two looks at the record, while the ledger does not say that the job has ended.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at the tickets of a job that nobody serves yet.
 const INVITE_INTERVAL: Duration = Duration::from_secs(3);
@@ -122,13 +122,16 @@ pub(crate) async fn until_ended(
 ) -> Result<JobResult, Failure> {
     let mut rates = VecDeque::new();
     let mut read_at = Instant::now();
+    let mut was_known = false;
     loop {
         let state = match ledger {
             Some(ledger) => look(ledger, record, &mut rates, &view).await,
             None => None,
         };
-        // The record has the last word; while the ledger says that the job runs it need not be asked.
-        if state.is_none_or(JobState::is_final) || Instant::now() >= read_at {
+        // The record has the last word. The ledger says when there is one, and forgets the job soon after.
+        let ended = state.map_or(was_known, JobState::is_final);
+        was_known = state.is_some();
+        if ended || Instant::now() >= read_at {
             read_at = Instant::now() + RECORD_INTERVAL;
             match JobRecord::read(storage).await {
                 Ok(present) if present.incarnation != record.incarnation => {
