@@ -1,8 +1,9 @@
 //! What a person sees while a job runs: a bar on a terminal, plain lines elsewhere.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use prs_orchestrator::inputs::Progress;
 use prs_orchestrator::report::progress_overview::describe;
 use prs_orchestrator::watch::View;
@@ -76,38 +77,112 @@ async fn closed(view: &Receiver<View>) {
 }
 
 /// What a person sees while inputs are brought to storage.
-pub(crate) struct Uploading {
-    /// Absent where nobody watches.
-    bar: Option<ProgressBar>,
+pub(crate) enum Uploading {
+    /// On a terminal.
+    Bar(ProgressBar),
+    /// Elsewhere.
+    Lines(Mutex<Lines>),
 }
 
 impl Uploading {
     /// Begins; nothing is shown before something is known.
     pub(crate) fn begin() -> Self {
-        let bar = output::is_watched().then(|| {
-            let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template(
-                "{spinner} {prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}  {msg}",
-            );
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        Self { bar }
+        if !output::is_watched() {
+            return Self::Lines(Mutex::new(Lines::begin(Instant::now())));
+        }
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template(
+            "{spinner} {prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}  {msg}",
+        );
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self::Bar(bar)
+    }
+
+    /// Whether it shows how much there is.
+    pub(crate) fn wants_totals(&self) -> bool {
+        matches!(self, Self::Bar(_))
     }
 
     /// How far an input is.
     pub(crate) fn show(&self, input: &str, seen: Progress) {
-        let Some(bar) = &self.bar else { return };
-        bar.set_prefix(format!("input {input}"));
-        bar.set_length(seen.bytes_total.unwrap_or(seen.bytes));
-        bar.set_position(seen.bytes);
-        bar.set_message(format!("{} files", seen.files));
+        match self {
+            Self::Bar(bar) => {
+                bar.set_prefix(format!("input {input}"));
+                bar.set_length(seen.bytes_total.unwrap_or(seen.bytes));
+                bar.set_position(seen.bytes);
+                bar.set_message(format!("{} files", seen.files));
+            }
+            Self::Lines(lines) => {
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.hear(input, seen, Instant::now()).into_iter().for_each(output::say);
+            }
+        }
     }
 
-    /// Everything is there.
+    /// No more is brought.
     pub(crate) fn end(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
+        match self {
+            Self::Bar(bar) => bar.finish_and_clear(),
+            Self::Lines(lines) => {
+                let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+                lines.last(Instant::now()).into_iter().for_each(output::say);
+            }
         }
+    }
+}
+
+/// Plain lines about inputs on their way: one every [`LINE_INTERVAL`], and a last one where it took longer.
+pub(crate) struct Lines {
+    began: Instant,
+    next: Instant,
+    seen: Option<(String, Progress)>,
+}
+
+impl Lines {
+    fn begin(now: Instant) -> Self {
+        Self { began: now, next: now + LINE_INTERVAL, seen: None }
+    }
+
+    /// The line that is due, if one is.
+    fn hear(&mut self, input: &str, progress: Progress, now: Instant) -> Option<String> {
+        match &mut self.seen {
+            Some((name, seen)) if name == input => *seen = progress,
+            seen => *seen = Some((input.to_owned(), progress)),
+        }
+        if now < self.next {
+            return None;
+        }
+        self.next = now + LINE_INTERVAL;
+        self.line()
+    }
+
+    fn last(&self, now: Instant) -> Option<String> {
+        if now < self.began + LINE_INTERVAL { None } else { self.line() }
+    }
+
+    fn line(&self) -> Option<String> {
+        let (input, Progress { files, bytes, .. }) = self.seen.as_ref()?;
+        Some(format!("input {input}: {files} files, {} so far", HumanBytes(*bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_that_take_long_are_told_in_lines() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let seen = |files| Progress { files, bytes: files << 20, ..Progress::default() };
+        let mut lines = Lines::begin(began);
+        assert_eq!(lines.last(at(9)), None, "nothing is known");
+        assert_eq!(lines.hear("a", seen(1), at(9)), None);
+        assert_eq!(lines.last(at(9)), None, "it did not take long");
+        assert_eq!(lines.hear("a", seen(2), at(11)).unwrap(), "input a: 2 files, 2.00 MiB so far");
+        assert_eq!(lines.hear("b", seen(3), at(20)), None);
+        assert_eq!(lines.hear("b", seen(4), at(21)).unwrap(), "input b: 4 files, 4.00 MiB so far");
+        lines.hear("b", seen(5), at(22));
+        assert_eq!(lines.last(at(23)).unwrap(), "input b: 5 files, 5.00 MiB so far");
     }
 }

@@ -10,5 +10,5 @@ pub mod resolve;
 pub mod stores;
 mod upload;
 
-pub use resolve::{Progress, ResolveError, Where, resolve};
+pub use resolve::{Audience, Progress, ResolveError, Where, resolve};
 pub use stores::{InputStores, Opener};

@@ -49,6 +49,20 @@ pub struct Progress {
     pub bytes_total: Option<u64>,
 }
 
+/// Who hears how far the resolving is.
+#[derive(Clone, Copy)]
+pub struct Audience<'a> {
+    /// Hears of each input, by its name.
+    pub tell: &'a (dyn Fn(&str, Progress) + Sync),
+    /// Whether files to be uploaded are counted before, which takes another walk over them.
+    pub wants_totals: bool,
+}
+
+impl Audience<'_> {
+    /// Nobody.
+    pub const NONE: Self = Self { tell: &|_, _| {}, wants_totals: false };
+}
+
 /// Why the inputs of a job cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -102,19 +116,19 @@ impl ResolveError {
     }
 }
 
-/// Makes the inputs of `spec` reachable from where the job runs; `progress` hears of each input, by its name.
+/// Makes the inputs of `spec` reachable from where the job runs.
 pub async fn resolve(
     mut spec: JobSpec,
     stores: &InputStores,
     runs: Where,
-    progress: &(dyn Fn(&str, Progress) + Sync),
+    audience: Audience<'_>,
 ) -> Result<JobSpec, ResolveError> {
     for input in &mut spec.inputs {
         let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
         let label = input.source.label();
         let summary = {
-            let heard = |seen: Progress| progress(&input.name, seen);
-            let resolver = Resolver { input, stores, progress: &heard };
+            let heard = |seen: Progress| (audience.tell)(&input.name, seen);
+            let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
             match &input.source {
                 InputSource::Remote(urls) => resolver.remote(urls).await?,
                 InputSource::Paths(_) if !uploads => continue,
@@ -142,6 +156,7 @@ struct Resolver<'a> {
     input: &'a Input,
     stores: &'a InputStores,
     progress: &'a (dyn Fn(Progress) + Sync),
+    wants_totals: bool,
 }
 
 /// A file of the input, on its way to the manifest.
@@ -217,19 +232,7 @@ impl Resolver<'_> {
 
     /// Local files: uploaded. What a list names in buckets stays there.
     async fn upload(&self) -> Result<Summary, ResolveError> {
-        let counted = self.on_disk(|listing| {
-            let (mut files, mut bytes) = (0, Some(0));
-            let mut count = |listing: &mut Listing| {
-                listing.visit(LISTED_AT_ONCE, |entry| {
-                    files += 1;
-                    bytes = bytes.zip(entry.size).map(|(bytes, size)| bytes + size);
-                })
-            };
-            while count(listing)? > 0 {}
-            Ok((files, bytes))
-        });
-        let (files_total, bytes_total) = counted.await?;
-        let total = Progress { files_total: Some(files_total), bytes_total, ..Progress::default() };
+        let total = if self.wants_totals { self.count().await? } else { Progress::default() };
         (self.progress)(total);
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let report = || {
@@ -250,6 +253,22 @@ impl Resolver<'_> {
             })
         };
         self.write(&locate).await
+    }
+
+    /// How much there is to upload.
+    async fn count(&self) -> Result<Progress, ResolveError> {
+        self.on_disk(|listing| {
+            let (mut files, mut bytes) = (0, Some(0));
+            let mut count = |listing: &mut Listing| {
+                listing.visit(LISTED_AT_ONCE, |entry| {
+                    files += 1;
+                    bytes = bytes.zip(entry.size).map(|(bytes, size)| bytes + size);
+                })
+            };
+            while count(listing)? > 0 {}
+            Ok(Progress { files_total: Some(files), bytes_total: bytes, ..Progress::default() })
+        })
+        .await
     }
 
     /// A list that also names files in buckets, where local files need no upload.
@@ -405,6 +424,7 @@ mod tests {
         folder: tempfile::TempDir,
         stores: InputStores,
         heard: Mutex<Vec<Progress>>,
+        wants_totals: bool,
     }
 
     impl Place {
@@ -424,7 +444,7 @@ mod tests {
                 Box::pin(std::future::ready(Ok(store)))
             };
             let stores = InputStores::new(shared, job, Arc::new(open));
-            Self { folder, stores, heard: Mutex::default() }
+            Self { folder, stores, heard: Mutex::default(), wants_totals: true }
         }
 
         fn path(&self, relative: &str) -> String {
@@ -443,7 +463,8 @@ mod tests {
                 assert_eq!(name, "data");
                 self.heard.lock().unwrap().push(progress);
             };
-            resolve(spec, &self.stores, runs, &hear).await.map(|spec| spec.inputs[0].source.clone())
+            let audience = Audience { tell: &hear, wants_totals: self.wants_totals };
+            resolve(spec, &self.stores, runs, audience).await.map(|spec| spec.inputs[0].source.clone())
         }
 
         async fn upload(&self, source: InputSource) -> Result<InputSource, ResolveError> {
@@ -470,7 +491,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_upload_tells_how_far_it_is_and_sends_nothing_twice() {
-        let place = Place::new(&[("in/a", "one"), ("in/b/c", "three"), ("in/d", "one"), ("in/.e", "")]);
+        let mut place = Place::new(&[("in/a", "one"), ("in/b/c", "three"), ("in/d", "one"), ("in/.e", "")]);
         let source = InputSource::Paths(vec![place.path("in")]);
         let resolved = place.upload(source.clone()).await.unwrap();
         let InputSource::Manifest { key, label, files, bytes, .. } = &resolved else {
@@ -484,8 +505,11 @@ mod tests {
         assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..total }));
         let blobs = place.stores.shared().list("inputs/").await.unwrap();
         assert_eq!(blobs.len(), 3);
+        place.wants_totals = false;
         assert_eq!(place.upload(source).await.unwrap(), resolved);
         assert_eq!(place.stores.shared().list("inputs/").await.unwrap(), blobs);
+        let heard = place.heard.lock().unwrap();
+        assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..Progress::default() }));
     }
 
     #[tokio::test]

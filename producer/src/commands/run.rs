@@ -11,7 +11,7 @@ use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
-use prs_orchestrator::inputs::{InputStores, Where, resolve};
+use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::queues::reservation;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
@@ -134,7 +134,7 @@ async fn run_here(
     let stored = async {
         let stores: Arc<dyn Storage> = Arc::new(storage.clone());
         let stores = InputStores::new(Arc::clone(&stores), stores, opener());
-        let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, &|_, _| {}).await;
+        let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
         record.spec = resolved.map_err(Failure::usage)?;
         new.store(&storage).await?;
         record.write(&storage).await.context("cannot store the job")?;

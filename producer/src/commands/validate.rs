@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::job::{JobSpec, load};
 use prs_common::storage::{LocalStorage, Storage};
-use prs_orchestrator::inputs::{InputStores, Where, resolve};
+use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_worker::{Host, find_interpreter, opener};
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     };
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(scratch.path()));
     let stores = InputStores::new(Arc::clone(&storage), storage, opener());
-    let resolved = resolve(spec, &stores, Where::Embedded, &|_, _| {}).await.map_err(Failure::usage)?;
+    let resolved = resolve(spec, &stores, Where::Embedded, Audience::NONE).await.map_err(Failure::usage)?;
     let (work, handle) = (scratch.path().to_owned(), Handle::current());
     let counting = tokio::task::spawn_blocking(move || {
         let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };

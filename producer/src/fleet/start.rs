@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::storage::{PutOptions, Storage};
-use prs_orchestrator::inputs::{ResolveError, Where, resolve};
+use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::queues::{invite, job_queue_options};
 use prs_orchestrator::schedule::{Assignment, KnownChecksums};
@@ -74,7 +74,8 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     ));
     let uploading = Uploading::begin();
     let (stores, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
-    let resolved = resolve(new.spec.clone(), &stores, Where::Fleet, &show).await;
+    let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
+    let resolved = resolve(new.spec.clone(), &stores, Where::Fleet, audience).await;
     uploading.end();
     let spec = resolved.map_err(input_failure)?;
     new.store(&*storage).await.map_err(Failure::server)?;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
 use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, Storage, Upload};
-use prs_orchestrator::inputs::{Where, resolve};
+use prs_orchestrator::inputs::{Audience, Where, resolve};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::stored_descriptors::store_long;
 use tempfile::TempDir;
@@ -75,7 +75,7 @@ impl Fleet {
     }
 
     async fn resolve(&self, spec: &JobSpec, runs: Where) -> JobSpec {
-        resolve(spec.clone(), &self.stores, runs, &|_, _| ()).await.unwrap()
+        resolve(spec.clone(), &self.stores, runs, Audience::NONE).await.unwrap()
     }
 }
 
