@@ -75,7 +75,9 @@ fn input(fields: &mut Reader<'_>, place: &str, node: &Node, index: usize, folder
     let name = name(fields, index);
     let kind = kind(fields, place, node);
     let source = source(fields, place, node, folder, kind);
-    let mode = fields.choice("mode", &[("direct", InputMode::Direct)]).unwrap_or_default();
+    let mode = fields
+        .choice("mode", &[("upload", InputMode::Upload), ("direct", InputMode::Direct)])
+        .unwrap_or_default();
     let tabular = (kind == Some(InputKind::Tabular)).then(|| tabular(fields));
     if kind == Some(InputKind::File) {
         for key in ["format", "delimiter", "header", "dtype", "infer"] {

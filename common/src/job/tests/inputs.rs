@@ -68,7 +68,7 @@ fn tabular_options() {
 fn names_and_modes() {
     let project = Project::new();
     let inputs = project.setting(
-        &with("[{type: file, path: data}, {type: file, path: data, name: _b2, mode: direct}, {path: data, type: file}]"),
+        &with("[{type: file, path: data}, {type: file, path: data, name: _b2, mode: direct}, {path: data, type: file, mode: upload}]"),
         "inputs",
     );
     let names: Vec<_> =
@@ -132,7 +132,7 @@ fn refused_inputs() {
         ("[{type: tabular, path: data, dtype: int}]", "inputs[0].dtype: \"int\" where a mapping is expected".to_owned()),
         ("[{type: tabular, path: data, partition_format: '{user}.csv'}]", "inputs[0].partition_format: not supported yet: remove it and take the values from the path in the script".to_owned()),
         ("[{type: file, path: data, delimiter: ','}]", "inputs[0].delimiter: only a tabular input has it: remove it, or give type: tabular".to_owned()),
-        ("[{type: file, path: data, mode: ro_mount}]", "inputs[0].mode: \"ro_mount\" is not one of direct".to_owned()),
+        ("[{type: file, path: data, mode: ro_mount}]", "inputs[0].mode: \"ro_mount\" is not one of upload, direct".to_owned()),
         ("[{type: file, path: data, name: 1a}]", "inputs[0].name: \"1a\" is not an input name: give letters, digits and `_` that begin with a letter or `_`".to_owned()),
         ("[{type: file, path: data, pth: x}]", "inputs[0].pth: there is no such key: did you mean `path`?".to_owned()),
         ("[{type: file, path: data, name: input_2}, {type: file, path: data}]", "inputs[1].name: \"input_2\" is the name of another input too: give each its own".to_owned()),
