@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prs_worker::command_line::Servers;
 
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
@@ -52,18 +53,14 @@ pub(crate) enum Command {
     Cancel(Job),
 }
 
-/// Where a job runs.
+/// Where the jobs are that a command names.
 #[derive(Debug, Args)]
-pub(crate) struct Servers {
-    /// RabbitMQ, as in `amqp://user:password@host/vhost`.
-    #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]
-    pub(crate) broker: Option<String>,
-    /// Redis, as in `redis://host/0`.
-    #[arg(long, env = "PRS_REDIS_URL", hide_env_values = true)]
-    pub(crate) redis: Option<String>,
-    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder`.
-    #[arg(long, env = "PRS_STORAGE_URL", hide_env_values = true)]
-    pub(crate) storage: Option<String>,
+pub(crate) struct Whereabouts {
+    /// Without a fleet: folder that holds the runs of this machine [default: prs-runs].
+    #[arg(long)]
+    pub(crate) runs: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// Run a job and wait for its end.
@@ -126,11 +123,8 @@ pub(crate) struct Job {
     /// Id of the job; without a fleet also the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
-    /// Without a fleet: folder that holds the runs of this machine.
-    #[arg(long, default_value = "prs-runs")]
-    pub(crate) runs: PathBuf,
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) whereabouts: Whereabouts,
 }
 
 /// Show where the result of a job is, or fetch it.
@@ -146,11 +140,8 @@ pub(crate) struct Fetch {
 /// List the jobs of a folder, or of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Without a fleet: folder that holds the runs of this machine.
-    #[arg(long, default_value = "prs-runs")]
-    pub(crate) runs: PathBuf,
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) whereabouts: Whereabouts,
 }
 
 /// List the logs of a job, or print one.

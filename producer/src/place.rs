@@ -3,20 +3,21 @@
 //! Both have the same inside (spec section 7), so the commands that read go through [`Place`] and do not ask which
 //! it is. They differ in who knows how a job that has not ended stands: the lock of the run folder, or the ledger.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
 use prs_common::layout;
-use prs_common::storage::{LocalStorage, Storage, is_valid_key};
+use prs_common::servers::ServerUrls;
+use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::watch::View;
 use prs_orchestrator::{JobRecord, JobResult, Timing};
 use tokio::sync::watch::Sender;
 
-use crate::cli::{Job, List};
+use crate::cli::{Job, List, Whereabouts};
 use crate::failure::Failure;
 use crate::fleet::{self, Reader};
 use crate::{embedded, output, run_folder};
@@ -53,10 +54,33 @@ pub(crate) struct Seen {
     pub(crate) result: JobResult,
 }
 
+impl Whereabouts {
+    /// The servers of the fleet; nothing where the jobs are on this machine.
+    pub(crate) fn urls(&self) -> Result<Option<ServerUrls>, Failure> {
+        let urls = self.servers.urls_if_any()?;
+        if urls.is_some() && self.runs.is_some() {
+            return Err(not_on_a_fleet("--runs"));
+        }
+        Ok(urls)
+    }
+
+    /// The folder that holds the runs of this machine.
+    pub(crate) fn runs(&self) -> &Path {
+        self.runs.as_deref().unwrap_or(Path::new(run_folder::RUNS))
+    }
+}
+
+/// The refusal of an option that names a folder of runs.
+pub(crate) fn not_on_a_fleet(option: &str) -> Failure {
+    Failure::wrong(format!(
+        "{option} is for jobs that run in this program; on a fleet everything lies in the storage: leave it out, or leave out --broker, --redis and --storage (and the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL)"
+    ))
+}
+
 impl Place {
     /// The place of the job that a command names.
     pub(crate) async fn find(job: &Job) -> Result<Self, Failure> {
-        match Reader::connect(&job.servers).await? {
+        match Reader::connect(job.whereabouts.urls()?).await? {
             Some(reader) => Self::on_fleet(Arc::new(reader), &job.name),
             None => Ok(Self::folder(run_folder::find(job)?)),
         }
@@ -64,16 +88,18 @@ impl Place {
 
     /// The places of all jobs of a folder or a fleet.
     pub(crate) async fn all(list: &List) -> Result<Vec<Self>, Failure> {
-        if let Some(reader) = Reader::connect(&list.servers).await? {
+        let List { whereabouts } = list;
+        if let Some(reader) = Reader::connect(whereabouts.urls()?).await? {
             let reader = Arc::new(reader);
             let ids = reader.job_ids().await?;
             return ids.iter().map(|id| Self::on_fleet(Arc::clone(&reader), id)).collect();
         }
-        if !list.runs.is_dir() {
+        let runs = whereabouts.runs();
+        if !runs.is_dir() {
             return Ok(Vec::new());
         }
-        let entries = std::fs::read_dir(&list.runs)
-            .with_context(|| format!("cannot read {}", list.runs.display()))
+        let entries = std::fs::read_dir(runs)
+            .with_context(|| format!("cannot read {}", runs.display()))
             .map_err(Failure::usage)?;
         let folders = entries.flatten().map(|entry| entry.path());
         let folders = folders.filter(|folder| folder.join(layout::JOB).is_file());
@@ -85,9 +111,7 @@ impl Place {
     }
 
     fn on_fleet(reader: Arc<Reader>, job_id: &str) -> Result<Self, Failure> {
-        if !is_valid_key(job_id) || job_id.contains('/') {
-            return Err(Failure::wrong(format!("{job_id:?} is not the id of a job")));
-        }
+        fleet::check_id(job_id)?;
         let storage = reader.job_storage(job_id);
         Ok(Self { storage, home: Home::Fleet { reader, job_id: job_id.to_owned() } })
     }

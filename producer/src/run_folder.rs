@@ -16,6 +16,8 @@ use rustix::fs::{FlockOperation, flock};
 use crate::cli::Job;
 use crate::failure::Failure;
 
+/// Where runs are kept unless somebody says otherwise.
+pub(crate) const RUNS: &str = "prs-runs";
 const LOCK: &str = ".lock";
 /// Asks the program that works in the folder to cancel the job; holds who asks.
 const CANCEL: &str = "cancel";
@@ -55,7 +57,7 @@ pub(crate) fn is_locked(folder: &Path) -> bool {
 
 /// The folder of the job that a command names by id or folder.
 pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
-    let folders = [PathBuf::from(&job.name), job.runs.join(&job.name)];
+    let folders = [PathBuf::from(&job.name), job.whereabouts.runs().join(&job.name)];
     let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
     let found = found.ok_or_else(|| {
         Failure::wrong(format!(

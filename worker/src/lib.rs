@@ -4,6 +4,7 @@
 //! nothing and decides nothing about the job as a whole.
 
 mod batch_size;
+pub mod command_line;
 mod committer;
 mod connect;
 mod descendants;

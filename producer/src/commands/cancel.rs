@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Ends a job.
 pub(super) async fn cancel(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let result = match fleet::connect(&job.servers).await? {
+    let result = match fleet::connect(job.whereabouts.urls()?).await? {
         Some(fleet) => fleet::cancel(&fleet, &job.name, &who()).await?,
         None => cancel_here(&run_folder::find(job)?, &who()).await?,
     };

@@ -13,21 +13,17 @@ pub(crate) use run::new_id;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use tracing_subscriber::EnvFilter;
+use prs_worker::command_line::log;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
 
-/// What to log on standard error.
-const LOG_VARIABLE: &str = "PRS_LOG";
 /// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
 const LOGGED: &str = "warn,lapin=off";
 
 /// Does what the command line says.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let named = std::env::var(LOG_VARIABLE).ok().and_then(|named| EnvFilter::try_new(named).ok());
-    let filter = named.unwrap_or_else(|| EnvFilter::new(LOGGED));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    log(LOGGED).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -9,6 +9,7 @@ use prs_common::code_archive::pack;
 use prs_common::job::{JobSpec, OutputAction, change, load};
 use prs_common::layout;
 use prs_common::ledger::JobState;
+use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
@@ -17,61 +18,60 @@ use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
 
 use super::fetch::{Former, fetch_output};
-use crate::cli::{Format, Resubmit, Resume, Servers, Submit};
+use crate::cli::{Format, Resubmit, Resume, Submit};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::fleet::NewJob;
 use crate::left_behind::LeftBehind;
-use crate::place::Place;
+use crate::place::{Place, not_on_a_fleet};
 use crate::{embedded, fleet, output, run_folder};
 
 /// Runs a job file.
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
-    let whence = Whence::of(&arguments.servers, arguments.run_dir.as_deref(), arguments.detach)?;
+    let whence =
+        Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     let new =
         NewJob { spec, code: layout::code_archive(&code.checksum), archive: code.body.into(), former: None };
-    run(new, &whence, Path::new("prs-runs"), format).await
+    run(new, whence, Path::new(run_folder::RUNS), format).await
 }
 
 /// Runs a former job again as a new one. The former one is only read.
 pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<ExitCode, Failure> {
     let Resubmit { job, set, run_dir, detach } = arguments;
-    let whence = Whence::of(&job.servers, run_dir.as_deref(), *detach)?;
+    let whence = Whence::of(job.whereabouts.urls()?, run_dir.as_deref(), *detach)?;
     let place = Place::find(job).await?;
     let record = place.record().await?;
     let spec = change(&record.spec, &job.name, set).map_err(Failure::usage)?;
     let archive = place.storage.get(&record.code).await.context("cannot read the code of the former job");
     let archive = archive.map_err(|error| place.failure(error))?;
     let former = Some(Arc::clone(&place.storage));
-    run(NewJob { spec, code: record.code, archive, former }, &whence, &job.runs, format).await
+    run(NewJob { spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
 }
 
 /// Where a new job is to run.
 struct Whence<'a> {
-    servers: &'a Servers,
+    urls: Option<ServerUrls>,
     run_dir: Option<&'a Path>,
     detach: bool,
 }
 
 impl<'a> Whence<'a> {
-    fn of(servers: &'a Servers, run_dir: Option<&'a Path>, detach: bool) -> Result<Self, Failure> {
-        match fleet::is_meant(servers)? {
-            true if run_dir.is_some() => Err(Failure::wrong(
-                "--run-dir is for jobs that run in this program; on a fleet everything lies in the storage: leave it out, or leave out --broker, --redis and --storage (and the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL)",
-            )),
-            false if detach => {
+    fn of(urls: Option<ServerUrls>, run_dir: Option<&'a Path>, detach: bool) -> Result<Self, Failure> {
+        match &urls {
+            Some(_) if run_dir.is_some() => Err(not_on_a_fleet("--run-dir")),
+            None if detach => {
                 Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"))
             }
-            _ => Ok(Self { servers, run_dir, detach }),
+            _ => Ok(Self { urls, run_dir, detach }),
         }
     }
 }
 
 /// Runs a new job. `runs` holds the runs of this machine.
-async fn run(new: NewJob, whence: &Whence<'_>, runs: &Path, format: Format) -> Result<ExitCode, Failure> {
-    match fleet::connect(whence.servers).await? {
+async fn run(new: NewJob, whence: Whence<'_>, runs: &Path, format: Format) -> Result<ExitCode, Failure> {
+    match fleet::connect(whence.urls).await? {
         Some(fleet) => run_on(&fleet, new, whence.detach, format).await,
         None => run_here(new, whence.run_dir, runs, format).await,
     }
@@ -154,7 +154,7 @@ fn say_notes(spec: &JobSpec) {
 
 /// Goes on with a former job.
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(fleet) = fleet::connect(&arguments.job.servers).await? {
+    if let Some(fleet) = fleet::connect(arguments.job.whereabouts.urls()?).await? {
         let record = fleet::find(&fleet, &arguments.job.name).await?;
         if let Some(result) = is_done(&record) {
             return Ok(report(format, result));

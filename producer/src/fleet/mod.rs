@@ -21,34 +21,25 @@ pub(crate) use follow::{Waited, leave, until_ended, wait};
 pub(crate) use reader::Reader;
 pub(crate) use start::{Handed, NewJob, start};
 
-use crate::cli::Servers;
 use crate::failure::Failure;
 
-/// The fleet a command is for; nothing when it is for this machine alone.
-pub(crate) async fn connect(servers: &Servers) -> Result<Option<Fleet>, Failure> {
-    let Some(urls) = urls(servers)? else { return Ok(None) };
+/// Connects to the fleet a command is for, if it is for one.
+pub(crate) async fn connect(urls: Option<ServerUrls>) -> Result<Option<Fleet>, Failure> {
+    let Some(urls) = urls else { return Ok(None) };
     Ok(Some(connect_fleet(&urls).await?))
 }
 
-/// Whether a command is for a fleet; an error where only some of its servers are named.
-pub(crate) fn is_meant(servers: &Servers) -> Result<bool, Failure> {
-    Ok(urls(servers)?.is_some())
-}
-
-/// Where the servers are that a command names; nothing when it names none. An empty variable names none.
-fn urls(servers: &Servers) -> Result<Option<ServerUrls>, Failure> {
-    let Servers { broker, redis, storage } = servers;
-    if [broker, redis, storage].into_iter().flatten().all(String::is_empty) {
-        return Ok(None);
+/// Refuses what cannot be the id of a job.
+pub(crate) fn check_id(job_id: &str) -> Result<(), Failure> {
+    if is_valid_key(job_id) && !job_id.contains('/') {
+        return Ok(());
     }
-    Ok(Some(ServerUrls::all(broker.clone(), redis.clone(), storage.clone())?))
+    Err(Failure::wrong(format!("{job_id:?} is not the id of a job")))
 }
 
 /// The record of the job that a command names.
 pub(crate) async fn find(fleet: &Fleet, job_id: &str) -> Result<JobRecord, Failure> {
-    if !is_valid_key(job_id) || job_id.contains('/') {
-        return Err(Failure::wrong(format!("{job_id:?} is not the id of a job")));
-    }
+    check_id(job_id)?;
     let record = JobRecord::read(&*fleet.job_storage(job_id)).await;
     record.map_err(|error| unreadable(&*fleet.storage, job_id, error))
 }

@@ -13,8 +13,7 @@ use prs_orchestrator::fleet::{job_ids, job_storage};
 use tokio::sync::OnceCell;
 
 use super::follow::ask;
-use super::{unreadable, urls};
-use crate::cli::Servers;
+use super::unreadable;
 use crate::failure::Failure;
 use crate::output;
 
@@ -34,8 +33,8 @@ impl fmt::Debug for Reader {
 
 impl Reader {
     /// Opens the storage of the fleet a command is for; nothing when it is for this machine alone.
-    pub(crate) async fn connect(servers: &Servers) -> Result<Option<Self>, Failure> {
-        let Some(urls) = urls(servers)? else { return Ok(None) };
+    pub(crate) async fn connect(urls: Option<ServerUrls>) -> Result<Option<Self>, Failure> {
+        let Some(urls) = urls else { return Ok(None) };
         let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
         Ok(Some(Self { urls, storage, ledger: OnceCell::new() }))
     }

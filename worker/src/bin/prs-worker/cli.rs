@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::Parser;
 use prs_common::job::check_target;
-use prs_common::servers::{ConnectError, ServerUrls};
 use prs_worker::NodeSettings;
+use prs_worker::command_line::Servers;
 
 /// Serves the jobs of a fleet on this host.
 ///
@@ -42,27 +42,6 @@ pub(crate) struct Arguments {
 
 fn target(name: &str) -> Result<String, String> {
     check_target(name).map(|()| name.to_owned())
-}
-
-/// The servers of the fleet.
-#[derive(Debug, Args)]
-pub(crate) struct Servers {
-    /// RabbitMQ, as in `amqp://user:password@host/vhost`.
-    #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]
-    broker: Option<String>,
-    /// Redis, as in `redis://user:password@host/0`.
-    #[arg(long, env = "PRS_REDIS_URL", hide_env_values = true)]
-    redis: Option<String>,
-    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder`.
-    #[arg(long, env = "PRS_STORAGE_URL", hide_env_values = true)]
-    storage: Option<String>,
-}
-
-impl Servers {
-    /// All three, or an error that names what is missing.
-    pub(crate) fn urls(self) -> Result<ServerUrls, ConnectError> {
-        ServerUrls::all(self.broker, self.redis, self.storage)
-    }
 }
 
 #[cfg(test)]

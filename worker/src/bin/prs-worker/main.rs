@@ -2,21 +2,20 @@
 
 mod cli;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use prs_common::servers::ConnectError;
+use prs_worker::command_line::log;
 use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_tickets};
 use prs_worker::{Host, NodeEnd, connect_fleet, find_extension, raise_descriptor_limit};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use cli::Arguments;
 
-/// What to log on standard error.
-const LOG_VARIABLE: &str = "PRS_LOG";
 /// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
 const LOGGED: &str = "warn,lapin=off,prs_worker=info,prs_orchestrator=info,prs_common=info";
 /// Exit codes (spec S12).
@@ -30,9 +29,11 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let named = std::env::var(LOG_VARIABLE).ok().and_then(|named| EnvFilter::try_new(named).ok());
-    let filter = named.unwrap_or_else(|| EnvFilter::new(LOGGED));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    if let Err(error) = log(LOGGED) {
+        // There is no log to say it in.
+        let _ = writeln!(std::io::stderr(), "error: {error}");
+        return ExitCode::from(BAD_USAGE);
+    }
     raise_descriptor_limit();
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
