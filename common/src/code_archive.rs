@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 use walkdir::WalkDir;
 
+use crate::hexadecimal;
+
 /// Largest sum of file sizes that is packed, bytes.
 pub const LARGEST: u64 = 512 << 20;
 /// Folders that are never code.
@@ -102,11 +104,7 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
         builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(path))?;
     }
     let tar = builder.into_inner().map_err(at(folder))?;
-    let checksum = Sha256::digest(&tar).iter().fold(String::new(), |mut text, byte| {
-        use std::fmt::Write;
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let checksum = hexadecimal(&Sha256::digest(&tar));
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let body =
         io::copy(&mut tar.as_slice(), &mut encoder).and_then(|_| encoder.finish()).map_err(at(folder))?;

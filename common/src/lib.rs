@@ -8,6 +8,7 @@
 pub mod code_archive;
 pub mod dataset;
 pub mod failpoint;
+mod hexadecimal;
 pub mod job;
 pub mod layout;
 pub mod ledger;
@@ -21,3 +22,5 @@ pub mod servers;
 pub mod storage;
 pub mod timestamp;
 pub mod wire;
+
+pub use hexadecimal::hexadecimal;

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use prs_common::hexadecimal;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
@@ -68,11 +69,7 @@ async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) 
     let ResultFile { upload, hasher, bytes } = result;
     upload.finish().await?;
     output.bytes = bytes;
-    let sum = hasher.finalize();
-    output.sha256 = Some(sum.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }));
+    output.sha256 = Some(hexadecimal(&hasher.finalize()));
     output.uri = job.output.uri(name);
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prs_common::layout;
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutOptions, Storage, StorageError};
 
 use crate::inputs::{InputStores, Opener};
 use crate::job_context::{JobContext, Timing, run_name};
@@ -67,17 +67,6 @@ impl Fleet {
     /// Enters a job into the list of jobs.
     pub async fn list_job(&self, job_id: &str) -> Result<(), StorageError> {
         self.storage.put(&format!("{INDEX}{job_id}"), "".into(), PutOptions::default()).await
-    }
-
-    /// Stores the record of a new job; false when there is a job of this id.
-    pub async fn create_job(&self, record: &JobRecord) -> Result<bool, StorageError> {
-        let body = serde_json::to_vec_pretty(record).expect("a record holds only plain values");
-        let storage = self.job_storage(&record.job_id);
-        match storage.put(layout::JOB, body.into(), PutOptions { if_absent: true }).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Where the data of a job is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::Ledger;
+use prs_common::ledger::{Ledger, NodeView};
 use prs_common::queue::Queue;
 use prs_common::storage::Storage;
 
@@ -97,6 +97,11 @@ pub struct FleetTiming {
 }
 
 impl Timing {
+    /// Whether a node still serves its job: it has neither left nor been silent for too long.
+    pub fn is_present(&self, node: &NodeView) -> bool {
+        !node.left && self.fleet.is_none_or(|fleet| node.silent <= fleet.lost)
+    }
+
     /// For a job in one process: everything is near.
     pub fn embedded() -> Self {
         Self {

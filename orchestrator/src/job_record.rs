@@ -1,11 +1,19 @@
 //! `job.json`: what a job is, where it stands, and how it ended.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{JobState, Progress};
+use prs_common::ledger::{JobState, NodeView, Progress};
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
+
+use crate::job_context::Timing;
+
+/// The rate of mini-batches is taken over this time.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// The content of `job.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +57,48 @@ pub struct Status {
     pub per_second: f64,
     /// Seconds until the end, where they can be estimated.
     pub eta_seconds: Option<f64>,
+}
+
+impl Status {
+    /// Where a job stands that has been running for so long, as the ledger has it; without a rate.
+    pub fn now(progress: Progress, nodes: &[NodeView], timing: &Timing, running: Duration) -> Self {
+        let present = nodes.iter().filter(|node| timing.is_present(node));
+        Self {
+            updated_us: now_us(),
+            seconds: running.as_secs_f64(),
+            nodes: present.clone().count() as u32,
+            processes: present.map(|node| node.report.processes).sum(),
+            progress,
+            ..Self::default()
+        }
+    }
+
+    /// Notes that `ended` mini-batches got their outcome in so many seconds, and what follows for the others.
+    pub fn set_rate(&mut self, ended: u64, seconds: f64) {
+        let progress = &self.progress;
+        let left = progress.checkpoint.scheduled.saturating_sub(progress.ended()) as f64;
+        self.per_second = if seconds > 0.0 { ended as f64 / seconds } else { 0.0 };
+        let known = progress.checkpoint.complete && self.per_second > 0.0;
+        self.eta_seconds = known.then(|| left / self.per_second);
+    }
+}
+
+/// How many mini-batches got their outcome by when, over the last seconds.
+#[derive(Debug, Default)]
+pub struct Rates(VecDeque<(Instant, u64)>);
+
+impl Rates {
+    /// Takes note of `status`, and gives it the rate of the last seconds.
+    pub fn apply(&mut self, status: &mut Status) {
+        let (now, ended) = (Instant::now(), status.progress.ended());
+        self.0.push_back((now, ended));
+        while self.0.len() > 2 && now - self.0[0].0 > RATE_WINDOW {
+            self.0.pop_front();
+        }
+        let (since, before) = self.0[0];
+        // A ledger that was lost has counted less for a while.
+        status.set_rate(ended.saturating_sub(before), (now - since).as_secs_f64());
+    }
 }
 
 /// How a job ended; the object that `submit -o json` prints (spec section 7).
@@ -181,9 +231,71 @@ impl JobRecord {
         result.is_some_and(|result| result.state == JobState::Completed && result.mini_batches.failed == 0)
     }
 
+    /// Starts the job again: what is missing or failed of it is to run.
+    pub fn start_again(&mut self) {
+        self.incarnation += 1;
+        self.started_us = now_us();
+        self.state = JobState::Queued;
+        self.result = None;
+    }
+
     /// Writes the record.
     pub async fn write(&self, storage: &dyn Storage) -> Result<(), StorageError> {
+        self.put(storage, PutOptions::default()).await
+    }
+
+    /// Writes the record of a new job; false when `storage` holds a job already.
+    pub async fn create(&self, storage: &dyn Storage) -> Result<bool, StorageError> {
+        match self.put(storage, PutOptions { if_absent: true }).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn put(&self, storage: &dyn Storage, options: PutOptions) -> Result<(), StorageError> {
         let body = serde_json::to_vec_pretty(self).expect("a record holds only plain values");
-        storage.put(layout::JOB, body.into(), PutOptions::default()).await
+        storage.put(layout::JOB, body.into(), options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::ledger::{Checkpoint, NodeInfo, NodeReport};
+
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_rate_once_all_is_planned() {
+        let table = [
+            (true, 30, 10.0, 3.0, Some(20.0)),
+            (false, 30, 10.0, 3.0, None),
+            (true, 0, 10.0, 0.0, None),
+            (true, 30, 0.0, 0.0, None),
+        ];
+        for (complete, ended, seconds, per_second, eta) in table {
+            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete };
+            let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
+            let mut status = Status { progress, ..Status::default() };
+            status.set_rate(ended, seconds);
+            assert!((status.per_second - per_second).abs() < 1e-9, "{status:?}");
+            assert_eq!(status.eta_seconds, eta);
+        }
+    }
+
+    #[test]
+    fn nodes_that_left_or_are_lost_do_not_count() {
+        let node = |left, silent| NodeView {
+            node_id: 0,
+            info: NodeInfo { worker: String::new(), ip: String::new(), slots: 2 },
+            report: NodeReport { processes: 2, ..NodeReport::default() },
+            silent: Duration::from_secs(silent),
+            left,
+        };
+        let nodes = [node(false, 0), node(true, 0), node(false, 60)];
+        for (timing, expected) in [(Timing::fleet(), (1, 2)), (Timing::embedded(), (2, 4))] {
+            let status = Status::now(Progress::default(), &nodes, &timing, Duration::ZERO);
+            assert_eq!((status.nodes, status.processes), expected);
+        }
     }
 }

@@ -5,13 +5,14 @@
 //! checksum stands for the listing (P3, D6). Blocks end where the reader is free to stop, and mean nothing else.
 
 use std::collections::HashMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::{self, Read, Write as _};
 use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use prs_common::hexadecimal;
 use prs_common::mini_batch::{ObjectSource, StoreRef};
 use prs_common::storage::{Storage, StorageError, Upload};
 use serde::{Deserialize, Serialize};
@@ -205,14 +206,6 @@ impl ManifestWriter {
         }
         self.upload.write(std::mem::take(self.encoder.get_mut()).into()).await
     }
-}
-
-/// The bytes of a digest, in hexadecimal.
-pub(super) fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Reads a manifest, block by block. It blocks, so it belongs on a thread of its own.

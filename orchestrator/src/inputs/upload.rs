@@ -8,11 +8,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use prs_common::hexadecimal;
 use prs_common::layout::{BLOBS, blob};
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use sha2::{Digest, Sha256};
-
-use super::manifest::hexadecimal;
 
 /// Files up to this size are held in memory, bytes.
 const SMALL: u64 = 8 << 20;

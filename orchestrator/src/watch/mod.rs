@@ -6,7 +6,6 @@
 mod ending;
 mod upkeep;
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{
@@ -18,7 +17,7 @@ use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
 use crate::catalog::Catalog;
-use crate::job_record::{JobRecord, JobResult, Status};
+use crate::job_record::{JobRecord, JobResult, Rates, Status};
 use crate::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
@@ -28,8 +27,6 @@ use upkeep::Upkeep;
 
 /// Between two writes of `job.json` while the job runs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
-/// The rate of mini-batches is taken over this time.
-const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// Committed segments read at a time.
 const SEGMENTS_AT_ONCE: usize = 16;
 /// Least time without progress that ends a job.
@@ -136,10 +133,8 @@ pub async fn watch(
 
 /// Notes nodes that were not heard of for too long as gone.
 fn mark_lost(job: &JobContext, nodes: &mut [NodeView]) {
-    if let Some(fleet) = job.timing.fleet {
-        for node in nodes {
-            node.left |= node.silent > fleet.lost;
-        }
+    for node in nodes {
+        node.left = !job.timing.is_present(node);
     }
 }
 
@@ -171,7 +166,7 @@ struct Watch<'a> {
     watched_since: Instant,
     state: JobState,
     status: Status,
-    rates: VecDeque<(Instant, u64)>,
+    rates: Rates,
     moved: (Instant, (u64, u64, u64)),
     journal: Journal,
     overview_at: Instant,
@@ -219,7 +214,7 @@ impl<'a> Watch<'a> {
             watched_since: now,
             state: JobState::Queued,
             status: Status::default(),
-            rates: VecDeque::new(),
+            rates: Rates::default(),
             moved: (now, (0, 0, 0)),
             journal,
             overview_at: now,
@@ -357,27 +352,12 @@ impl<'a> Watch<'a> {
 
     fn update(&mut self, nodes: &[NodeView], progress: Progress) {
         let now = Instant::now();
-        let ended = progress.ended();
-        let mark = (ended, progress.segments, progress.checkpoint.scheduled);
+        let mark = (progress.ended(), progress.segments, progress.checkpoint.scheduled);
         if mark != self.moved.1 {
             self.moved = (now, mark);
         }
-        self.rates.push_back((now, ended));
-        while self.rates.len() > 2 && now - self.rates[0].0 > RATE_WINDOW {
-            self.rates.pop_front();
-        }
-        let (since, before) = self.rates[0];
-        let seconds = (now - since).as_secs_f64();
-        let present = nodes.iter().filter(|node| !node.left);
-        self.status.per_second = if seconds > 0.0 { (ended - before) as f64 / seconds } else { 0.0 };
-        let left = progress.checkpoint.scheduled.saturating_sub(ended) as f64;
-        self.status.eta_seconds = (progress.checkpoint.complete && self.status.per_second > 0.0)
-            .then(|| left / self.status.per_second);
-        self.status.seconds = self.started.elapsed().as_secs_f64();
-        self.status.updated_us = now_us();
-        self.status.processes = present.clone().map(|node| node.report.processes).sum();
-        self.status.nodes = present.count() as u32;
-        self.status.progress = progress;
+        self.status = Status::now(progress, nodes, &self.job.timing, self.started.elapsed());
+        self.rates.apply(&mut self.status);
         self.publish_view();
     }
 

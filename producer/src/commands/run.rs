@@ -183,10 +183,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
     let signals = Signals::catch()?;
-    record.incarnation += 1;
-    record.started_us = now_us();
-    record.state = JobState::Queued;
-    record.result = None;
+    record.start_again();
     record.write(&LocalStorage::new(&folder)).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, LedgerErrorKind};
-use prs_common::timestamp::now_us;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, orchestrate, try_limits};
 use prs_orchestrator::recover::recover;
 use prs_orchestrator::watch::View;
@@ -85,10 +84,7 @@ pub(crate) async fn resume(
             record.job_id, record.job_id
         )));
     }
-    record.incarnation += 1;
-    record.started_us = now_us();
-    record.state = JobState::Queued;
-    record.result = None;
+    record.start_again();
     record.write(&*before.storage).await.context("cannot store the job").map_err(Failure::server)?;
     enter(fleet, &record, behind).await?;
     // Whoever still works on the former start finds nothing under its name.
@@ -118,8 +114,7 @@ async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerErro
 
 async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
     let (ledger, run) = (&job.ledger, &job.run);
-    let lost = job.timing.fleet.map_or(Duration::MAX, |fleet| fleet.lost);
-    if ledger.nodes(run).await?.iter().any(|node| !node.left && node.silent < lost) {
+    if ledger.nodes(run).await?.iter().any(|node| job.timing.is_present(node)) {
         return Ok(Some("running"));
     }
     // Its nodes leave before the last of them has written how it ended.

@@ -1,13 +1,12 @@
 //! Waiting for a job of a fleet: publishes its plan meanwhile, shows its progress, and can be left at any time.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
-use prs_orchestrator::job_record::Status;
+use prs_orchestrator::job_record::{Rates, Status};
 use prs_orchestrator::queues::{invite, tickets_waiting};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::watch::View;
@@ -25,8 +24,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at the tickets of a job that nobody serves yet.
 const INVITE_INTERVAL: Duration = Duration::from_secs(3);
-/// The rate of mini-batches is taken over this time.
-const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// How a wait ended.
 pub(crate) enum Waited {
@@ -120,7 +117,7 @@ pub(crate) async fn until_ended(
     record: &JobRecord,
     view: tokio::sync::watch::Sender<View>,
 ) -> Result<JobResult, Failure> {
-    let mut rates = VecDeque::new();
+    let mut rates = Rates::default();
     let mut read_at = Instant::now();
     let mut was_known = false;
     loop {
@@ -153,18 +150,12 @@ pub(crate) async fn until_ended(
 async fn look(
     ledger: &dyn Ledger,
     record: &JobRecord,
-    rates: &mut VecDeque<(Instant, u64)>,
+    rates: &mut Rates,
     view: &tokio::sync::watch::Sender<View>,
 ) -> Option<JobState> {
     match ask(ledger, record).await {
         Ok((state, mut status)) => {
-            let (now, ended) = (Instant::now(), status.progress.ended());
-            rates.push_back((now, ended));
-            while rates.len() > 2 && now - rates[0].0 > RATE_WINDOW {
-                rates.pop_front();
-            }
-            let (since, before) = rates[0];
-            rate(&mut status, ended.saturating_sub(before), (now - since).as_secs_f64());
+            rates.apply(&mut status);
             view.send_replace(View { state: Some(state), status });
             Some(state)
         }
@@ -183,54 +174,10 @@ pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobS
     let run = run_name(&record.job_id, record.incarnation);
     let (state, progress, nodes) =
         tokio::try_join!(ledger.state(&run), ledger.progress(&run), ledger.nodes(&run))?;
-    let lost = Timing::fleet().fleet.map_or(Duration::MAX, |fleet| fleet.lost);
-    let present: Vec<_> = nodes.iter().filter(|node| !node.left && node.silent < lost).collect();
-    let now = now_us();
-    let mut status = Status {
-        updated_us: now,
-        seconds: now.saturating_sub(record.started_us) as f64 / 1e6,
-        nodes: present.len() as u32,
-        processes: present.iter().map(|node| node.report.processes).sum(),
-        progress,
-        ..Status::default()
-    };
+    let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
+    let mut status = Status::now(progress, &nodes, &Timing::fleet(), running);
     if record.incarnation == 1 {
-        let (ended, seconds) = (status.progress.ended(), status.seconds);
-        rate(&mut status, ended, seconds);
+        status.set_rate(status.progress.ended(), status.seconds);
     }
     Ok((state, status))
-}
-
-/// Notes that `ended` mini-batches got their outcome in so many seconds.
-fn rate(status: &mut Status, ended: u64, seconds: f64) {
-    let progress = &status.progress;
-    let left = progress.checkpoint.scheduled.saturating_sub(progress.ended()) as f64;
-    status.per_second = if seconds > 0.0 { ended as f64 / seconds } else { 0.0 };
-    let known = progress.checkpoint.complete && status.per_second > 0.0;
-    status.eta_seconds = known.then(|| left / status.per_second);
-}
-
-#[cfg(test)]
-mod tests {
-    use prs_common::ledger::{Checkpoint, Progress};
-
-    use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_the_rate_once_all_is_planned() {
-        let table = [
-            (true, 30, 10.0, 3.0, Some(20.0)),
-            (false, 30, 10.0, 3.0, None),
-            (true, 0, 10.0, 0.0, None),
-            (true, 30, 0.0, 0.0, None),
-        ];
-        for (complete, ended, seconds, per_second, eta) in table {
-            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete };
-            let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
-            let mut status = Status { progress, ..Status::default() };
-            rate(&mut status, ended, seconds);
-            assert!((status.per_second - per_second).abs() < 1e-9, "{status:?}");
-            assert_eq!(status.eta_seconds, eta);
-        }
-    }
 }

@@ -90,7 +90,7 @@ fn fleet(folder: &Path, pause: Duration) -> Fleet {
 async fn stored(fleet: &Fleet, job_id: &str) -> JobRecord {
     let spec = JobSpec::new("job", "/code", "main.py", vec![]);
     let record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
-    assert!(fleet.create_job(&record).await.unwrap());
+    assert!(record.create(&*fleet.job_storage(job_id)).await.unwrap());
     record
 }
 
