@@ -212,3 +212,28 @@ pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure
     jobs.sort_by_key(|seen| seen.record.submitted_us);
     Ok(jobs)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Arguments, Command};
+
+    #[test]
+    fn a_folder_of_runs_is_refused_on_a_fleet() {
+        let servers = ["--broker", "amqp://h", "--redis", "redis://h", "--storage", "s3://bucket"];
+        let urls = |arguments: &[&str]| {
+            let arguments = [&["prs-producer", "list"], arguments].concat();
+            let Command::List(list) = Arguments::try_parse_from(arguments).unwrap().command else {
+                unreachable!("a list was asked for")
+            };
+            (list.whereabouts.urls(), list.whereabouts.runs().to_owned())
+        };
+        assert!(matches!(urls(&servers).0, Ok(Some(_))));
+        let (here, runs) = urls(&["--runs", "elsewhere", "--broker", "", "--redis", "", "--storage", ""]);
+        assert!(matches!(here, Ok(None)) && runs == Path::new("elsewhere"));
+        let refused = urls(&[&servers[..], &["--runs", "elsewhere"]].concat()).0.err().unwrap();
+        assert!(refused.is_usage() && refused.to_string().starts_with("--runs is for"), "{refused}");
+    }
+}

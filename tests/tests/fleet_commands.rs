@@ -394,7 +394,7 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
     // Somebody who may read but not write.
     let (key, secret) = fleet.s3.key(Rights::Read);
     let reader = [("AWS_ACCESS_KEY_ID", &*key), ("AWS_SECRET_ACCESS_KEY", &*secret)];
-    refused(&run(&reader, &submit), 3, &["cannot store the code"]);
+    refused(&run(&reader, &submit), 3, &["cannot write to the storage", "permission"]);
     run(&reader, &["status", &id]).expect_code(0);
     assert!(storage.starts_with("s3://"));
     job.has_left_nothing();

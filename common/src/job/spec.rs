@@ -118,11 +118,6 @@ impl JobSpec {
             notes: Vec::new(),
         }
     }
-
-    /// The kind shared by all inputs; file where there is none.
-    pub fn input_kind(&self) -> InputKind {
-        self.inputs.first().map_or(InputKind::File, |input| input.kind)
-    }
 }
 
 /// How much input goes into one mini-batch.

@@ -35,17 +35,6 @@ impl InputStores {
         Self { inner: Arc::new(Inner { shared, job, open, opened: Mutex::default() }) }
     }
 
-    /// For jobs whose data is in no bucket: asking for one is an error.
-    pub fn without_buckets(shared: Arc<dyn Storage>, job: Arc<dyn Storage>) -> Self {
-        let open: Opener = Arc::new(|url| {
-            let message = "buckets are not supported here".to_owned();
-            let kind = StorageErrorKind::PermissionDenied;
-            let error = StorageError { kind, place: url, key: String::new(), message };
-            Box::pin(std::future::ready(Err(error)))
-        });
-        Self::new(shared, job, open)
-    }
-
     /// What all jobs of a fleet share.
     pub fn shared(&self) -> &Arc<dyn Storage> {
         &self.inner.shared

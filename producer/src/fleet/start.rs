@@ -8,7 +8,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
-use prs_common::storage::{PutOptions, Storage};
+use prs_common::storage::{PutOptions, Storage, probe_writable};
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::queues::{invite, job_queue_options};
@@ -66,6 +66,9 @@ impl NewJob {
 
 /// Hands a job in.
 pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Result<Handed, Failure> {
+    // Before hours of uploads, and not after.
+    let writable = probe_writable(&*fleet.storage).await;
+    writable.context("cannot write to the storage of the fleet").map_err(Failure::server)?;
     let job_id = new_id(&new.spec.name);
     let storage = fleet.job_storage(&job_id);
     behind.note(format_args!(
