@@ -17,6 +17,8 @@ pub mod plan;
 pub mod queues;
 pub mod recover;
 pub mod report;
+#[cfg(test)]
+mod scene;
 pub mod schedule;
 pub mod stored_descriptors;
 pub mod thresholds;

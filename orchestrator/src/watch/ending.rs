@@ -9,7 +9,7 @@ use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
 use super::{Decision, Watch, WatchError, mark_lost};
 use crate::JobContext;
 use crate::finalize::{finalize, list_failures};
-use crate::job_record::{JobRecord, JobResult, Output};
+use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::orchestrate::remove_segments;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
@@ -38,6 +38,9 @@ impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
     async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
         self.renew().await?;
+        if let Some(result) = recorded(self.job).await? {
+            return Ok(result);
+        }
         let (end, output) = match decision {
             Decision::Finalize => {
                 self.set_state(JobState::Finalizing).await?;
@@ -128,12 +131,17 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until somebody ends the job, or takes it over.
+    /// Waits until somebody ends the job early, or takes it over. That it completed may have been decided before,
+    /// by whoever did not come to write it down.
     async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
             tokio::time::sleep(self.job.timing.watch).await;
             match self.job.ledger.progress(&self.job.run).await {
-                Ok(Progress { conclusion: Some(conclusion), .. }) => return Ok(conclusion),
+                Ok(Progress { conclusion: Some(conclusion), .. })
+                    if conclusion.state != JobState::Completed =>
+                {
+                    return Ok(conclusion);
+                }
                 Err(error) if !error.is_retryable() => return Err(error.into()),
                 _ => {}
             }
@@ -183,24 +191,44 @@ impl Watch<'_> {
         if let Err(source) = std::fs::write(&path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
-        self.record.result = Some(result.clone());
         if let Some(shipper) = &self.job.log_shipper {
             shipper.ship(true).await?;
         }
-        let written = self.write_record().await;
-        if !written && self.job.is_on_a_fleet() {
-            self.record.write(&*self.job.storage).await?;
+        // The logs may have taken their time.
+        if let Some(result) = recorded(self.job).await? {
+            return Ok(result);
+        }
+        self.record.result = Some(result.clone());
+        let is_on_a_fleet = self.job.is_on_a_fleet();
+        match self.write_record().await {
+            Err(error) if is_on_a_fleet => return Err(error.into()),
+            Ok(()) if !is_on_a_fleet && self.record.is_done_with() => {
+                if let Err(error) = remove_segments(&*self.job.storage).await {
+                    self.journal.error(format_args!("segments are left behind: {error}"));
+                }
+            }
+            // On a fleet they go with the queue and the books.
+            _ => {}
         }
         failpoint::pass("result_written");
-        if written
-            && self.record.is_done_with()
-            && let Err(error) = remove_segments(&*self.job.storage).await
-        {
-            self.journal.error(format_args!("segments are left behind: {error}"));
+        // The record has the last word: nothing that fails from here on changes it.
+        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state).await {
+            self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
         }
-        self.job.ledger.set_state(&self.job.run, end.state).await?;
         self.publish_view();
         Ok(result)
+    }
+}
+
+/// How the job ended, where its record on a fleet says so: no other end may be written over that.
+async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
+    if !job.is_on_a_fleet() {
+        return Ok(None);
+    }
+    match JobRecord::read(&*job.storage).await {
+        Ok(record) if record.incarnation == job.incarnation => Ok(record.result),
+        Ok(_) | Err(JobRecordError::Absent { .. }) => Err(WatchError::Superseded),
+        Err(error) => Err(error.into()),
     }
 }
 

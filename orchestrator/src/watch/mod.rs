@@ -4,6 +4,8 @@
 //! and finalizes it. It starts no work itself; the nodes learn from the ledger what the job wants.
 
 mod ending;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 use std::time::{Duration, Instant};
@@ -17,7 +19,7 @@ use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
 use crate::catalog::Catalog;
-use crate::job_record::{JobRecord, JobResult, Rates, Status};
+use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
@@ -69,6 +71,21 @@ pub enum WatchError {
     /// The ledger lost what it had: the watching must begin anew.
     #[error("the ledger lost what it knew of the job")]
     LedgerLost,
+    /// There is no such start of the job any more.
+    #[error("the job was started anew, or removed")]
+    Superseded,
+    /// The job's record cannot be understood.
+    #[error(transparent)]
+    Record(JobRecordError),
+}
+
+impl From<JobRecordError> for WatchError {
+    fn from(error: JobRecordError) -> Self {
+        match error {
+            JobRecordError::Storage(error) => Self::Storage(error),
+            error => Self::Record(error),
+        }
+    }
 }
 
 impl WatchError {
@@ -77,14 +94,20 @@ impl WatchError {
         match self {
             Self::Ledger(error) => error.is_retryable(),
             Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
-            Self::Segment(_) | Self::Logs { .. } | Self::NotTheOrchestrator | Self::LedgerLost => false,
+            Self::Segment(_)
+            | Self::Logs { .. }
+            | Self::NotTheOrchestrator
+            | Self::LedgerLost
+            | Self::Superseded
+            | Self::Record(_) => false,
         }
     }
 
-    /// Whether the job itself is not to blame: somebody else watches over it, or everyone begins anew.
+    /// Whether the job itself is not to blame: somebody else watches over it, everyone begins anew, or nobody knows
+    /// what it is.
     fn ends_the_watch_alone(&self) -> bool {
         match self {
-            Self::NotTheOrchestrator | Self::LedgerLost => true,
+            Self::NotTheOrchestrator | Self::LedgerLost | Self::Superseded | Self::Record(_) => true,
             Self::Ledger(error) => error.kind == LedgerErrorKind::NotFound,
             _ => false,
         }
@@ -125,6 +148,10 @@ pub async fn watch(
         Err((error, what)) => {
             let conclusion = Conclusion { state: JobState::Failed, reason: format!("{what}: {error}") };
             let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
+            if conclusion.state == JobState::Completed {
+                // There is a result, and whoever watches next says so.
+                return Err(error);
+            }
             watch.wait_for_nodes().await;
             watch.close(&conclusion, nothing(job)).await
         }
@@ -148,6 +175,13 @@ fn began(started_us: u64, now: Instant) -> Instant {
 enum Decision {
     Finalize,
     Conclude(Conclusion),
+}
+
+impl Decision {
+    /// A job that completed has a result; whoever decided that may not have come to tell of it.
+    fn of(conclusion: Conclusion) -> Self {
+        if conclusion.state == JobState::Completed { Self::Finalize } else { Self::Conclude(conclusion) }
+    }
 }
 
 struct Watch<'a> {
@@ -269,11 +303,12 @@ impl<'a> Watch<'a> {
         self.keep_up(&nodes).await?;
         let progress = &self.status.progress;
         if let Some(conclusion) = &progress.conclusion {
-            return Ok(Some(Decision::Conclude(conclusion.clone())));
+            let conclusion = conclusion.clone();
+            return Ok(Some(Decision::of(conclusion)));
         }
         if let Some(reason) = self.reason_to_fail(&nodes) {
             let conclusion = Conclusion { state: JobState::Failed, reason };
-            return Ok(Some(Decision::Conclude(job.ledger.conclude(run, &conclusion).await?)));
+            return Ok(Some(Decision::of(job.ledger.conclude(run, &conclusion).await?)));
         }
         Ok(progress.is_complete().then_some(Decision::Finalize))
     }
@@ -376,19 +411,19 @@ impl<'a> Watch<'a> {
         // what its successor wrote.
         if now >= self.record_at && !self.job.is_on_a_fleet() {
             self.record_at = now + RECORD_INTERVAL;
-            self.write_record().await;
+            let _ = self.write_record().await;
         }
     }
 
-    /// Brings `job.json` up to date; false when that failed.
-    async fn write_record(&mut self) -> bool {
+    /// Brings `job.json` up to date.
+    async fn write_record(&mut self) -> Result<(), StorageError> {
         self.record.state = self.state;
         self.record.status = self.status.clone();
         let written = self.record.write(&*self.job.storage).await;
         if let Err(error) = &written {
             self.journal.error(format_args!("the job's record is not up to date: {error}"));
         }
-        written.is_ok()
+        written
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {

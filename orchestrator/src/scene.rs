@@ -1,0 +1,385 @@
+//! A job of a fleet in memory, for tests: its ledger and its storage fail where they are told to.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
+use prs_common::layout;
+use prs_common::ledger::{
+    Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry, JobState,
+    Ledger, LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits,
+    Verdict,
+};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::queue::EmbeddedQueue;
+use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
+use prs_common::storage::{
+    LocalStorage, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload,
+};
+use tempfile::TempDir;
+
+use crate::inputs::InputStores;
+use crate::job_context::FleetTiming;
+use crate::log_shipper::LogShipper;
+use crate::orchestrate::try_limits;
+use crate::recover::entry;
+use crate::{JobContext, JobRecord, Timing};
+
+/// A job, and the servers it stands on.
+pub(crate) struct Scene {
+    folder: TempDir,
+    pub(crate) job: JobContext,
+    pub(crate) ledger: Arc<FaultyLedger>,
+    pub(crate) storage: Arc<FaultyStorage>,
+    segments: u64,
+}
+
+impl Scene {
+    /// A job over so many files, one in a mini-batch, as it was submitted.
+    pub(crate) async fn new(files: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let inputs = folder.path().join("in");
+        std::fs::create_dir(&inputs).unwrap();
+        for number in 0..files {
+            std::fs::write(inputs.join(format!("{number:03}")), "x").unwrap();
+        }
+        let input = Input {
+            name: "files".to_owned(),
+            kind: InputKind::File,
+            source: InputSource::Paths(vec![inputs.display().to_string()]),
+            mode: InputMode::Direct,
+            tabular: None,
+        };
+        let mut spec = JobSpec::new("job", "/", "x.py", vec![input]);
+        spec.mini_batch_size = MiniBatchSize::Files(1);
+        let storage = Arc::new(FaultyStorage::new(&folder.path().join("storage")));
+        let ledger = Arc::new(FaultyLedger::default());
+        let record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        record.write(&*storage).await.unwrap();
+        let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger);
+        ledger.create(&job.run, try_limits(&job)).await.unwrap();
+        Self { folder, job, ledger, storage, segments: 0 }
+    }
+
+    fn context(
+        record: &JobRecord,
+        here: &Path,
+        storage: &Arc<FaultyStorage>,
+        ledger: &Arc<FaultyLedger>,
+    ) -> JobContext {
+        let storage: Arc<dyn Storage> = Arc::clone(storage) as _;
+        JobContext {
+            id: record.job_id.clone(),
+            run: record.job_id.clone(),
+            code: String::new(),
+            spec: Arc::new(record.spec.clone()),
+            incarnation: record.incarnation,
+            queue: Arc::new(EmbeddedQueue::default()),
+            ledger: Arc::clone(ledger) as _,
+            inputs: InputStores::without_buckets(Arc::clone(&storage), Arc::clone(&storage)),
+            output: storage.below("output"),
+            output_prefix: Some(layout::OUTPUT),
+            logs: here.join("logs"),
+            logs_uri: String::new(),
+            log_shipper: Some(Arc::new(LogShipper::new(Arc::clone(&storage), here.join("logs")))),
+            work: here.join("work"),
+            timing: Timing {
+                watch: Duration::from_millis(5),
+                lease: Duration::from_secs(2),
+                leave: Duration::from_millis(100),
+                fleet: Some(FleetTiming {
+                    upkeep: Duration::from_millis(5),
+                    ..Timing::fleet().fleet.expect("it is one")
+                }),
+                ..Timing::fleet()
+            },
+            storage,
+        }
+    }
+
+    /// The folder of the inputs.
+    pub(crate) fn inputs(&self) -> PathBuf {
+        self.folder.path().join("in")
+    }
+
+    /// The descriptor of a mini-batch, as it is planned.
+    pub(crate) fn body(&self, index: MiniBatchIndex) -> Vec<u8> {
+        let (base, name) = (self.inputs().display().to_string(), format!("{index:03}"));
+        let work = prs_common::mini_batch::Work::Files { base: &base, paths: vec![&name] };
+        MiniBatch { index, input: 0, work }.encode()
+    }
+
+    /// Stores and commits a segment with one row of each of `indexes`.
+    pub(crate) async fn succeed(&mut self, indexes: impl IntoIterator<Item = MiniBatchIndex>) {
+        let (key, size, entries) = self.store(indexes).await;
+        self.ledger.commit(&self.job.run, &key, size, &entries).await.unwrap();
+    }
+
+    /// Stores such a segment; its writer dies before it commits it.
+    pub(crate) async fn store(
+        &mut self,
+        indexes: impl IntoIterator<Item = MiniBatchIndex>,
+    ) -> (String, u64, Vec<Entry>) {
+        let mut segment = SegmentBuilder::default();
+        for index in indexes {
+            let record = TryRecord {
+                number: 1,
+                last: true,
+                items: 1,
+                succeeded: 1,
+                returned: 1,
+                ..TryRecord::new(index, &self.body(index), TryStatus::RunDone)
+            };
+            segment.add(
+                record,
+                &ProcessRef { name: "process000".into(), pid: 1 },
+                format!("{index}\n").into(),
+            );
+        }
+        let (parts, index) = segment.seal(self.job.incarnation, 0, "127.0.0.1");
+        let key = layout::segment(self.job.incarnation, 0, "0", self.segments);
+        self.segments += 1;
+        let size = parts.iter().map(Bytes::len).sum::<usize>() as u64;
+        self.storage.put_parts(&key, parts).await.unwrap();
+        (key, size, index.tries.iter().map(entry).collect())
+    }
+
+    /// Notes that the whole plan, of so many mini-batches, is published.
+    pub(crate) async fn planned(&self, scheduled: u64) {
+        let checkpoint = Checkpoint { scheduled, items: scheduled, complete: true };
+        self.ledger.checkpoint(&self.job.run, checkpoint).await.unwrap();
+    }
+
+    /// The record of the job.
+    pub(crate) async fn record(&self) -> JobRecord {
+        JobRecord::read(&*self.storage).await.unwrap()
+    }
+}
+
+/// Which calls fail, how often yet, and how.
+type Faults<K> = Mutex<Vec<(String, usize, K)>>;
+
+/// The fault of `call`, where it has one left.
+fn fault<K: Copy>(faults: &Faults<K>, call: &str) -> Option<K> {
+    let mut faults = faults.lock().unwrap();
+    let (_, left, kind) =
+        faults.iter_mut().find(|(of, left, _)| call.starts_with(of.as_str()) && *left > 0)?;
+    *left -= 1;
+    Some(*kind)
+}
+
+/// A ledger whose verbs fail.
+#[derive(Debug, Default)]
+pub(crate) struct FaultyLedger {
+    inner: EmbeddedLedger,
+    faults: Faults<LedgerErrorKind>,
+    calls: Mutex<Vec<String>>,
+}
+
+impl FaultyLedger {
+    /// Lets the next so many calls that begin like `call` (a verb, and its arguments where [`Self::pass`] is given
+    /// some) fail.
+    pub(crate) fn fail(&self, call: &str, times: usize, kind: LedgerErrorKind) {
+        self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+    }
+
+    fn pass(&self, call: impl Into<String>) -> Result<(), LedgerError> {
+        let call = call.into();
+        let fault = fault(&self.faults, &call);
+        self.calls.lock().unwrap().push(call);
+        let told = |kind| LedgerError { kind, job: String::new(), message: "told to fail".to_owned() };
+        fault.map_or(Ok(()), |kind| Err(told(kind)))
+    }
+}
+
+impl fmt::Display for FaultyLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Ledger for FaultyLedger {
+    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError> {
+        self.pass("create")?;
+        self.inner.create(job, limits).await
+    }
+    async fn state(&self, job: &str) -> Result<JobState, LedgerError> {
+        self.pass("state")?;
+        self.inner.state(job).await
+    }
+    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
+        self.pass(format!("set_state {}", state.as_str()))?;
+        self.inner.set_state(job, state).await
+    }
+    async fn remove(&self, job: &str) -> Result<(), LedgerError> {
+        self.pass("remove")?;
+        self.inner.remove(job).await
+    }
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
+        self.pass("checkpoint")?;
+        self.inner.checkpoint(job, checkpoint).await
+    }
+    async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
+        self.pass("progress")?;
+        self.inner.progress(job).await
+    }
+    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
+        self.pass("ended")?;
+        self.inner.ended(job, indexes).await
+    }
+    async fn commit(
+        &self,
+        job: &str,
+        key: &str,
+        size: u64,
+        entries: &[Entry],
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        self.pass("commit")?;
+        self.inner.commit(job, key, size, entries).await
+    }
+    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
+        self.pass("segments")?;
+        self.inner.segments(job, after).await
+    }
+    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {
+        self.pass("record_failure")?;
+        self.inner.record_failure(job, failed).await
+    }
+    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError> {
+        self.pass("begin")?;
+        self.inner.begin(job, index, start).await
+    }
+    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
+        self.pass("abandon")?;
+        self.inner.abandon(job, index, start).await
+    }
+    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
+        self.pass("join")?;
+        self.inner.join(job, info, wish).await
+    }
+    async fn heartbeat(
+        &self,
+        job: &str,
+        node_id: u32,
+        worker: &str,
+        report: &NodeReport,
+    ) -> Result<Signal, LedgerError> {
+        self.pass("heartbeat")?;
+        self.inner.heartbeat(job, node_id, worker, report).await
+    }
+    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
+        self.pass("leave")?;
+        self.inner.leave(job, node_id).await
+    }
+    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
+        self.pass("nodes")?;
+        self.inner.nodes(job).await
+    }
+    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
+        self.pass("conclude")?;
+        self.inner.conclude(job, conclusion).await
+    }
+    async fn lease(
+        &self,
+        job: &str,
+        duty: Duty,
+        owner: &str,
+        time: Duration,
+    ) -> Result<Option<u64>, LedgerError> {
+        self.pass("lease")?;
+        self.inner.lease(job, duty, owner, time).await
+    }
+    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
+        self.pass("release")?;
+        self.inner.release(job, duty, owner).await
+    }
+}
+
+/// A store whose writes fail.
+#[derive(Debug)]
+pub(crate) struct FaultyStorage {
+    inner: LocalStorage,
+    faults: Faults<StorageErrorKind>,
+}
+
+impl FaultyStorage {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { inner: LocalStorage::new(folder), faults: Mutex::default() }
+    }
+
+    /// Lets the next so many calls that begin like `call` (a verb and a key) fail.
+    pub(crate) fn fail(&self, call: &str, times: usize, kind: StorageErrorKind) {
+        self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+    }
+
+    fn pass(&self, verb: &str, key: &str) -> Result<(), StorageError> {
+        let told = |kind| StorageError {
+            kind,
+            place: self.to_string(),
+            key: key.to_owned(),
+            message: "told to fail".to_owned(),
+        };
+        fault(&self.faults, &format!("{verb} {key}")).map_or(Ok(()), |kind| Err(told(kind)))
+    }
+}
+
+impl fmt::Display for FaultyStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Storage for FaultyStorage {
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+        self.pass("put", key)?;
+        self.inner.put(key, body, options).await
+    }
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+        self.pass("put", key)?;
+        self.inner.put_parts(key, parts).await
+    }
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
+        self.pass("put", key)?;
+        self.inner.put_file(key, file).await
+    }
+    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+        self.pass("upload", key)?;
+        self.inner.upload(key).await
+    }
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        self.pass("get", key)?;
+        self.inner.get(key).await
+    }
+    async fn get_range(&self, key: &str, range: std::ops::Range<u64>) -> Result<Bytes, StorageError> {
+        self.pass("get", key)?;
+        self.inner.get_range(key, range).await
+    }
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        self.inner.copy(from, to).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.pass("list", prefix)?;
+        self.inner.list(prefix).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StorageError> {
+        self.inner.delete(key).await
+    }
+    async fn flush(&self) -> Result<(), StorageError> {
+        self.inner.flush().await
+    }
+    async fn sweep(&self) -> Result<(), StorageError> {
+        self.inner.sweep().await
+    }
+    fn uri(&self, key: &str) -> String {
+        self.inner.uri(key)
+    }
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        self.inner.below(prefix)
+    }
+}

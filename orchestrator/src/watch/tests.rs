@@ -1,0 +1,81 @@
+//! What an orchestrator makes of what it finds, with servers that fail.
+
+use prs_common::ledger::{Conclusion, JobState, Ledger, LedgerErrorKind};
+use prs_common::storage::{Storage, StorageErrorKind};
+
+use super::{View, WatchError, watch};
+use crate::JobResult;
+use crate::orchestrate::clean_up;
+use crate::scene::Scene;
+
+const OWNER: &str = "worker-1";
+
+async fn watched(scene: &Scene) -> Result<JobResult, WatchError> {
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    watch(&scene.job, OWNER, scene.record().await, "job-1", &view).await
+}
+
+/// A job all of whose mini-batches succeeded.
+async fn done() -> Scene {
+    let mut scene = Scene::new(3).await;
+    scene.succeed(0..3).await;
+    scene.planned(3).await;
+    scene
+}
+
+async fn has_its_rows(scene: &Scene, result: &JobResult) {
+    assert_eq!((result.state, result.output.rows), (JobState::Completed, 3), "{result:?}");
+    assert_eq!(scene.storage.get("output/parallel_run_step.txt").await.unwrap(), "0\n1\n2\n");
+    assert_eq!(scene.record().await.result.as_ref(), Some(result));
+}
+
+#[tokio::test]
+async fn a_result_stands_though_the_ledger_goes_away_right_after_it() {
+    let scene = done().await;
+    scene.ledger.fail("set_state completed", 1, LedgerErrorKind::Unavailable);
+    let result = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &result).await;
+    assert!(!scene.storage.list("segments/").await.unwrap().is_empty(), "they go with the books");
+    clean_up(&scene.job).await.unwrap();
+    assert!(scene.storage.list("segments/").await.unwrap().is_empty());
+    assert_eq!(scene.ledger.state("job-1").await.unwrap_err().kind, LedgerErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_job_that_somebody_concluded_as_completed_gets_its_rows_from_the_next() {
+    let scene = done().await;
+    let completed = Conclusion { state: JobState::Completed, reason: String::new() };
+    scene.ledger.conclude("job-1", &completed).await.unwrap();
+    let result = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &result).await;
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_written_for_a_while_gets_the_rows_all_the_same() {
+    let scene = done().await;
+    scene.storage.fail("put job.json", 2, StorageErrorKind::Unavailable);
+    let result = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &result).await;
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_written_is_no_other_end() {
+    let scene = done().await;
+    scene.storage.fail("put job.json", usize::MAX, StorageErrorKind::PermissionDenied);
+    watched(&scene).await.unwrap_err();
+    assert_eq!(scene.record().await.result, None);
+}
+
+#[tokio::test]
+async fn what_the_record_says_is_not_written_over() {
+    let scene = done().await;
+    let first = watched(&scene).await.unwrap();
+    scene.storage.delete("output/parallel_run_step.txt").await.unwrap();
+    assert_eq!(watched(&scene).await.unwrap(), first);
+
+    let mut resumed = scene.record().await;
+    (resumed.incarnation, resumed.result) = (2, None);
+    resumed.write(&*scene.storage).await.unwrap();
+    assert!(matches!(watched(&scene).await, Err(WatchError::Superseded)));
+    assert_eq!(scene.record().await, resumed);
+}
