@@ -4,13 +4,13 @@
 //! share of its size is new, so that a log of gigabytes costs no more than a few times its size. At the end
 //! everything is delivered whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use prs_common::layout;
-use prs_common::storage::{PutOptions, Storage, StorageError};
+use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Mutex;
 use walkdir::WalkDir;
@@ -19,6 +19,8 @@ use walkdir::WalkDir;
 const SMALL: u64 = 4 << 20;
 /// A larger one is delivered when it has grown by this share of what was delivered.
 const GROWTH: u64 = 4;
+/// So many failed deliveries in one turn tell that the store is away.
+const MOST_FAILURES: usize = 3;
 
 /// What a node writes of itself; everything else is the orchestrator's.
 const OF_A_NODE: [&str; 6] =
@@ -29,11 +31,19 @@ const OF_A_NODE: [&str; 6] =
 pub struct LogShipper {
     storage: Arc<dyn Storage>,
     folder: PathBuf,
-    /// What was delivered, by path below the folder.
-    delivered: Mutex<HashMap<String, Version>>,
+    known: Mutex<Known>,
     /// Until when this node surely is the orchestrator. One that was cut off must not put its old reports over those
     /// of its successor.
     watches_until: std::sync::Mutex<Option<Instant>>,
+}
+
+/// What is known of the files, by their paths below the folder.
+#[derive(Debug, Default)]
+struct Known {
+    /// What was delivered.
+    delivered: HashMap<String, Version>,
+    /// What has a name that the store does not take.
+    refused: HashSet<String>,
 }
 
 /// What tells whether a file has changed.
@@ -46,7 +56,7 @@ struct Version {
 impl LogShipper {
     /// Delivers what is in `folder` to the logs of the job in `storage`.
     pub fn new(storage: Arc<dyn Storage>, folder: PathBuf) -> Self {
-        Self { storage, folder, delivered: Mutex::default(), watches_until: std::sync::Mutex::default() }
+        Self { storage, folder, known: Mutex::default(), watches_until: std::sync::Mutex::default() }
     }
 
     /// Notes until when this node surely is the orchestrator; without it the orchestrator's logs stay here.
@@ -60,22 +70,44 @@ impl LogShipper {
             || until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Delivers what has changed; at the end of the node or the job (`last`) all of it.
+    /// Delivers what has changed; at the end of the node or the job (`last`) all of it. A file that cannot be delivered
+    /// does not keep the others; a name that the store does not take is no error.
+    ///
+    /// # Errors
+    /// That of the last file that failed; where some may pass, one of these.
     pub async fn ship(&self, last: bool) -> Result<(), StorageError> {
-        let mut delivered = self.delivered.lock().await;
+        let mut known = self.known.lock().await;
         let folder = self.folder.clone();
         let listed = tokio::task::spawn_blocking(move || list(&folder)).await;
+        let mut failure: Option<StorageError> = None;
+        let mut failures = 0;
         for (name, version) in listed.unwrap_or_default() {
-            if !is_due(delivered.get(&name), version, last) || !self.may_deliver(&name) {
+            let is_due = is_due(known.delivered.get(&name), version, last) && !known.refused.contains(&name);
+            if !is_due || !self.may_deliver(&name) {
                 continue;
             }
             let key = format!("{}{name}", layout::LOGS);
-            let path = self.folder.join(&name);
-            if self.deliver(&key, &path, version.size).await? {
-                delivered.insert(name, version);
+            match self.deliver(&key, &self.folder.join(&name), version.size).await {
+                Ok(true) => {
+                    known.delivered.insert(name, version);
+                }
+                Ok(false) => {}
+                Err(error) if error.kind == StorageErrorKind::InvalidKey => {
+                    tracing::warn!(%error, "a log stays on its node: the store does not take its name");
+                    known.refused.insert(name);
+                }
+                Err(error) => {
+                    if error.is_retryable() || failure.as_ref().is_none_or(|before| !before.is_retryable()) {
+                        failure = Some(error);
+                    }
+                    failures += 1;
+                    if failures == MOST_FAILURES {
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Fetches logs that another node wrote, to go on with them. What cannot be fetched begins anew.
@@ -138,6 +170,7 @@ mod tests {
     use prs_common::storage::LocalStorage;
 
     use super::*;
+    use crate::scene::FaultyStorage;
 
     #[tokio::test]
     async fn what_changed_is_delivered_and_comes_back() {
@@ -159,6 +192,41 @@ mod tests {
         let next = LogShipper::new(storage, other.path().to_owned());
         next.fetch(|name| name.starts_with("sys/")).await.unwrap();
         assert_eq!(std::fs::read_to_string(other.path().join("sys/a.txt")).unwrap(), "one\ntwo\n");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_the_store_does_not_take_keeps_nothing_else() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(there.path()));
+        let shipper = LogShipper::new(Arc::clone(&storage), here.path().to_owned());
+        std::fs::create_dir_all(here.path().join("sys/node")).unwrap();
+        let names = ["a\\b.txt", "a\u{7}.txt", "b.txt", "c.txt"];
+        for name in names {
+            std::fs::write(here.path().join("sys/node").join(name), name).unwrap();
+        }
+        for _ in 0..2 {
+            shipper.ship(true).await.unwrap();
+            assert_eq!(shipper.known.lock().await.refused.len(), 2);
+        }
+        let stored = storage.list("logs/").await.unwrap();
+        assert!(stored.iter().map(|object| &*object.key).eq(["logs/sys/node/b.txt", "logs/sys/node/c.txt"]));
+    }
+
+    #[tokio::test]
+    async fn one_file_that_fails_keeps_no_other() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let faulty = Arc::new(FaultyStorage::new(there.path()));
+        let shipper = LogShipper::new(Arc::clone(&faulty) as _, here.path().to_owned());
+        std::fs::create_dir_all(here.path().join("perf")).unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(here.path().join("perf").join(name), name).unwrap();
+        }
+        faulty.fail("put logs/perf/b", 1, StorageErrorKind::Unavailable);
+        faulty.fail("put logs/perf/c", 1, StorageErrorKind::PermissionDenied);
+        assert_eq!(shipper.ship(false).await.unwrap_err().kind, StorageErrorKind::Unavailable);
+        assert!(faulty.get("logs/perf/a").await.is_ok());
+        shipper.ship(false).await.unwrap();
+        assert_eq!(faulty.list("logs/").await.unwrap().len(), 3);
     }
 
     #[test]

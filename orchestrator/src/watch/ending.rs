@@ -191,9 +191,7 @@ impl Watch<'_> {
         if let Err(source) = std::fs::write(&path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
-        if let Some(shipper) = &self.job.log_shipper {
-            shipper.ship(true).await?;
-        }
+        self.deliver_logs().await;
         // The logs may have taken their time.
         if let Some(result) = recorded(self.job).await? {
             return Ok(result);
@@ -217,6 +215,20 @@ impl Watch<'_> {
         }
         self.publish_view();
         Ok(result)
+    }
+
+    /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
+    async fn deliver_logs(&self) {
+        let Some(shipper) = &self.job.log_shipper else { return };
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = shipper.ship(true).await {
+            if !error.is_retryable() || pause > LONGEST_PAUSE {
+                self.journal.error(format_args!("the job ends without some of its logs in storage: {error}"));
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
     }
 }
 

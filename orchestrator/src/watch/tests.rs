@@ -79,3 +79,16 @@ async fn what_the_record_says_is_not_written_over() {
     assert!(matches!(watched(&scene).await, Err(WatchError::Superseded)));
     assert_eq!(scene.record().await, resumed);
 }
+
+#[tokio::test]
+async fn logs_that_the_store_never_takes_do_not_keep_a_job_from_ending() {
+    let scene = done().await;
+    let log = scene.job.logs.join("user/entry_script_log/a\\b");
+    std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+    std::fs::write(log, "x").unwrap();
+    scene.storage.fail("put logs/job_result.txt", 1, StorageErrorKind::Unavailable);
+    scene.storage.fail("put logs/readme.txt", usize::MAX, StorageErrorKind::PermissionDenied);
+    let result = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &result).await;
+    assert!(scene.storage.get("logs/job_result.txt").await.is_ok());
+}
