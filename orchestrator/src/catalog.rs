@@ -14,6 +14,7 @@ use prs_common::storage::{ObjectMeta, Storage};
 use crate::report::errors::ErrorSummary;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::summaries::Summaries;
+use crate::schedule::KnownChecksums;
 
 /// Longest message of a failed try that is remembered, bytes.
 const LONGEST_MESSAGE: usize = 2_000;
@@ -27,6 +28,8 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
     /// Length, bytes; 0 for a mini-batch that failed.
     pub(crate) length: u64,
+    /// Checksum of the descriptor of a mini-batch that succeeded; else 0.
+    pub(crate) checksum: u32,
 }
 
 /// A failed try, for the list of failed mini-batches.
@@ -104,6 +107,11 @@ impl Catalog {
         self.places.iter().flatten().count() as u64
     }
 
+    /// Checksums of the descriptors of mini-batches that succeeded.
+    pub(crate) fn known(&self) -> KnownChecksums {
+        self.places.iter().map(|place| place.map_or(0, |place| place.checksum)).collect()
+    }
+
     /// Reads the indices of `segments`, the next ones in the ledger's order.
     pub(crate) async fn follow(
         mut self: Box<Self>,
@@ -154,8 +162,11 @@ impl Catalog {
         if at >= self.places.len() {
             self.places.resize(at + 1, None);
         }
-        self.places[at] = Some(Place { segment, offset: record.offset, length: record.length });
-        if record.status != TryStatus::RunDone {
+        let succeeded = record.status == TryStatus::RunDone;
+        let checksum = if succeeded { record.checksum } else { 0 };
+        let TryRecord { offset, length, .. } = record;
+        self.places[at] = Some(Place { segment, offset, length, checksum });
+        if !succeeded {
             self.failures.entry(record.index).or_default().body = record.failed;
             return;
         }

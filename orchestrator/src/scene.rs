@@ -158,6 +158,11 @@ impl Scene {
     pub(crate) async fn record(&self) -> JobRecord {
         JobRecord::read(&*self.storage).await.unwrap()
     }
+
+    /// What waits in the job's queue.
+    pub(crate) async fn waiting(&self) -> u64 {
+        self.job.queue.depth(&self.job.queue_name()).await.map_or(0, |depth| depth.ready)
+    }
 }
 
 /// Which calls fail, how often yet, and how.

@@ -126,11 +126,12 @@ async fn run(
         return Ok(Scheduled::Stopped);
     }
     // Whoever had the duty before may have come further than anybody here knows.
-    let before = job.ledger.progress(&job.run).await?.checkpoint;
-    if before.complete && !assignment.again {
+    let before = job.ledger.progress(&job.run).await?;
+    if before.checkpoint.complete && !assignment.again {
         return Ok(Scheduled::Complete);
     }
-    let after = if assignment.again { 0 } else { before.scheduled };
+    let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
+    let some_ended = before.ended() > 0 || after > 0 || assignment.again;
     let (sender, receiver) = mpsc::channel(8);
     let planner = {
         let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
@@ -143,11 +144,15 @@ async fn run(
             })
         })
     };
-    let mut publisher = Publisher { job, owner, assignment, after, stop, leased: Instant::now() };
+    let mut publisher = Publisher { job, owner, assignment, after, some_ended, stop, leased: Instant::now() };
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let Some(checkpoint) = sent? else { return Ok(Scheduled::Stopped) };
     end_of_plan?;
+    if stop.is_cancelled() {
+        // What ended may be the planner's patience, not the plan.
+        return Ok(Scheduled::Stopped);
+    }
     if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
@@ -164,6 +169,8 @@ struct Publisher<'a> {
     assignment: &'a Assignment,
     /// Mini-batches below this index are published already.
     after: u64,
+    /// Whether mini-batches of the rest of the plan may have their outcome.
+    some_ended: bool,
     stop: &'a CancellationToken,
     /// When the duty was last confirmed.
     leased: Instant,
@@ -244,7 +251,7 @@ impl Publisher<'_> {
         let mut bodies = (batch.first..).zip(batch.bodies).collect();
         leave_out_known(&mut bodies, &self.assignment.known)?;
         bodies.retain(|(index, _)| *index >= self.after);
-        if (self.assignment.again || self.after > 0) && !bodies.is_empty() {
+        if self.some_ended && !bodies.is_empty() {
             let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
             let mut ended = self.job.ledger.ended(&self.job.run, &indexes).await?.into_iter();
             bodies.retain(|_| !ended.next().unwrap_or(false));
@@ -280,6 +287,23 @@ fn leave_out_known(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queues::job_queue_options;
+    use crate::scene::Scene;
+
+    #[tokio::test]
+    async fn a_plan_that_was_stopped_is_never_complete() {
+        let scene = Scene::new(20).await;
+        scene.job.queue.declare(&scene.job.queue_name(), job_queue_options(&scene.job.spec)).await.unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        for _ in 0..20 {
+            let ended = schedule(&scene.job, "a", Assignment::default(), &stop).await;
+            assert_eq!(ended, Scheduled::Stopped);
+        }
+        assert!(!scene.job.ledger.progress(&scene.job.run).await.unwrap().checkpoint.complete);
+        let ended = schedule(&scene.job, "a", Assignment::default(), &CancellationToken::new()).await;
+        assert_eq!((ended, scene.waiting().await), (Scheduled::Complete, 20));
+    }
 
     #[test]
     fn what_is_known_is_left_out_unless_it_changed() {

@@ -1,5 +1,7 @@
 //! What an orchestrator makes of what it finds, with servers that fail.
 
+use std::time::Duration;
+
 use prs_common::ledger::{Conclusion, JobState, Ledger, LedgerErrorKind};
 use prs_common::storage::{Storage, StorageErrorKind};
 
@@ -13,6 +15,20 @@ const OWNER: &str = "worker-1";
 async fn watched(scene: &Scene) -> Result<JobResult, WatchError> {
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     watch(&scene.job, OWNER, scene.record().await, "job-1", &view).await
+}
+
+/// Watches until `is_so`.
+async fn watched_until(scene: &Scene, is_so: impl AsyncFn(&Scene) -> bool) {
+    let waiting = async {
+        while !is_so(scene).await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        ended = watched(scene) => panic!("{ended:?}"),
+        () = waiting => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("it never is"),
+    }
 }
 
 /// A job all of whose mini-batches succeeded.
@@ -91,4 +107,25 @@ async fn logs_that_the_store_never_takes_do_not_keep_a_job_from_ending() {
     let result = watched(&scene).await.unwrap();
     has_its_rows(&scene, &result).await;
     assert!(scene.storage.get("logs/job_result.txt").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_plan_that_nobody_has_begun_to_publish_leaves_out_what_is_done() {
+    let mut scene = Scene::new(5).await;
+    scene.succeed([0, 3]).await;
+    watched_until(&scene, async |scene| scene.waiting().await == 3).await;
+    watched_until(&scene, async |scene| scene.ledger.progress("job-1").await.unwrap().checkpoint.complete)
+        .await;
+    assert_eq!(scene.waiting().await, 3);
+}
+
+#[tokio::test]
+async fn inputs_that_changed_since_a_part_was_done_are_refused() {
+    let mut scene = Scene::new(5).await;
+    scene.succeed([0, 3]).await;
+    std::fs::remove_file(scene.inputs().join("001")).unwrap();
+    let result = watched(&scene).await.unwrap();
+    assert_eq!(result.state, JobState::Failed);
+    let reason = result.reason.unwrap();
+    assert!(reason.starts_with("the inputs changed") && reason.contains("mb-0000000003"), "{reason}");
 }

@@ -128,12 +128,17 @@ impl Watch<'_> {
                 return;
             }
         }
-        let checkpoint = self.status.progress.checkpoint;
-        if checkpoint.complete && !self.upkeep.refill {
+        let progress = &self.status.progress;
+        if progress.checkpoint.complete && !self.upkeep.refill {
             return;
         }
+        // What is done already tells whether the inputs are what they were.
+        let Some(catalog) = self.catalog.as_ref().filter(|_| self.followed >= progress.segments) else {
+            return;
+        };
+        let known = catalog.known();
         let refills = std::mem::take(&mut self.upkeep.refill);
-        let assignment = Assignment { again: refills, ..Assignment::default() };
+        let assignment = Assignment { known, again: refills };
         let stop = self.upkeep.stop.child_token();
         let (job, owner, stopped) = (self.job.clone(), self.upkeep.owner.clone(), stop.clone());
         let publishing = tokio::spawn(async move { schedule(&job, &owner, assignment, &stopped).await });
