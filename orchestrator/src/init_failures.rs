@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::NodeView;
+use prs_common::ledger::{NodeReport, NodeView};
 
 /// How long a job must have run before failures on all nodes together end it.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -11,6 +11,11 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Whether a node gives up: so many failures in a row with no success.
 pub fn node_gives_up(failures_in_a_row: u32, slots: u32) -> bool {
     failures_in_a_row >= 3 * slots.max(1)
+}
+
+/// Whether a node is of no use to its job: `init()` fails there, or it cannot go on.
+pub fn is_useless(report: &NodeReport) -> bool {
+    report.gave_up || report.fatal.is_some()
 }
 
 /// The reason to fail the job, where `init()` keeps it from working. `age` is the age of the job.
@@ -43,7 +48,7 @@ pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], age: Duration) -> Option<St
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::{NodeInfo, NodeReport};
+    use prs_common::ledger::NodeInfo;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use prs_common::layout;
-use prs_common::ledger::{Duty, LedgerErrorKind, TryLimits};
+use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind, TryLimits};
 use prs_common::storage::{Storage, StorageError};
 use tokio_util::sync::CancellationToken;
 
@@ -18,9 +18,6 @@ use crate::{JobContext, JobRecord, JobResult};
 pub const MAX_NODE_LOSSES: u32 = 10;
 /// Segments removed side by side.
 const REMOVED_AT_ONCE: usize = 16;
-/// Pause after something failed.
-const PAUSE: Duration = Duration::from_millis(500);
-
 /// How a program stops to care for a job before the job has ended.
 #[derive(Debug, Clone, Default)]
 pub struct OrchestratorEnd {
@@ -48,29 +45,45 @@ pub fn try_limits(job: &JobContext) -> TryLimits {
 
 /// Watches over `job` whenever nobody else does, until it is over or `end` says so.
 pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
+    let look = job.timing.lease / 8;
     while !end.retire.is_cancelled() {
         let place = tokio::select! {
             place = try_to_watch(job, owner) => place,
-            () = end.stop.cancelled() => {
-                let _ = job.ledger.release(&job.run, Duty::Watch, owner).await;
-                return Place::Stopped;
-            }
+            () = end.stop.cancelled() => break,
         };
         let pause = match place {
             Ok(Some(place)) => return place,
-            Ok(None) => job.timing.lease / 8,
+            Ok(None) => look,
             Err(error) => {
-                tracing::warn!(job = job.id, %error, "the job cannot be watched over from here; trying again");
-                PAUSE
+                tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
+                give_up_the_lease(job, owner).await;
+                // What failed may be this host's fault: whoever else looks comes first.
+                look * 3
             }
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = end.stop.cancelled() => return Place::Stopped,
-            () = end.retire.cancelled() => return Place::Stopped,
+            () = end.stop.cancelled() => break,
+            () = end.retire.cancelled() => break,
         }
     }
+    give_up_the_lease(job, owner).await;
     Place::Stopped
+}
+
+async fn give_up_the_lease(job: &JobContext, owner: &str) {
+    if let Err(error) = job.ledger.release(&job.run, Duty::Watch, owner).await {
+        tracing::debug!(job = job.id, %error, "the lease of the job runs out by itself");
+    }
+}
+
+/// Whether some program watches over `job`. It takes nothing from anybody.
+pub async fn is_watched(job: &JobContext) -> Result<bool, LedgerError> {
+    match job.ledger.lease(&job.run, Duty::Watch, "is anybody there", Duration::ZERO).await {
+        Ok(lease) => Ok(lease.is_none()),
+        Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Watches over the job if nobody else does.
@@ -82,20 +95,25 @@ async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, Wa
         Err(error) => return Err(error.into()),
     }
     tokio::select! {
+        biased;
         place = watch_over(job, owner) => place,
-        () = lease_is_lost(job, owner) => {
-            tracing::warn!(job = job.id, "another node watches over the job by now");
+        why = lease_is_lost(job, owner) => {
+            tracing::warn!(job = job.id, "{why}");
             Ok(None)
         }
     }
 }
 
-/// Renews the lease, also while the watching waits for a slow store; returns when somebody else has it.
-async fn lease_is_lost(job: &JobContext, owner: &str) {
+/// Renews the lease, also while the watching waits for a slow store; returns why that is not possible any more.
+async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
     loop {
         tokio::time::sleep(job.timing.lease / 4).await;
-        if let Ok(None) = job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
-            return;
+        match job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
+            Ok(None) => return "another node watches over the job by now",
+            Err(error) if error.kind == LedgerErrorKind::NotFound => {
+                return "the ledger does not know the job any more";
+            }
+            Ok(Some(_)) | Err(_) => {}
         }
     }
 }
@@ -211,7 +229,68 @@ fn is_orchestrators_log(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::ledger::NodeReport;
+
     use super::*;
+    use crate::scene::Scene;
+
+    /// Whether `owner` gets the lease, for a moment.
+    async fn gets_the_lease(scene: &Scene, owner: &str) -> bool {
+        let (ledger, run) = (&scene.job.ledger, &scene.job.run);
+        let lease = ledger.lease(run, Duty::Watch, owner, Duration::from_mins(1)).await.unwrap();
+        ledger.release(run, Duty::Watch, owner).await.unwrap();
+        lease.is_some()
+    }
+
+    #[tokio::test]
+    async fn who_cannot_watch_lets_others_try() {
+        let scene = Scene::new(1).await;
+        std::fs::create_dir_all(scene.job.logs.parent().unwrap()).unwrap();
+        std::fs::write(&scene.job.logs, "a file, where a folder should be").unwrap();
+        scene.join("worker-2", &NodeReport::default()).await;
+        let end = OrchestratorEnd::default();
+        let (job, stop) = (scene.job.clone(), end.stop.clone());
+        let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
+        let other_gets_it = async {
+            while scene.ledger.calls("lease") == 0 || !gets_the_lease(&scene, "worker-2").await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(scene.job.timing.lease / 2, other_gets_it).await.unwrap();
+        stop.cancel();
+        assert!(matches!(trying.await.unwrap(), Place::Stopped));
+        assert!(!is_watched(&scene.job).await.unwrap(), "it stopped, and the lease is free");
+    }
+
+    #[tokio::test]
+    async fn asking_whether_a_job_is_watched_takes_nothing() {
+        let scene = Scene::new(1).await;
+        for _ in 0..2 {
+            assert!(!is_watched(&scene.job).await.unwrap());
+        }
+        scene.job.ledger.lease(&scene.job.run, Duty::Watch, "a", Duration::from_mins(1)).await.unwrap();
+        assert!(is_watched(&scene.job).await.unwrap());
+        scene.job.ledger.release(&scene.job.run, Duty::Watch, "a").await.unwrap();
+        assert!(!is_watched(&scene.job).await.unwrap());
+        assert!(gets_the_lease(&scene, "b").await);
+    }
+
+    #[tokio::test]
+    async fn who_finds_the_books_closed_watches_no_longer() {
+        let scene = Scene::new(1).await;
+        let end = OrchestratorEnd::default();
+        let (job, ledger) = (scene.job.clone(), scene.job.ledger.clone());
+        let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
+        while !is_watched(&scene.job).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut resumed = scene.record().await;
+        resumed.incarnation = 2;
+        resumed.write(&*scene.storage).await.unwrap();
+        ledger.remove(&scene.job.run).await.unwrap();
+        assert!(matches!(trying.await.unwrap(), Place::Over));
+        assert_eq!(scene.record().await, resumed);
+    }
 
     #[test]
     fn only_the_orchestrators_logs_are_fetched() {

@@ -154,6 +154,14 @@ impl Scene {
         self.ledger.checkpoint(&self.job.run, checkpoint).await.unwrap();
     }
 
+    /// Lets a worker join and say something of itself.
+    pub(crate) async fn join(&self, worker: &str, report: &NodeReport) -> u32 {
+        let info = NodeInfo { worker: worker.to_owned(), ip: String::new(), slots: 1 };
+        let node = self.ledger.join(&self.job.run, &info, None).await.unwrap();
+        self.ledger.heartbeat(&self.job.run, node, worker, report).await.unwrap();
+        node
+    }
+
     /// The record of the job.
     pub(crate) async fn record(&self) -> JobRecord {
         JobRecord::read(&*self.storage).await.unwrap()
@@ -190,6 +198,11 @@ impl FaultyLedger {
     /// some) fail.
     pub(crate) fn fail(&self, call: &str, times: usize, kind: LedgerErrorKind) {
         self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+    }
+
+    /// How often a call that begins like `call` was made.
+    pub(crate) fn calls(&self, call: &str) -> usize {
+        self.calls.lock().unwrap().iter().filter(|made| made.starts_with(call)).count()
     }
 
     fn pass(&self, call: impl Into<String>) -> Result<(), LedgerError> {

@@ -75,7 +75,7 @@ pub struct Assignment {
 }
 
 /// How the publishing of a plan ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scheduled {
     /// All of it is published.
     Complete,
@@ -85,6 +85,11 @@ pub enum Scheduled {
     Stopped,
     /// A server does not answer, or lost the job; somebody may try again later.
     Interrupted,
+    /// This host of a fleet cannot make the plan; another one may.
+    Unable {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// Plans and publishes until the end of the plan, or until `stop`, while `owner` has the duty to. A plan that
@@ -105,6 +110,10 @@ pub async fn schedule(
         Err(error) if job.is_on_a_fleet() && error.may_pass() => {
             tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
             Scheduled::Interrupted
+        }
+        Err(ScheduleError::Plan(error)) if job.is_on_a_fleet() && error.is_of_this_host() => {
+            tracing::warn!(%error, "the plan cannot be made here; another host goes on with it");
+            Scheduled::Unable { reason: error.to_string() }
         }
         Err(error) => {
             let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };

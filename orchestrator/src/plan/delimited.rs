@@ -104,7 +104,12 @@ impl Planner<'_, '_> {
                 }
             }
             let Some((source, file, fetched)) = ahead.next() else { break };
-            let fetched = fetched.map_err(|source| PlanError::Store { input: name.clone(), source })?;
+            let fetched = fetched.map_err(|error| match Path::new(&error.place) {
+                path if path.starts_with(&folder) => {
+                    PlanError::Scratch { path: path.to_owned(), source: std::io::Error::other(error.message) }
+                }
+                _ => PlanError::Store { input: name.clone(), source: error },
+            })?;
             self.object(&source, &file, fetched, number, &ahead)?;
             number += 1;
             if self.sink.is_stopped() {

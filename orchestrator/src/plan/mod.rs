@@ -93,6 +93,11 @@ impl PlanError {
             Self::Elsewhere { .. } | Self::NoRecords | Self::Scratch { .. } => false,
         }
     }
+
+    /// Whether another host may come further.
+    pub(crate) fn is_of_this_host(&self) -> bool {
+        matches!(self, Self::Scratch { .. })
+    }
 }
 
 /// What a plan is made with.

@@ -244,20 +244,25 @@ async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
     }
 }
 
-/// Ends a job that cannot even be watched over (its logs cannot be written).
+/// Ends a job that cannot even be watched over (its logs cannot be written), and that nobody else can.
 pub(super) async fn fail_at_once(
     job: &JobContext,
     mut record: JobRecord,
-    error: &WatchError,
+    error: WatchError,
 ) -> Result<JobResult, WatchError> {
     let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
     let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
+    if conclusion.state == JobState::Completed {
+        return Err(error);
+    }
     job.ledger.set_state(&job.run, conclusion.state).await?;
     let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
     record.state = conclusion.state;
     record.result = Some(result.clone());
-    if let Err(error) = record.write(&*job.storage).await {
-        tracing::error!(%error, "the job's record does not say how the job ended");
+    match record.write(&*job.storage).await {
+        Err(error) if job.is_on_a_fleet() => return Err(error.into()),
+        Err(error) => tracing::error!(%error, "the job's record does not say how the job ended"),
+        Ok(()) => {}
     }
     Ok(result)
 }

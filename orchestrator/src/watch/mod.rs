@@ -21,6 +21,7 @@ use tokio::sync::watch::Sender;
 use crate::catalog::Catalog;
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
+use crate::queues::tickets_waiting;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
 use crate::{JobContext, init_failures, thresholds};
@@ -65,6 +66,12 @@ pub enum WatchError {
         /// The reason.
         source: std::io::Error,
     },
+    /// This host cannot make the plan.
+    #[error("the plan cannot be made on this host: {reason}")]
+    NoPlan {
+        /// Why.
+        reason: String,
+    },
     /// Another node watches over the job.
     #[error("the lease of the job is held by another node")]
     NotTheOrchestrator,
@@ -96,11 +103,17 @@ impl WatchError {
             Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
             Self::Segment(_)
             | Self::Logs { .. }
+            | Self::NoPlan { .. }
             | Self::NotTheOrchestrator
             | Self::LedgerLost
             | Self::Superseded
             | Self::Record(_) => false,
         }
+    }
+
+    /// Whether it is a fault of this host, which another one may not have.
+    fn is_of_this_host(&self) -> bool {
+        matches!(self, Self::Logs { .. } | Self::NoPlan { .. })
     }
 
     /// Whether the job itself is not to blame: somebody else watches over it, everyone begins anew, or nobody knows
@@ -128,7 +141,8 @@ pub async fn watch(
     }
     let mut watch = match Watch::start(job, owner, record.clone(), place, view) {
         Ok(watch) => watch,
-        Err(error) => return fail_at_once(job, record, &error).await,
+        Err(error) if others_may_serve(job, owner).await => return Err(error),
+        Err(error) => return fail_at_once(job, record, error).await,
     };
     let decided = watch.until_decided().await;
     watch.upkeep.stop().await;
@@ -140,7 +154,11 @@ pub async fn watch(
     };
     match outcome {
         Ok(result) => Ok(result),
-        Err((error, _)) if error.ends_the_watch_alone() => {
+        Err((error, _))
+            if error.ends_the_watch_alone()
+                || (error.is_retryable() && job.is_on_a_fleet())
+                || (error.is_of_this_host() && others_may_serve(job, owner).await) =>
+        {
             watch.journal.decision(format_args!("{owner} watches no longer: {error}"));
             Err(error)
         }
@@ -156,6 +174,23 @@ pub async fn watch(
             watch.close(&conclusion, nothing(job)).await
         }
     }
+}
+
+/// Whether another node may do for `job` what this host cannot: one that serves it, or one that a ticket waits for.
+async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
+    if !job.is_on_a_fleet() {
+        return false;
+    }
+    let others = async {
+        let mut nodes = job.ledger.nodes(&job.run).await.ok()?;
+        mark_lost(job, &mut nodes);
+        let others = nodes
+            .iter()
+            .any(|node| !node.left && !init_failures::is_useless(&node.report) && node.info.worker != owner);
+        Some(others || tickets_waiting(job).await.ok()?.is_some_and(|tickets| tickets > 0))
+    };
+    // What is not known is left open.
+    others.await.unwrap_or(true)
 }
 
 /// Notes nodes that were not heard of for too long as gone.
@@ -261,11 +296,6 @@ impl<'a> Watch<'a> {
     async fn until_decided(&mut self) -> Result<Decision, WatchError> {
         let mut ticks = tokio::time::interval(self.job.timing.watch);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // Another orchestrator may have come further.
-        self.state = self.job.ledger.state(&self.job.run).await?;
-        if self.state == JobState::Queued {
-            self.set_state(JobState::Scheduling).await?;
-        }
         loop {
             ticks.tick().await;
             match self.look().await {
@@ -287,6 +317,13 @@ impl<'a> Watch<'a> {
                 self.journal.decision("another node has taken over");
             }
             return Err(error);
+        }
+        if self.state == JobState::Queued {
+            // Another orchestrator may have come further.
+            self.state = job.ledger.state(run).await?;
+            if self.state == JobState::Queued {
+                self.set_state(JobState::Scheduling).await?;
+            }
         }
         let mut nodes = job.ledger.nodes(run).await?;
         mark_lost(job, &mut nodes);

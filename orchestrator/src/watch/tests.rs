@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{Conclusion, JobState, Ledger, LedgerErrorKind};
+use prs_common::ledger::{Conclusion, JobState, Ledger, LedgerErrorKind, NodeReport};
 use prs_common::storage::{Storage, StorageErrorKind};
 
 use super::{View, WatchError, watch};
@@ -128,4 +128,36 @@ async fn inputs_that_changed_since_a_part_was_done_are_refused() {
     assert_eq!(result.state, JobState::Failed);
     let reason = result.reason.unwrap();
     assert!(reason.starts_with("the inputs changed") && reason.contains("mb-0000000003"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_away_when_the_watch_begins_fails_no_job() {
+    let scene = done().await;
+    for call in ["state", "set_state scheduling", "nodes", "conclude"] {
+        scene.ledger.fail(call, 2, LedgerErrorKind::Unavailable);
+    }
+    let result = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &result).await;
+}
+
+/// Makes this host unable to write logs.
+fn break_the_host(scene: &Scene) {
+    std::fs::create_dir_all(scene.job.logs.parent().unwrap()).unwrap();
+    std::fs::write(&scene.job.logs, "a file").unwrap();
+}
+
+#[tokio::test]
+async fn a_fault_of_one_host_fails_the_job_only_where_nobody_else_is_there() {
+    let scene = done().await;
+    break_the_host(&scene);
+    scene.join("worker-1", &NodeReport::default()).await;
+    let other = scene.join("worker-2", &NodeReport::default()).await;
+    assert!(matches!(watched(&scene).await, Err(WatchError::Logs { .. })));
+    assert_eq!(scene.ledger.progress("job-1").await.unwrap().conclusion, None);
+    scene.ledger.leave("job-1", other).await.unwrap();
+    scene.storage.fail("put job.json", 1, StorageErrorKind::Unavailable);
+    watched(&scene).await.unwrap_err();
+    let result = watched(&scene).await.unwrap();
+    assert_eq!(result.state, JobState::Failed);
+    assert_eq!(scene.record().await.result, Some(result));
 }

@@ -80,14 +80,15 @@ impl Watch<'_> {
         self.upkeep.next = now + fleet.upkeep;
         let kept = async {
             let ready = self.keep_queue().await?;
-            self.keep_scheduling().await;
+            let planned = self.keep_scheduling().await;
             let stalled = self.is_stalled(nodes, ready, fleet.stalled);
             self.keep_tickets(nodes, fleet.lost * MISSING_FOR).await?;
-            Ok::<_, QueueError>(stalled)
+            Ok::<_, QueueError>(planned.map(|()| stalled))
         };
         match kept.await {
-            Ok(false) => Ok(()),
-            Ok(true) => self.restore().await,
+            Ok(Ok(false)) => Ok(()),
+            Ok(Ok(true)) => self.restore().await,
+            Ok(Err(error)) => Err(error),
             Err(error) => {
                 self.journal.error(format_args!("the queues cannot be looked after: {error}"));
                 Ok(())
@@ -110,31 +111,34 @@ impl Watch<'_> {
         }
     }
 
-    /// Publishes the plan where nobody else does.
-    async fn keep_scheduling(&mut self) {
+    /// Publishes the plan where nobody else does. The error is that this host cannot.
+    async fn keep_scheduling(&mut self) -> Result<(), WatchError> {
         if let Some(scheduler) = &self.upkeep.scheduler {
             if self.upkeep.refill {
                 // What it has published is lost: another one begins anew.
                 scheduler.stop.cancel();
             }
             if !scheduler.publishing.is_finished() {
-                return;
+                return Ok(());
             }
         }
         if let Some(scheduler) = self.upkeep.scheduler.take() {
-            let complete = matches!(scheduler.publishing.await, Ok(Scheduled::Complete));
+            let complete = match scheduler.publishing.await {
+                Ok(Scheduled::Unable { reason }) => return Err(WatchError::NoPlan { reason }),
+                ended => matches!(ended, Ok(Scheduled::Complete)),
+            };
             self.upkeep.refill |= scheduler.refills && !complete;
             if complete && !self.upkeep.refill {
-                return;
+                return Ok(());
             }
         }
         let progress = &self.status.progress;
         if progress.checkpoint.complete && !self.upkeep.refill {
-            return;
+            return Ok(());
         }
         // What is done already tells whether the inputs are what they were.
         let Some(catalog) = self.catalog.as_ref().filter(|_| self.followed >= progress.segments) else {
-            return;
+            return Ok(());
         };
         let known = catalog.known();
         let refills = std::mem::take(&mut self.upkeep.refill);
@@ -143,6 +147,7 @@ impl Watch<'_> {
         let (job, owner, stopped) = (self.job.clone(), self.upkeep.owner.clone(), stop.clone());
         let publishing = tokio::spawn(async move { schedule(&job, &owner, assignment, &stopped).await });
         self.upkeep.scheduler = Some(Scheduler { publishing, stop, refills });
+        Ok(())
     }
 
     /// Whether mini-batches are missing: some have no outcome, and none waits or is in anybody's hands.
