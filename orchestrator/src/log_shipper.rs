@@ -110,22 +110,33 @@ impl LogShipper {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Fetches logs that another node wrote, to go on with them. What cannot be fetched begins anew.
+    /// Fetches logs that another node wrote, to go on with them. What cannot be fetched begins anew; what is here and
+    /// no shorter than what is there stays.
+    ///
+    /// # Errors
+    /// When the store cannot say what it has.
     pub async fn fetch(&self, wanted: impl Fn(&str) -> bool) -> Result<(), StorageError> {
         for object in self.storage.list(layout::LOGS).await? {
             let Some(name) = object.key.strip_prefix(layout::LOGS).filter(|name| wanted(name)) else {
                 continue;
             };
             let path = self.folder.join(name);
+            if tokio::fs::metadata(&path).await.is_ok_and(|here| here.len() >= object.size) {
+                continue;
+            }
             if let Some(parent) = path.parent() {
                 let _ = tokio::fs::create_dir_all(parent).await;
             }
-            self.storage.download(&object.key, &path).await?;
+            if let Err(error) = self.storage.download(&object.key, &path).await {
+                tracing::warn!(%error, "a log that another node wrote is not gone on with");
+                // Half of it would be taken for all of it.
+                let _ = tokio::fs::remove_file(&path).await;
+            }
         }
         Ok(())
     }
 
-    /// Delivers one file; false when it is not there any more. It may grow meanwhile: the rest goes next time.
+    /// Delivers one file; false when it is not there any more, or cannot be read. It may grow meanwhile: the rest goes next time.
     async fn deliver(&self, key: &str, path: &Path, size: u64) -> Result<bool, StorageError> {
         if size > SMALL {
             let Ok(mut file) = tokio::fs::File::open(path).await else { return Ok(false) };
@@ -133,7 +144,11 @@ impl LogShipper {
             loop {
                 let mut piece = Vec::with_capacity(SMALL as usize);
                 match (&mut file).take(SMALL).read_to_end(&mut piece).await {
-                    Ok(0) | Err(_) => break,
+                    Ok(0) => break,
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "a log cannot be read");
+                        return Ok(false);
+                    }
                     Ok(_) => upload.write(piece.into()).await?,
                 }
             }
@@ -191,7 +206,25 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let next = LogShipper::new(storage, other.path().to_owned());
         next.fetch(|name| name.starts_with("sys/")).await.unwrap();
-        assert_eq!(std::fs::read_to_string(other.path().join("sys/a.txt")).unwrap(), "one\ntwo\n");
+        let fetched = || std::fs::read_to_string(other.path().join("sys/a.txt")).unwrap();
+        assert_eq!(fetched(), "one\ntwo\n");
+        std::fs::write(other.path().join("sys/a.txt"), "one\ntwo\nthree\n").unwrap();
+        next.fetch(|name| name.starts_with("sys/")).await.unwrap();
+        assert_eq!(fetched(), "one\ntwo\nthree\n", "what is newer here stays");
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_fetched_begins_anew() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let faulty = Arc::new(FaultyStorage::new(there.path()));
+        for name in ["a", "b"] {
+            faulty.put(&format!("logs/sys/{name}"), "text".into(), PutOptions::default()).await.unwrap();
+        }
+        faulty.fail("get logs/sys/a", 1, StorageErrorKind::PermissionDenied);
+        let shipper = LogShipper::new(faulty, here.path().to_owned());
+        shipper.fetch(|_| true).await.unwrap();
+        assert!(!here.path().join("sys/a").exists());
+        assert_eq!(std::fs::read_to_string(here.path().join("sys/b")).unwrap(), "text");
     }
 
     #[tokio::test]
