@@ -175,30 +175,31 @@ async fn present_record(job: &JobContext) -> Result<Option<JobRecord>, WatchErro
             record.result.is_none() && !record.state.is_final() && record.incarnation == job.incarnation
         })),
         Err(JobRecordError::Absent { .. }) => Ok(None),
-        Err(JobRecordError::Storage(error)) => Err(error.into()),
-        Err(error @ JobRecordError::Damaged { .. }) => {
-            tracing::error!(job = job.id, %error, "the job is left alone");
-            Ok(None)
-        }
+        // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Removes what a job that has ended needs no longer: its queue, its books, and the segments where nothing is left to
 /// resume. Whoever ended it may have died before it did so.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
-    match JobRecord::read(&*job.storage).await {
-        Ok(record) if record.incarnation == job.incarnation && record.is_done_with() => {
-            remove_segments(&*job.storage).await?;
+    let is_present = match JobRecord::read(&*job.storage).await {
+        Ok(record) if record.incarnation == job.incarnation => {
+            if record.is_done_with() {
+                remove_segments(&*job.storage).await?;
+            }
+            true
         }
-        // There never was one, or nobody can read it.
-        Ok(_) | Err(JobRecordError::Absent { .. } | JobRecordError::Damaged { .. }) => {}
-        Err(JobRecordError::Storage(error)) => return Err(error.into()),
-    }
+        Ok(_) => false,
+        Err(JobRecordError::Absent { .. }) => true,
+        Err(error) => return Err(error.into()),
+    };
     if let Err(error) = job.queue.delete(&job.queue_name()).await {
         tracing::warn!(job = job.id, %error, "the queue of the job is left behind");
     }
-    // What a writer that was killed left of an object is of no use to anybody.
-    if let Err(error) = job.storage.sweep().await {
+    // What a writer that was killed left of an object is of no use to anybody. While a later start of the job runs,
+    // what looks so is being written.
+    if is_present && let Err(error) = job.storage.sweep().await {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
     }
     job.ledger.remove(&job.run).await?;
@@ -230,6 +231,8 @@ fn is_orchestrators_log(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use prs_common::ledger::NodeReport;
+    use prs_common::queue::QueueOptions;
+    use prs_common::storage::PutOptions;
 
     use super::*;
     use crate::scene::Scene;
@@ -273,6 +276,19 @@ mod tests {
         scene.job.ledger.release(&scene.job.run, Duty::Watch, "a").await.unwrap();
         assert!(!is_watched(&scene.job).await.unwrap());
         assert!(gets_the_lease(&scene, "b").await);
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_up() {
+        let scene = Scene::new(1).await;
+        scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
+        scene.storage.put(layout::JOB, "{".into(), PutOptions::default()).await.unwrap();
+        assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
+        assert!(matches!(clean_up(&scene.job).await, Err(WatchError::Record(_))));
+        assert!(scene.job.queue.depth(&scene.job.queue_name()).await.is_ok());
+        scene.job.ledger.state(&scene.job.run).await.unwrap();
+        scene.job.ledger.remove(&scene.job.run).await.unwrap();
+        assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
     }
 
     #[tokio::test]
