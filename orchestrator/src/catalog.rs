@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
+use futures_util::StreamExt;
 use prs_common::ledger::CommittedSegment;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{OutputFile, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
 use prs_common::storage::{ObjectMeta, Storage};
 
+use crate::recover::READ_AT_ONCE;
 use crate::report::errors::ErrorSummary;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::summaries::Summaries;
@@ -112,15 +115,28 @@ impl Catalog {
         self.places.iter().map(|place| place.map_or(0, |place| place.checksum)).collect()
     }
 
-    /// Reads the indices of `segments`, the next ones in the ledger's order.
+    /// Reads the indices of `segments`, the next ones in the ledger's order; after `until` it begins no more than a
+    /// few.
     pub(crate) async fn follow(
         mut self: Box<Self>,
         storage: &Arc<dyn Storage>,
         segments: Vec<CommittedSegment>,
+        until: Instant,
     ) -> Result<Box<Self>, (Box<Self>, SegmentError)> {
-        for segment in segments {
-            let object = ObjectMeta { key: segment.key.clone(), size: segment.size, version: String::new() };
-            let index = match read_index(&**storage, &object).await {
+        let read = |segment: CommittedSegment| {
+            let storage = Arc::clone(storage);
+            async move {
+                let (key, size) = (segment.key.clone(), segment.size);
+                let object = ObjectMeta { key, size, version: String::new() };
+                (segment, read_index(&*storage, &object).await)
+            }
+        };
+        let begun = segments.into_iter().enumerate();
+        let begun = begun.take_while(|(number, _)| *number < READ_AT_ONCE || Instant::now() < until);
+        let mut read =
+            futures_util::stream::iter(begun.map(|(_, segment)| read(segment))).buffered(READ_AT_ONCE);
+        while let Some((segment, index)) = read.next().await {
+            let index = match index {
                 Ok(index) => index,
                 Err(error) => return Err((self, error)),
             };

@@ -1,4 +1,4 @@
-//! When failures of `init()` end a node or a job (spec S6), as pure functions.
+//! When failures of `init()` end a node or a job (spec S6), and nodes that are of no use a job, as pure functions.
 
 use std::time::Duration;
 
@@ -18,21 +18,24 @@ pub fn is_useless(report: &NodeReport) -> bool {
     report.gave_up || report.fatal.is_some()
 }
 
-/// The reason to fail the job, where `init()` keeps it from working. `age` is the age of the job.
-pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], age: Duration) -> Option<String> {
+/// The reason to fail the job, where its nodes keep it from working. `awaited` is the number of nodes that have to come
+/// before one that could work is given up hope of; `age` is the age of the job.
+pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration) -> Option<String> {
     let present: Vec<_> = nodes.iter().filter(|node| !node.left).collect();
     let error = || {
         let last = nodes.iter().rev().find_map(|node| node.report.init_error.as_deref());
         last.map(|error| format!(": {error}")).unwrap_or_default()
     };
     let failures: u32 = nodes.iter().map(|node| node.report.init_failures).sum();
-    let mut asked = nodes.iter().filter(|node| !node.left || node.report.gave_up).peekable();
-    if asked.peek().is_some() && asked.all(|node| node.report.gave_up) {
-        return Some(format!("init() failed {failures} times in a row{}", error()));
+    let useless = nodes.iter().filter(|node| is_useless(&node.report)).count();
+    if useless >= awaited.max(1) as usize && present.iter().all(|node| is_useless(&node.report)) {
+        let fatal = nodes.iter().find_map(|node| node.report.fatal.clone());
+        return fatal.or_else(|| Some(format!("init() failed {failures} times in a row{}", error())));
     }
     let ready = nodes.iter().any(|node| node.report.ever_ready);
-    let slots: u32 = present.iter().map(|node| node.info.slots).sum();
-    if !ready && age > PATIENCE && failures >= 2 * slots.max(1) {
+    let most = nodes.iter().map(|node| node.info.slots).max().unwrap_or_default();
+    let slots = present.iter().map(|node| node.info.slots).sum::<u32>().max(awaited.saturating_mul(most));
+    if !ready && age > PATIENCE && failures >= slots.max(1).saturating_mul(2) {
         return Some(format!("init() failed {failures} times in {} s{}", age.as_secs(), error()));
     }
     let limit = 3 * spec.run_invocation_timeout + 30;
@@ -64,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_ways_a_job_ends_by_init() {
+    fn the_ways_a_job_ends_by_its_nodes() {
         let mut spec = JobSpec::new("job", "/", "x.py", vec![]);
         spec.run_invocation_timeout = 1;
         let (young, old) = (Duration::from_secs(1), Duration::from_secs(121));
@@ -78,14 +81,41 @@ mod tests {
         let failing = NodeReport { init_failures: 4, ..NodeReport::default() };
         let stuck = NodeReport { all_in_init: Some(33.1), ..NodeReport::default() };
         let waiting = NodeReport { all_in_init: Some(32.9), ..NodeReport::default() };
-        assert_eq!(job_fails(&spec, &[], old), None);
-        assert_eq!(job_fails(&spec, &[node(fine.clone())], old), None);
-        assert_eq!(job_fails(&spec, &[node(fine), node(gave_up.clone())], old), None);
-        let reason = job_fails(&spec, &[node(gave_up)], young).unwrap();
-        assert_eq!(reason, "init() failed 6 times in a row: ValueError: no model");
-        assert_eq!(job_fails(&spec, &[node(failing.clone())], young), None);
-        assert!(job_fails(&spec, &[node(failing)], old).unwrap().contains("4 times in 121 s"));
-        assert_eq!(job_fails(&spec, &[node(waiting)], young), None);
-        assert!(job_fails(&spec, &[node(stuck)], young).unwrap().contains("more than 33 s"));
+        let fatal = NodeReport { fatal: Some("the disk is full".into()), ..NodeReport::default() };
+        let left = |report| NodeView { left: true, ..node(report) };
+        let table = [
+            (vec![], 1, old, None),
+            (vec![node(fine.clone())], 1, old, None),
+            (vec![node(fine.clone()), node(gave_up.clone())], 1, old, None),
+            (
+                vec![node(gave_up.clone())],
+                1,
+                young,
+                Some("init() failed 6 times in a row: ValueError: no model"),
+            ),
+            (vec![left(gave_up.clone())], 2, young, None),
+            // 2 nodes with 2 slots each: 8 failures.
+            (vec![left(gave_up.clone())], 2, old, None),
+            (vec![left(gave_up.clone()), node(gave_up.clone())], 2, young, Some("12 times in a row")),
+            (vec![left(fatal.clone())], 1, young, Some("the disk is full")),
+            (vec![left(fatal.clone())], 2, old, None),
+            (vec![left(fatal.clone()), left(gave_up.clone())], 2, young, Some("the disk is full")),
+            (vec![left(fatal.clone()), left(fatal.clone()), node(NodeReport::default())], 2, old, None),
+            (vec![left(fatal.clone()), left(fine)], 1, young, Some("the disk is full")),
+            (vec![node(failing.clone())], 1, young, None),
+            (vec![node(failing.clone())], 1, old, Some("4 times in 121 s")),
+            (vec![node(failing.clone())], 2, old, None),
+            (vec![node(failing.clone()), node(failing)], 2, old, Some("8 times in 121 s")),
+            (vec![node(waiting)], 1, young, None),
+            (vec![node(stuck)], 1, young, Some("more than 33 s")),
+        ];
+        for (nodes, awaited, age, expected) in table {
+            let reason = job_fails(&spec, &nodes, awaited, age);
+            let fits = match expected {
+                None => reason.is_none(),
+                Some(part) => reason.as_ref().is_some_and(|reason| reason.contains(part)),
+            };
+            assert!(fits, "{reason:?} instead of {expected:?} with {awaited} awaited: {nodes:?}");
+        }
     }
 }

@@ -19,14 +19,16 @@ use crate::schedule::KnownChecksums;
 use crate::watch::WatchError;
 
 /// Segments read side by side.
-const READ_AT_ONCE: usize = 16;
+pub(crate) const READ_AT_ONCE: usize = 16;
+/// Committed segments asked for at a time.
+const LISTED_AT_ONCE: usize = 4_096;
 
 /// What the segments of a job tell.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Checksums of the descriptors of mini-batches that have their outcome.
     pub known: KnownChecksums,
-    /// Mini-batches that have their outcome.
+    /// Mini-batches that had no outcome before.
     pub ended: u64,
     /// Segments that could not be read; their mini-batches run again.
     pub damaged: Vec<String>,
@@ -34,8 +36,15 @@ pub struct Recovered {
 
 /// Commits the segments of `job` that its ledger does not know.
 pub async fn recover(job: &JobContext) -> Result<Recovered, WatchError> {
-    let committed = job.ledger.segments(&job.run, 0).await?;
-    let committed: HashSet<String> = committed.into_iter().map(|segment| segment.key).collect();
+    let mut committed = HashSet::new();
+    loop {
+        let listed = job.ledger.segments(&job.run, committed.len() as u64, LISTED_AT_ONCE).await?;
+        let is_last = listed.len() < LISTED_AT_ONCE;
+        committed.extend(listed.into_iter().map(|segment| segment.key));
+        if is_last {
+            break;
+        }
+    }
     let listed = job.storage.list(layout::SEGMENTS).await?;
     let unknown = listed
         .into_iter()
@@ -82,16 +91,16 @@ async fn commit(
         job.ledger.record_failure(&job.run, failed).await?;
     }
     let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-    job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+    let lost = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+    recovered.ended += entries.len().saturating_sub(lost.len()) as u64;
     for record in ended {
         let at = record.index as usize;
         if at >= recovered.known.len() {
             recovered.known.resize(at + 1, 0);
         }
+        // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run, whose outcome
+        // loses against the first.
         if recovered.known[at] == 0 {
-            recovered.ended += 1;
-            // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run,
-            // whose outcome loses against the first.
             recovered.known[at] = record.checksum;
         }
     }
@@ -105,5 +114,24 @@ pub fn entry(record: &TryRecord) -> Entry {
         succeeded: record.status == TryStatus::RunDone,
         items: record.items,
         items_succeeded: record.succeeded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Scene;
+
+    #[tokio::test]
+    async fn only_outcomes_that_were_missing_count() {
+        let mut scene = Scene::new(6).await;
+        scene.succeed(0..3).await;
+        scene.store(1..5).await;
+        scene.store([4, 5]).await;
+        let recovered = recover(&scene.job).await.unwrap();
+        assert_eq!(recovered.ended, 3);
+        assert_eq!(recovered.known.iter().filter(|checksum| **checksum != 0).count(), 5);
+        assert_eq!(scene.job.ledger.progress(&scene.job.run).await.unwrap().succeeded, 6);
+        assert_eq!(recover(&scene.job).await.unwrap().ended, 0);
     }
 }

@@ -106,6 +106,11 @@ impl Scene {
         self.folder.path().join("in")
     }
 
+    /// The settings, to be changed.
+    pub(crate) fn spec(&mut self) -> &mut JobSpec {
+        Arc::make_mut(&mut self.job.spec)
+    }
+
     /// The descriptor of a mini-batch, as it is planned.
     pub(crate) fn body(&self, index: MiniBatchIndex) -> Vec<u8> {
         let (base, name) = (self.inputs().display().to_string(), format!("{index:03}"));
@@ -260,9 +265,14 @@ impl Ledger for FaultyLedger {
         self.pass("commit")?;
         self.inner.commit(job, key, size, entries).await
     }
-    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
+    async fn segments(
+        &self,
+        job: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<CommittedSegment>, LedgerError> {
         self.pass("segments")?;
-        self.inner.segments(job, after).await
+        self.inner.segments(job, after, limit).await
     }
     async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {
         self.pass("record_failure")?;

@@ -128,7 +128,7 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     ledger.commit(job, "a", 1, &succeeded(0..5)).await?;
     ledger.commit(job, "b", 1, &succeeded(3..7)).await?;
     ledger.ended(job, &[0, 1]).await?;
-    ledger.segments(job, 0).await?;
+    ledger.segments(job, 0, usize::MAX).await?;
     let node_id = ledger.join(job, &info, None).await?;
     ledger.heartbeat(job, node_id, "w", &NodeReport::default()).await?;
     ledger.leave(job, node_id).await?;
@@ -173,7 +173,7 @@ async fn a_job_is_created_clean() {
     assert_eq!(ledger.progress("job").await.unwrap_err().kind, LedgerErrorKind::NotFound);
     ledger.create("job", LIMITS).await.unwrap();
     assert_eq!(ledger.ended("job", &[0, 1]).await.unwrap(), [false, false]);
-    assert!(ledger.segments("job", 0).await.unwrap().is_empty());
+    assert!(ledger.segments("job", 0, usize::MAX).await.unwrap().is_empty());
     assert!(ledger.nodes("job").await.unwrap().is_empty());
 }
 
@@ -236,7 +236,8 @@ async fn commits_count_once_whatever_happens_to_the_server() {
     let counts = first.progress("job").await.unwrap();
     assert_eq!((counts.succeeded, counts.failed, counts.segments), (all, 0, CLIENTS * COMMITS));
     assert_eq!((counts.items, counts.items_succeeded), (3 * all, 2 * all));
-    let lost: usize = first.segments("job", 0).await.unwrap().iter().map(|segment| segment.lost.len()).sum();
+    let lost: usize =
+        first.segments("job", 0, usize::MAX).await.unwrap().iter().map(|segment| segment.lost.len()).sum();
     assert_eq!(lost as u64, (CLIENTS * COMMITS - 1) * EACH / 2, "what overlaps was lost once");
     assert!(first.ended("job", &(0..all).collect::<Vec<_>>()).await.unwrap().into_iter().all(|ended| ended));
 }

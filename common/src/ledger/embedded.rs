@@ -187,8 +187,13 @@ impl Ledger for EmbeddedLedger {
         })
     }
 
-    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
-        self.with(job, |job| job.segments.get(after as usize..).unwrap_or_default().to_vec())
+    async fn segments(
+        &self,
+        job: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<CommittedSegment>, LedgerError> {
+        self.with(job, |job| job.segments.iter().skip(after as usize).take(limit).cloned().collect())
     }
 
     async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {

@@ -380,8 +380,14 @@ pub trait Ledger: Debug + Display + Send + Sync {
         size: u64,
         entries: &[Entry],
     ) -> Result<Vec<MiniBatchIndex>, LedgerError>;
-    /// Committed segments in the order of their commits, from the `after`-th on.
-    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError>;
+    /// Committed segments in the order of their commits, from the `after`-th on, `limit` (1 or more) of
+    /// them at most.
+    async fn segments(
+        &self,
+        job: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<CommittedSegment>, LedgerError>;
 
     /// Notes a failed try and decides what is next.
     async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError>;

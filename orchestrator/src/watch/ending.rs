@@ -54,7 +54,7 @@ impl Watch<'_> {
         self.wait_for_nodes().await;
         // Segments with the last failed tries may come after the last outcome.
         let progress = self.job.ledger.progress(&self.job.run).await?;
-        self.follow(progress.segments).await?;
+        self.follow_all(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
             list_failures(self.job, catalog).await?;
@@ -65,7 +65,7 @@ impl Watch<'_> {
     /// Writes the output, unless somebody cancels the job meanwhile.
     async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
-        self.follow(progress.segments).await?;
+        self.follow_all(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
         // A guard, for what must not happen: a result with holes would look like any other.
         let (found, wanted) = (catalog.outcomes(), progress.checkpoint.scheduled);

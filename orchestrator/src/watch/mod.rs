@@ -30,8 +30,10 @@ use upkeep::Upkeep;
 
 /// Between two writes of `job.json` while the job runs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
-/// Committed segments read at a time.
-const SEGMENTS_AT_ONCE: usize = 16;
+/// Committed segments asked for at a time.
+const SEGMENTS_AT_ONCE: usize = 256;
+/// How long one look reads segments: cancelling and thresholds end a job within 2 s (spec S7, S13).
+const READING: Duration = Duration::from_millis(500);
 /// Least time without progress that ends a job.
 const LEAST_PATIENCE: u64 = 780;
 /// Room that is kept free for the last words of a job on a full disk, bytes.
@@ -237,6 +239,8 @@ struct Watch<'a> {
     status: Status,
     rates: Rates,
     moved: (Instant, (u64, u64, u64)),
+    /// When the last node joined, and how many there were with it.
+    joined: (Instant, usize),
     journal: Journal,
     overview_at: Instant,
     record_at: Instant,
@@ -285,6 +289,7 @@ impl<'a> Watch<'a> {
             status: Status::default(),
             rates: Rates::default(),
             moved: (now, (0, 0, 0)),
+            joined: (now, 0),
             journal,
             overview_at: now,
             record_at: now,
@@ -334,10 +339,7 @@ impl<'a> Watch<'a> {
             self.journal.decision(format_args!("scheduling is complete: {scheduled} mini-batches"));
             self.set_state(JobState::Running).await?;
         }
-        self.follow(progress.segments).await?;
         self.update(&nodes, progress);
-        self.write_progress().await;
-        self.keep_up(&nodes).await?;
         let progress = &self.status.progress;
         if let Some(conclusion) = &progress.conclusion {
             let conclusion = conclusion.clone();
@@ -347,7 +349,12 @@ impl<'a> Watch<'a> {
             let conclusion = Conclusion { state: JobState::Failed, reason };
             return Ok(Some(Decision::of(job.ledger.conclude(run, &conclusion).await?)));
         }
-        Ok(progress.is_complete().then_some(Decision::Finalize))
+        let segments = progress.segments;
+        self.follow(segments, Instant::now() + READING).await?;
+        self.write_progress().await;
+        self.keep_up(&nodes).await?;
+        let is_complete = self.status.progress.is_complete() && self.followed >= segments;
+        Ok(is_complete.then_some(Decision::Finalize))
     }
 
     fn reason_to_fail(&self, nodes: &[NodeView]) -> Option<String> {
@@ -359,11 +366,12 @@ impl<'a> Watch<'a> {
         if progress.is_complete() {
             return None;
         }
-        let mut asked = nodes.iter().filter(|node| !node.left || node.report.fatal.is_some()).peekable();
-        if asked.peek().is_some() && asked.all(|node| node.report.fatal.is_some()) {
-            return nodes.iter().find_map(|node| node.report.fatal.clone());
-        }
-        if let Some(reason) = init_failures::job_fails(spec, nodes, age) {
+        let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout);
+        let patience = spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE));
+        // Whom the other tickets bring may do what those who came first cannot (spec S8), but not for ever.
+        let others_come = self.job.is_on_a_fleet() && self.joined.0.elapsed().as_secs() <= patience;
+        let awaited = if others_come { spec.node_count } else { 1 };
+        if let Some(reason) = init_failures::job_fails(spec, nodes, awaited, age) {
             return Some(reason);
         }
         // A job may have waited for its first worker.
@@ -374,8 +382,6 @@ impl<'a> Watch<'a> {
                 spec.first_task_creation_timeout
             ));
         }
-        let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout);
-        let patience = spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE));
         let still = self.moved.0.elapsed();
         (still.as_secs() > patience && nodes.iter().any(|node| !node.left)).then(|| {
             format!(
@@ -385,18 +391,27 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Reads the segments that were committed since the last look.
-    async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
+    /// Reads all segments that were committed.
+    async fn follow_all(&mut self, committed: u64) -> Result<(), WatchError> {
+        while self.followed != committed {
+            self.follow(committed, Instant::now() + READING).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads segments that were committed since the last look, until a point in time.
+    async fn follow(&mut self, committed: u64, until: Instant) -> Result<(), WatchError> {
         if committed < self.followed {
             return Err(WatchError::LedgerLost);
         }
-        while self.followed < committed {
-            let mut segments = self.next_segments().await?;
-            segments.truncate(SEGMENTS_AT_ONCE);
-            let Some(last) = segments.last().map(|segment| segment.key.clone()) else { break };
+        while self.followed < committed && Instant::now() < until {
+            let segments = self.next_segments().await?;
+            if segments.is_empty() {
+                return Err(WatchError::LedgerLost);
+            }
             let Some(catalog) = self.catalog.take() else { break };
             let before = catalog.segments.len();
-            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments).await {
+            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments, until).await {
                 Ok(catalog) => (catalog, Ok(())),
                 Err((catalog, error)) => (catalog, Err(error)),
             };
@@ -404,7 +419,6 @@ impl<'a> Watch<'a> {
             self.last_followed = catalog.segments.last().cloned();
             self.catalog = Some(catalog);
             outcome?;
-            debug_assert_eq!(self.last_followed.as_ref(), Some(&last), "all of them were read");
         }
         Ok(())
     }
@@ -413,8 +427,10 @@ impl<'a> Watch<'a> {
     /// that lost its end, and went on, would give other segments its place.
     async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
         let (job, first) = (self.job, self.followed);
-        let Some(last) = &self.last_followed else { return Ok(job.ledger.segments(&job.run, first).await?) };
-        let mut segments = job.ledger.segments(&job.run, first - 1).await?;
+        let Some(last) = &self.last_followed else {
+            return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
+        };
+        let mut segments = job.ledger.segments(&job.run, first - 1, SEGMENTS_AT_ONCE).await?;
         if segments.first().is_none_or(|segment| segment.key != *last) {
             return Err(WatchError::LedgerLost);
         }
@@ -427,6 +443,9 @@ impl<'a> Watch<'a> {
         let mark = (progress.ended(), progress.segments, progress.checkpoint.scheduled);
         if mark != self.moved.1 {
             self.moved = (now, mark);
+        }
+        if nodes.len() != self.joined.1 {
+            self.joined = (now, nodes.len());
         }
         self.status = Status::now(progress, nodes, &self.job.timing, self.started.elapsed());
         self.rates.apply(&mut self.status);

@@ -8,6 +8,7 @@ use prs_common::storage::{Storage, StorageErrorKind};
 use super::{View, WatchError, watch};
 use crate::JobResult;
 use crate::orchestrate::clean_up;
+use crate::queues::tickets_waiting;
 use crate::scene::Scene;
 
 const OWNER: &str = "worker-1";
@@ -160,4 +161,47 @@ async fn a_fault_of_one_host_fails_the_job_only_where_nobody_else_is_there() {
     let result = watched(&scene).await.unwrap();
     assert_eq!(result.state, JobState::Failed);
     assert_eq!(scene.record().await.result, Some(result));
+}
+
+#[tokio::test]
+async fn many_segments_are_followed_in_few_calls_and_a_conclusion_comes_first() {
+    let mut scene = Scene::new(1_000).await;
+    for index in 0..1_000 {
+        scene.succeed([index]).await;
+    }
+    scene.planned(1_000).await;
+    let result = watched(&scene).await.unwrap();
+    assert_eq!((result.state, result.output.rows), (JobState::Completed, 1_000));
+    assert!(scene.ledger.calls("segments") < 20, "{}", scene.ledger.calls("segments"));
+
+    let mut scene = Scene::new(3).await;
+    scene.succeed(0..3).await;
+    let canceled = Conclusion { state: JobState::Canceled, reason: "canceled by a test".to_owned() };
+    scene.ledger.conclude("job-1", &canceled).await.unwrap();
+    // Whoever reads segments first meets this, and says so.
+    scene.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
+    let result = watched(&scene).await.unwrap();
+    assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by a test")));
+    let errors = std::fs::read_to_string(scene.job.logs.join("sys/error/orchestrator.txt")).unwrap();
+    assert!(errors.contains("the job cannot be ended yet"), "{errors}");
+}
+
+#[tokio::test]
+async fn a_node_that_is_of_no_use_fails_no_job_that_others_are_invited_to() {
+    let mut scene = Scene::new(1).await;
+    scene.spec().node_count = 2;
+    scene.planned(1).await;
+    let broken = NodeReport { fatal: Some("the disk is full".to_owned()), ..NodeReport::default() };
+    let useless = scene.join("worker-2", &broken).await;
+    scene.ledger.leave("job-1", useless).await.unwrap();
+    let looks = |scene: &Scene| scene.ledger.calls("nodes");
+    watched_until(&scene, async |scene| looks(scene) > 20).await;
+    let tickets = async |scene: &Scene| tickets_waiting(&scene.job).await.unwrap();
+    assert_eq!(tickets(&scene).await, Some(1), "one is missing");
+
+    let useless = scene.join("worker-3", &broken).await;
+    scene.ledger.leave("job-1", useless).await.unwrap();
+    let result = watched(&scene).await.unwrap();
+    assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("the disk is full")));
+    assert_eq!(tickets(&scene).await, Some(1), "nobody is invited in their places");
 }

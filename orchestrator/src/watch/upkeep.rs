@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Watch, WatchError};
 use crate::JobContext;
+use crate::init_failures::is_useless;
 use crate::queues::{invite, job_queue_options, tickets_waiting};
 use crate::recover::recover;
 use crate::schedule::{Assignment, Scheduled, schedule};
@@ -189,10 +190,11 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Invites workers in place of nodes whose tickets were lost with the broker.
+    /// Invites workers in place of nodes whose tickets were lost with the broker. Nobody is invited in place of a node
+    /// that was of no use: whoever comes may not be either.
     async fn keep_tickets(&mut self, nodes: &[NodeView], patience: Duration) -> Result<(), QueueError> {
-        let present = nodes.iter().filter(|node| !node.left).count() as u32;
-        let missing = self.job.spec.node_count.saturating_sub(present);
+        let came = nodes.iter().filter(|node| !node.left || is_useless(&node.report)).count() as u32;
+        let missing = self.job.spec.node_count.saturating_sub(came);
         let waiting = tickets_waiting(self.job).await?;
         if missing == 0 || waiting.is_some_and(|tickets| tickets > 0) {
             self.upkeep.missing_since = None;

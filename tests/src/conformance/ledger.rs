@@ -135,7 +135,7 @@ async fn new_job_is_empty(ledger: &dyn Ledger) {
     assert_eq!(ledger.state(&job).await.unwrap(), JobState::Queued);
     assert_eq!(ledger.progress(&job).await.unwrap(), Progress::default());
     assert_eq!(ended(ledger, &job, 0..3).await.unwrap(), [false; 3]);
-    assert!(ledger.segments(&job, 0).await.unwrap().is_empty());
+    assert!(ledger.segments(&job, 0, usize::MAX).await.unwrap().is_empty());
     assert!(ledger.nodes(&job).await.unwrap().is_empty());
 }
 
@@ -163,7 +163,7 @@ async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
     not_found(ledger.progress(job).await.unwrap_err());
     not_found(ledger.ended(job, &[0]).await.unwrap_err());
     not_found(ledger.commit(job, "a", 1, &[succeeded(0)]).await.unwrap_err());
-    not_found(ledger.segments(job, 0).await.unwrap_err());
+    not_found(ledger.segments(job, 0, usize::MAX).await.unwrap_err());
     not_found(ledger.record_failure(job, &spoiled(0, "a")).await.unwrap_err());
     not_found(ledger.begin(job, 0, "a").await.unwrap_err());
     not_found(ledger.abandon(job, 0, "a").await.unwrap_err());
@@ -294,7 +294,7 @@ async fn commit_is_seen_at_once(ledger: &dyn Ledger) {
     assert_eq!((progress.items, progress.items_succeeded, progress.items_failed()), (30, 18, 12));
     assert_eq!(progress.segments, 1);
     assert_eq!(ended(ledger, &job, 0..7).await.unwrap(), [true, false, true, false, false, true, false]);
-    let segments = ledger.segments(&job, 0).await.unwrap();
+    let segments = ledger.segments(&job, 0, usize::MAX).await.unwrap();
     assert_eq!(segments.len(), 1);
     assert_eq!((segments[0].key.as_str(), segments[0].size), ("seg/a", 123));
     assert!(segments[0].lost.is_empty());
@@ -310,7 +310,7 @@ async fn commit_twice_counts_once(ledger: &dyn Ledger) {
     let lost = ledger.commit(&job, "b", 2, &overlapping).await.unwrap();
     assert_eq!(sorted(lost), [2, 3]);
     let before = ledger.progress(&job).await.unwrap();
-    let segments = ledger.segments(&job, 0).await.unwrap();
+    let segments = ledger.segments(&job, 0, usize::MAX).await.unwrap();
     for _ in 0..3 {
         // The answer to a repetition is that of the first call: what this very segment brought is not lost.
         assert_eq!(sorted(ledger.commit(&job, "b", 2, &overlapping).await.unwrap()), [2, 3]);
@@ -318,7 +318,7 @@ async fn commit_twice_counts_once(ledger: &dyn Ledger) {
     }
     assert_eq!(ledger.progress(&job).await.unwrap(), before);
     assert_eq!(before.succeeded, 8);
-    assert_eq!(ledger.segments(&job, 0).await.unwrap(), segments);
+    assert_eq!(ledger.segments(&job, 0, usize::MAX).await.unwrap(), segments);
 }
 
 fn sorted(mut indexes: Vec<u64>) -> Vec<u64> {
@@ -335,7 +335,7 @@ async fn first_commit_wins(ledger: &dyn Ledger) {
     assert_eq!(sorted(lost), [0, 1, 2, 3]);
     assert!(ledger.commit(&job, "d", 1, &[]).await.unwrap().is_empty());
     let lost: Vec<_> =
-        ledger.segments(&job, 0).await.unwrap().into_iter().map(|one| sorted(one.lost)).collect();
+        ledger.segments(&job, 0, usize::MAX).await.unwrap().into_iter().map(|one| sorted(one.lost)).collect();
     assert_eq!(lost, [vec![], vec![1, 3], vec![0, 1, 2, 3], vec![]]);
     let progress = ledger.progress(&job).await.unwrap();
     assert_eq!((progress.succeeded, progress.items, progress.segments), (4, 40, 4));
@@ -358,7 +358,7 @@ async fn mini_batch_twice_in_a_commit_counts_once(ledger: &dyn Ledger) {
     let progress = ledger.progress(&job).await.unwrap();
     assert_eq!((progress.succeeded, progress.failed), (1, 1), "the first of them counts");
     assert_eq!((progress.items, progress.items_succeeded), (20, 9));
-    assert_eq!(ledger.segments(&job, 0).await.unwrap()[0].lost, [3, 3]);
+    assert_eq!(ledger.segments(&job, 0, usize::MAX).await.unwrap()[0].lost, [3, 3]);
 }
 
 /// A ledger may count in doubles.
@@ -374,7 +374,7 @@ async fn counts_are_exact(ledger: &dyn Ledger) {
     let progress = ledger.progress(&job).await.unwrap();
     assert_eq!(progress.checkpoint, checkpoint);
     assert_eq!((progress.items, progress.items_succeeded), (LARGE + 4, LARGE + 2));
-    assert_eq!(ledger.segments(&job, 0).await.unwrap()[0].size, LARGE);
+    assert_eq!(ledger.segments(&job, 0, usize::MAX).await.unwrap()[0].size, LARGE);
 }
 
 async fn racing_segments_share_every_mini_batch(ledger: &dyn Ledger) {
@@ -407,7 +407,7 @@ async fn racing_segments_share_every_mini_batch(ledger: &dyn Ledger) {
     let progress = ledger.progress(&job).await.unwrap();
     assert_eq!((progress.succeeded, progress.items), (MINI_BATCHES, MINI_BATCHES * 10));
     assert_eq!(progress.segments, SEGMENTS);
-    let listed = ledger.segments(&job, 0).await.unwrap();
+    let listed = ledger.segments(&job, 0, usize::MAX).await.unwrap();
     let listed: BTreeMap<_, _> = listed.into_iter().map(|one| (one.key, sorted(one.lost))).collect();
     let answered: BTreeMap<_, _> = commits.into_iter().map(|(key, _, lost)| (key, lost)).collect();
     assert_eq!(listed, answered, "the list says what the commits were told");
@@ -461,11 +461,15 @@ async fn segments_come_in_order_of_commit(ledger: &dyn Ledger) {
         let key = format!("{}", 9 - number);
         ledger.commit(&job, &key, number, &[succeeded(number)]).await.unwrap();
     }
-    let all = ledger.segments(&job, 0).await.unwrap();
+    let all = ledger.segments(&job, 0, usize::MAX).await.unwrap();
     assert!(all.iter().map(|one| one.size).eq(0..10));
-    assert_eq!(ledger.segments(&job, 7).await.unwrap(), all[7..]);
-    assert!(ledger.segments(&job, 10).await.unwrap().is_empty());
-    assert!(ledger.segments(&job, 99).await.unwrap().is_empty());
+    assert_eq!(ledger.segments(&job, 7, usize::MAX).await.unwrap(), all[7..]);
+    for (after, limit) in [(0, 1), (0, 10), (3, 4), (9, 1), (9, 7)] {
+        let some = ledger.segments(&job, after, limit).await.unwrap();
+        assert_eq!(some, all[after as usize..][..limit.min(10 - after as usize)], "{limit} from {after} on");
+    }
+    assert!(ledger.segments(&job, 10, usize::MAX).await.unwrap().is_empty());
+    assert!(ledger.segments(&job, 99, usize::MAX).await.unwrap().is_empty());
 }
 
 async fn large_commit_goes_through(ledger: &dyn Ledger) {
@@ -632,7 +636,7 @@ async fn names_may_hold_anything(ledger: &dyn Ledger) {
         let job = fresh(ledger, &format!("odd-{odd}")).await;
         ledger.commit(&job, odd, 1, &[succeeded(0)]).await.unwrap();
         ledger.commit(&job, odd, 1, &[succeeded(1)]).await.unwrap();
-        let segments = ledger.segments(&job, 0).await.unwrap();
+        let segments = ledger.segments(&job, 0, usize::MAX).await.unwrap();
         assert!(segments.iter().map(|segment| segment.key.as_str()).eq([odd]), "{segments:?}");
         for _ in 0..2 {
             let verdict = ledger.record_failure(&job, &spoiled(1, odd)).await.unwrap();

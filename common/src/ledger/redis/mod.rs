@@ -305,10 +305,17 @@ impl Ledger for RedisLedger {
         self.unpack(job, &lost)
     }
 
-    async fn segments(&self, job: &str, after: u64) -> Result<Vec<CommittedSegment>, LedgerError> {
-        let after = i64::try_from(after).unwrap_or(i64::MAX).to_string();
+    async fn segments(
+        &self,
+        job: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<CommittedSegment>, LedgerError> {
+        let last = after.saturating_add(limit as u64).saturating_sub(1);
+        let [after, last] = [after, last].map(|at| i64::try_from(at).unwrap_or(i64::MAX).to_string());
+        let arguments = [after.as_bytes(), last.as_bytes()];
         let packed: Vec<Vec<u8>> =
-            self.run(job, &scripts::SEGMENTS, &[Key::Job, Key::Segments], &[after.as_bytes()]).await?;
+            self.run(job, &scripts::SEGMENTS, &[Key::Job, Key::Segments], &arguments).await?;
         packed.iter().map(|packed| self.unpack(job, packed)).collect()
     }
 
