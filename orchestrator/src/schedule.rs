@@ -144,9 +144,9 @@ async fn run(
     let (sender, receiver) = mpsc::channel(8);
     let planner = {
         let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
-        let (stores, handle) = (job.inputs.clone(), Handle::current());
+        let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.is_on_a_fleet());
         tokio::task::spawn_blocking(move || {
-            let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
+            let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared };
             plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),

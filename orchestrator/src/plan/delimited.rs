@@ -13,8 +13,8 @@ use tokio::io::AsyncReadExt;
 
 use super::fetch::{Fetched, Fetcher};
 use super::plain_text::{self, PlainText, PlainTextError, Scratch};
-use super::{PlanContext, PlanError, Resolved, Sink};
-use crate::inputs::manifest::{File, Source};
+use super::{PlanContext, PlanError, Sink};
+use crate::inputs::manifest::{File, ManifestReader, ObjectReader, Source};
 
 /// Bytes of a plain copy that are stored at a time.
 const PIECE: usize = 8 << 20;
@@ -25,7 +25,7 @@ struct Planner<'a, 'b> {
     options: TabularOptions,
     position: u32,
     size: u64,
-    work: &'a Path,
+    context: &'a PlanContext<'a>,
     sink: &'a mut Sink<'b>,
 }
 
@@ -39,10 +39,10 @@ pub(super) fn plan(
     sink: &mut Sink<'_>,
 ) -> Result<(), PlanError> {
     let options = input.tabular.clone().unwrap_or_default();
-    let mut planner = Planner { input, options, position, size, work: context.work, sink };
+    let mut planner = Planner { input, options, position, size, context, sink };
     match super::manifest(input, context)? {
         None => planner.files(),
-        Some(resolved) => planner.objects(resolved),
+        Some(manifest) => planner.objects(manifest),
     }
 }
 
@@ -72,18 +72,37 @@ impl Planner<'_, '_> {
     /// A local file.
     fn file(&mut self, path: &Path, number: u64) -> Result<(), PlanError> {
         let origin = path.to_string_lossy();
-        if let Some(text) = self.open(path, &origin, number)? {
-            let (path, version) = (text.name.to_string_lossy().into_owned(), text.version.clone());
-            self.text(&origin, text, &Home::File { path: &path, version: &version });
+        let Some(text) = self.open(path, &origin, number)? else { return Ok(()) };
+        let version = text.version.clone();
+        if self.context.is_shared && text.path != path {
+            // A file of the user may change from one plan to the next.
+            let key = format!("{}-{version}", layout::plain_copy(self.position, number));
+            return self.copy(&origin, text, &key, &version);
         }
+        let path = text.name.to_string_lossy().into_owned();
+        self.text(&origin, text, &Home::File { path: &path, version: &version });
+        Ok(())
+    }
+
+    /// A plain copy that was made here and goes to the job's storage: nodes read slices of it by range.
+    fn copy(&mut self, origin: &str, text: PlainText, key: &str, version: &str) -> Result<(), PlanError> {
+        if self.sink.is_stopped() {
+            return Ok(());
+        }
+        let PlanContext { stores, handle, .. } = self.context;
+        let stored = handle.block_on(store_copy(&**stores.job(), key, &text.path));
+        stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
+        let plain = text.path.clone();
+        self.text(origin, text, &Home::Object { store: StoreRef::Job, key, version });
+        let _ = std::fs::remove_file(plain);
         Ok(())
     }
 
     /// The files of the manifest.
-    fn objects(&mut self, resolved: Resolved<'_>) -> Result<(), PlanError> {
-        let Resolved { mut manifest, stores, handle } = resolved;
+    fn objects(&mut self, mut manifest: ManifestReader<ObjectReader>) -> Result<(), PlanError> {
+        let PlanContext { work, stores, handle, .. } = *self.context;
         let name = &self.input.name;
-        let folder = self.work.join(format!("objects/{}", self.position));
+        let folder = work.join(format!("objects/{}", self.position));
         std::fs::create_dir_all(&folder)
             .map_err(|source| PlanError::Scratch { path: folder.clone(), source })?;
         let mut ahead = Fetcher::new(stores, handle, &folder);
@@ -110,7 +129,7 @@ impl Planner<'_, '_> {
                 }
                 _ => PlanError::Store { input: name.clone(), source: error },
             })?;
-            self.object(&source, &file, fetched, number, &ahead)?;
+            self.object(&source, &file, fetched, number)?;
             number += 1;
             if self.sink.is_stopped() {
                 break;
@@ -128,7 +147,6 @@ impl Planner<'_, '_> {
         file: &File,
         fetched: Fetched,
         number: u64,
-        ahead: &Fetcher<'_>,
     ) -> Result<(), PlanError> {
         let origin = format!("{}{}", source.origin, file.relative);
         let copy = match fetched {
@@ -146,15 +164,8 @@ impl Planner<'_, '_> {
             let key = format!("{}{rest}", source.prefix);
             let home = Home::Object { store: described.store, key: &key, version: &file.version };
             self.text(&origin, text, &home);
-        } else if !self.sink.is_stopped() {
-            // Slices are read by range, so nodes need the plain text.
-            let key = layout::plain_copy(self.position, number);
-            let stored = ahead.handle.block_on(store_copy(&**ahead.stores.job(), &key, &text.path));
-            stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
-            let home = Home::Object { store: StoreRef::Job, key: &key, version: &file.version };
-            let plain = text.path.clone();
-            self.text(&origin, text, &home);
-            let _ = std::fs::remove_file(plain);
+        } else {
+            self.copy(&origin, text, &layout::plain_copy(self.position, number), &file.version)?;
         }
         let _ = std::fs::remove_file(copy);
         Ok(())
@@ -162,7 +173,7 @@ impl Planner<'_, '_> {
 
     /// The plain text of `path`; a file that cannot be read becomes a mini-batch that fails.
     fn open(&mut self, path: &Path, origin: &str, number: u64) -> Result<Option<PlainText>, PlanError> {
-        let scratch = Scratch { work: self.work, name: layout::plain_copy(self.position, number) };
+        let scratch = Scratch { work: self.context.work, name: layout::plain_copy(self.position, number) };
         match plain_text::open(path, &scratch, self.sink.stop) {
             Ok(text) => Ok(Some(text)),
             Err(PlainTextError::Input(error)) => {
@@ -264,4 +275,75 @@ fn read_schema(options: &TabularOptions, text: &PlainText) -> Result<(Dialect, S
         options.dtype.iter().map(|(name, dtype)| dtype.parse().map(|dtype| (name.as_str(), dtype))).collect();
     schema.declare(declared?)?;
     Ok((dialect, schema))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    use prs_common::job::{InputKind, InputSource, MiniBatchSize};
+    use prs_common::mini_batch::MiniBatch;
+    use prs_common::queue::QueueOptions;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::scene::Scene;
+    use crate::schedule::{Assignment, Scheduled, schedule};
+
+    const TEXT: &str = "a,b\n1,2\n3,4\n";
+
+    /// A job over a compressed table that every host has.
+    async fn compressed() -> (Scene, PathBuf) {
+        let mut scene = Scene::new(0).await;
+        let file = scene.inputs().join("t.csv.gz");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(TEXT.as_bytes()).unwrap();
+        std::fs::write(&file, gzip.finish().unwrap()).unwrap();
+        let spec = scene.spec();
+        spec.mini_batch_size = MiniBatchSize::Bytes(4);
+        let input = &mut spec.inputs[0];
+        (input.kind, input.source) =
+            (InputKind::Tabular, InputSource::Paths(vec![file.display().to_string()]));
+        input.tabular = Some(TabularOptions::default());
+        scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
+        (scene, file)
+    }
+
+    #[tokio::test]
+    async fn other_hosts_find_the_plain_copy_of_a_file_in_storage() {
+        let (scene, file) = compressed().await;
+        let assignment = || Assignment { again: true, ..Assignment::default() };
+        let stop = CancellationToken::new();
+        let mut plans = Vec::new();
+        for owner in ["a", "b"] {
+            assert_eq!(schedule(&scene.job, owner, assignment(), &stop).await, Scheduled::Complete);
+            let mut waiting = scene.job.queue.consume(&scene.job.queue_name(), 10).await.unwrap();
+            let mut bodies: Vec<_> = waiting.next(10).await.iter().map(|one| one.body.clone()).collect();
+            bodies.sort();
+            plans.push(bodies);
+            scene.job.queue.delete(&scene.job.queue_name()).await.unwrap();
+            scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
+        }
+        assert_eq!(plans[0].len(), 2);
+        assert_eq!(plans[0], plans[1]);
+        for body in &plans[0] {
+            let MiniBatch { work, .. } = MiniBatch::decode(body).unwrap();
+            let Work::DelimitedObject { store: StoreRef::Job, key, origin, .. } = work else {
+                panic!("{work:?}")
+            };
+            assert_eq!(origin, file.display().to_string());
+            assert_eq!(scene.storage.get(key).await.unwrap(), TEXT);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_scratch_leaves_the_plan_to_another() {
+        let (scene, _file) = compressed().await;
+        std::fs::create_dir_all(scene.job.work.parent().unwrap()).unwrap();
+        std::fs::write(&scene.job.work, "a file").unwrap();
+        let ended = schedule(&scene.job, "a", Assignment::default(), &CancellationToken::new()).await;
+        assert!(matches!(ended, Scheduled::Unable { .. }), "{ended:?}");
+        assert_eq!(scene.job.ledger.progress(&scene.job.run).await.unwrap().conclusion, None);
+    }
 }

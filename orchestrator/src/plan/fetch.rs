@@ -38,9 +38,9 @@ pub(super) struct Wanted {
 
 /// The objects on their way, in order.
 pub(super) struct Fetcher<'a> {
-    pub(super) stores: &'a crate::inputs::InputStores,
-    pub(super) handle: &'a Handle,
-    pub(super) folder: &'a Path,
+    stores: &'a crate::inputs::InputStores,
+    handle: &'a Handle,
+    folder: &'a Path,
     on_their_way: VecDeque<Wanted>,
     bytes: u64,
     number: u64,

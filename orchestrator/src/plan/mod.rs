@@ -64,7 +64,7 @@ pub enum PlanError {
         /// The reason.
         source: StorageError,
     },
-    /// The input is in a store, and the plan was given none.
+    /// The input is in a store and was not resolved.
     #[error("input {input}: it is not on this machine")]
     Elsewhere {
         /// Name of the input.
@@ -106,8 +106,12 @@ pub struct PlanContext<'a> {
     /// A local folder, for plain copies of compressed inputs (descriptors name these relative to it) and for
     /// what has to be fetched.
     pub work: &'a Path,
-    /// Where inputs that are not local lie, and the runtime to reach them on.
-    pub stores: Option<(&'a InputStores, &'a Handle)>,
+    /// Where inputs that are not local lie.
+    pub stores: &'a InputStores,
+    /// The runtime to reach them on.
+    pub handle: &'a Handle,
+    /// Whether the plan is for other hosts too: then plain copies go to the job's storage.
+    pub is_shared: bool,
 }
 
 /// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
@@ -124,9 +128,7 @@ pub fn plan(
         let done = match (input.kind, spec.mini_batch_size) {
             (InputKind::File, size) => match manifest(input, context)? {
                 None => files::plan(input, position as u32, size.amount(), &mut sink),
-                Some(resolved) => {
-                    objects::plan(resolved.manifest, input, position as u32, size.amount(), &mut sink)
-                }
+                Some(manifest) => objects::plan(manifest, input, position as u32, size.amount(), &mut sink),
             },
             (InputKind::Tabular, MiniBatchSize::Bytes(size) | MiniBatchSize::Files(size)) => {
                 delimited::plan(input, position as u32, size, context, &mut sink)
@@ -144,27 +146,19 @@ pub fn plan(
     Ok(())
 }
 
-/// An input that was resolved.
-struct Resolved<'a> {
-    /// Its listing.
-    manifest: ManifestReader<ObjectReader>,
-    /// Where its objects are.
-    stores: &'a InputStores,
-    handle: &'a Handle,
-}
-
 /// What `input` was resolved to; `None` for one that is local.
-fn manifest<'a>(input: &Input, context: &PlanContext<'a>) -> Result<Option<Resolved<'a>>, PlanError> {
+fn manifest(
+    input: &Input,
+    context: &PlanContext<'_>,
+) -> Result<Option<ManifestReader<ObjectReader>>, PlanError> {
     let key = match &input.source {
         InputSource::Paths(_) | InputSource::List(_) => return Ok(None),
         InputSource::Manifest { key, .. } => key,
         InputSource::Remote(_) => return Err(PlanError::Elsewhere { input: input.name.clone() }),
     };
-    let (stores, handle) =
-        context.stores.ok_or_else(|| PlanError::Elsewhere { input: input.name.clone() })?;
-    let manifest = ManifestReader::open(stores.job().clone(), key, handle)
-        .map_err(|source| PlanError::Manifest { input: input.name.clone(), source })?;
-    Ok(Some(Resolved { manifest, stores, handle }))
+    ManifestReader::open(context.stores.job().clone(), key, context.handle)
+        .map(Some)
+        .map_err(|source| PlanError::Manifest { input: input.name.clone(), source })
 }
 
 /// Numbers mini-batches and passes them on in batches: small ones first, so that the first mini-batch runs at

@@ -48,7 +48,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let resolved = resolve(spec, &stores, Where::Embedded, Audience::NONE).await.map_err(Failure::usage)?;
     let (work, handle) = (scratch.path().to_owned(), Handle::current());
     let counting = tokio::task::spawn_blocking(move || {
-        let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
+        let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
         let outcome = plan(&resolved, &context, &|| false, &mut |batch| {
             planned.mini_batches += batch.bodies.len() as u64;
             planned.items += batch.items;

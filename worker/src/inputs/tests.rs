@@ -63,7 +63,7 @@ impl Fleet {
         let handle = Handle::current();
         let planned = tokio::task::spawn_blocking(move || {
             let mut bodies = Vec::new();
-            let context = PlanContext { work: &work, stores: Some((&stores, &handle)) };
+            let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
             plan(&spec, &context, &|| false, &mut |batch| {
                 bodies.extend(batch.bodies);
                 ControlFlow::Continue(())
