@@ -19,7 +19,7 @@ use walkdir::WalkDir;
 const SMALL: u64 = 4 << 20;
 /// A larger one is delivered when it has grown by this share of what was delivered.
 const GROWTH: u64 = 4;
-/// So many failed deliveries in one turn tell that the store is away.
+/// So many deliveries in one turn that fail and may succeed later tell that the store is away.
 const MOST_FAILURES: usize = 3;
 
 /// What a node writes of itself; everything else is the orchestrator's.
@@ -97,10 +97,10 @@ impl LogShipper {
                     known.refused.insert(name);
                 }
                 Err(error) => {
-                    if error.is_retryable() || failure.as_ref().is_none_or(|before| !before.is_retryable()) {
+                    failures += usize::from(error.is_retryable());
+                    if error.is_retryable() || failures == 0 {
                         failure = Some(error);
                     }
-                    failures += 1;
                     if failures == MOST_FAILURES {
                         break;
                     }
