@@ -4,15 +4,14 @@
 //! and finalizes it. It starts no work itself; the nodes learn from the ledger what the job wants.
 
 mod ending;
+mod following;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{
-    CommittedSegment, Conclusion, Duty, JobState, LedgerError, LedgerErrorKind, NodeView, Progress,
-};
+use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, LedgerErrorKind, NodeView, Progress};
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 use prs_common::timestamp::now_us;
@@ -30,10 +29,6 @@ use upkeep::Upkeep;
 
 /// Between two writes of `job.json` while the job runs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
-/// Committed segments asked for at a time.
-const SEGMENTS_AT_ONCE: usize = 256;
-/// How long one look reads segments: cancelling and thresholds end a job within 2 s (spec S7, S13).
-const READING: Duration = Duration::from_millis(500);
 /// Least time without progress that ends a job.
 const LEAST_PATIENCE: u64 = 780;
 /// Room that is kept free for the last words of a job on a full disk, bytes.
@@ -350,7 +345,7 @@ impl<'a> Watch<'a> {
             return Ok(Some(Decision::of(job.ledger.conclude(run, &conclusion).await?)));
         }
         let segments = progress.segments;
-        self.follow(segments, Instant::now() + READING).await?;
+        self.follow(segments).await?;
         self.write_progress().await;
         self.keep_up(&nodes).await?;
         let is_complete = self.status.progress.is_complete() && self.followed >= segments;
@@ -389,53 +384,6 @@ impl<'a> Watch<'a> {
                 still.as_secs()
             )
         })
-    }
-
-    /// Reads all segments that were committed.
-    async fn follow_all(&mut self, committed: u64) -> Result<(), WatchError> {
-        while self.followed != committed {
-            self.follow(committed, Instant::now() + READING).await?;
-        }
-        Ok(())
-    }
-
-    /// Reads segments that were committed since the last look, until a point in time.
-    async fn follow(&mut self, committed: u64, until: Instant) -> Result<(), WatchError> {
-        if committed < self.followed {
-            return Err(WatchError::LedgerLost);
-        }
-        while self.followed < committed && Instant::now() < until {
-            let segments = self.next_segments().await?;
-            if segments.is_empty() {
-                return Err(WatchError::LedgerLost);
-            }
-            let Some(catalog) = self.catalog.take() else { break };
-            let before = catalog.segments.len();
-            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments, until).await {
-                Ok(catalog) => (catalog, Ok(())),
-                Err((catalog, error)) => (catalog, Err(error)),
-            };
-            self.followed += (catalog.segments.len() - before) as u64;
-            self.last_followed = catalog.segments.last().cloned();
-            self.catalog = Some(catalog);
-            outcome?;
-        }
-        Ok(())
-    }
-
-    /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger
-    /// that lost its end, and went on, would give other segments its place.
-    async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
-        let (job, first) = (self.job, self.followed);
-        let Some(last) = &self.last_followed else {
-            return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
-        };
-        let mut segments = job.ledger.segments(&job.run, first - 1, SEGMENTS_AT_ONCE).await?;
-        if segments.first().is_none_or(|segment| segment.key != *last) {
-            return Err(WatchError::LedgerLost);
-        }
-        segments.remove(0);
-        Ok(segments)
     }
 
     fn update(&mut self, nodes: &[NodeView], progress: Progress) {

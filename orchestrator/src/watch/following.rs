@@ -1,0 +1,65 @@
+//! Following what is committed: reads the segments that the ledger names, each once and in its order.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::CommittedSegment;
+
+use super::{Watch, WatchError};
+
+/// Committed segments asked for at a time.
+const SEGMENTS_AT_ONCE: usize = 256;
+/// How long one look reads segments: cancelling and thresholds end a job within 2 s (spec S7, S13).
+const READING: Duration = Duration::from_millis(500);
+
+impl Watch<'_> {
+    /// Reads all segments that were committed.
+    pub(super) async fn follow_all(&mut self, committed: u64) -> Result<(), WatchError> {
+        loop {
+            self.follow(committed).await?;
+            // It may have come further: nodes go on committing.
+            if self.followed >= committed {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads segments that were committed since the last look, for a while.
+    pub(super) async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
+        let until = Instant::now() + READING;
+        if committed < self.followed {
+            return Err(WatchError::LedgerLost);
+        }
+        while self.followed < committed && Instant::now() < until {
+            let segments = self.next_segments().await?;
+            if segments.is_empty() {
+                return Err(WatchError::LedgerLost);
+            }
+            let Some(catalog) = self.catalog.take() else { break };
+            let before = catalog.segments.len();
+            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments, until).await {
+                Ok(catalog) => (catalog, Ok(())),
+                Err((catalog, error)) => (catalog, Err(error)),
+            };
+            self.followed += (catalog.segments.len() - before) as u64;
+            self.last_followed = catalog.segments.last().cloned();
+            self.catalog = Some(catalog);
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger
+    /// that lost its end, and went on, would give other segments its place.
+    async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
+        let (job, first) = (self.job, self.followed);
+        let Some(last) = &self.last_followed else {
+            return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
+        };
+        let mut segments = job.ledger.segments(&job.run, first - 1, SEGMENTS_AT_ONCE).await?;
+        if segments.first().is_none_or(|segment| segment.key != *last) {
+            return Err(WatchError::LedgerLost);
+        }
+        segments.remove(0);
+        Ok(segments)
+    }
+}
