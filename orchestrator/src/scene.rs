@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
@@ -36,6 +37,12 @@ pub(crate) struct Scene {
     pub(crate) ledger: Arc<FaultyLedger>,
     pub(crate) storage: Arc<FaultyStorage>,
     segments: u64,
+}
+
+/// These jobs have no data in buckets.
+fn no_bucket(url: String) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>> {
+    let (kind, message) = (StorageErrorKind::NotFound, "there are no buckets here".to_owned());
+    Box::pin(std::future::ready(Err(StorageError { kind, place: url, key: String::new(), message })))
 }
 
 impl Scene {
@@ -80,7 +87,7 @@ impl Scene {
             incarnation: record.incarnation,
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: Arc::clone(ledger) as _,
-            inputs: InputStores::without_buckets(Arc::clone(&storage), Arc::clone(&storage)),
+            inputs: InputStores::new(Arc::clone(&storage), Arc::clone(&storage), Arc::new(no_bucket)),
             output: storage.below("output"),
             output_prefix: Some(layout::OUTPUT),
             logs: here.join("logs"),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, LedgerErrorKind};
-use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, orchestrate, try_limits};
+use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
+use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate, try_limits};
 use prs_orchestrator::recover::recover;
 use prs_orchestrator::watch::View;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
@@ -12,15 +12,13 @@ use tokio::sync::watch;
 
 use super::find;
 use super::follow::until_ended;
-use super::start::{Handed, context, enter, hand_in, open_books, owner};
+use super::start::{Handed, context, enter, hand_in, open_books};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
 
 /// How long a canceled job may take to end before the command stops waiting for it.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
-/// How long a lease is taken for that only shows that nobody has it.
-const PROBE: Duration = Duration::from_secs(1);
 
 /// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
 pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
@@ -120,13 +118,5 @@ async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerE
     // Its nodes leave before the last of them has written how it ended.
     let ends =
         ledger.state(run).await? == JobState::Finalizing || ledger.progress(run).await?.conclusion.is_some();
-    if !ends {
-        return Ok(None);
-    }
-    let owner = owner();
-    if ledger.lease(run, Duty::Watch, &owner, PROBE).await?.is_none() {
-        return Ok(Some("about to end"));
-    }
-    ledger.release(run, Duty::Watch, &owner).await?;
-    Ok(None)
+    Ok((ends && is_watched(job).await?).then_some("about to end"))
 }
