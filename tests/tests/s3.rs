@@ -18,6 +18,7 @@ use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy, TcpProxy};
 use prs_tests::harness::servers::s3::{Rights, S3Server, S3Settings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const BUCKET: &str = "bucket";
 const PREFIX: &str = "some/place";
@@ -119,6 +120,34 @@ mod opening {
         let error = refused(BUCKET, &options).await;
         assert_told(&error, StorageErrorKind::Unavailable, "HTTP 500");
         assert!(proxy.count(Fault::Error) > 1, "an error of the server is tried again");
+    }
+
+    /// A server for people takes every request for a page.
+    #[tokio::test]
+    async fn a_server_of_web_pages_is_told() {
+        let page = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 29\r\n\r\n\
+                    <html><p>It works!</p></html>";
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let pages = tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    let mut request = vec![0; 16 << 10];
+                    while connection.read(&mut request).await.is_ok_and(|read| read > 0) {
+                        if connection.write_all(page.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let server = server_with(S3Settings::default());
+        let endpoint = Some(format!("http://{address}"));
+        let error = refused(BUCKET, &S3Options { endpoint, ..options(&server, Rights::All) }).await;
+        assert_told(&error, StorageErrorKind::Unavailable, "AWS_ENDPOINT_URL_S3");
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+        pages.abort();
     }
 
     #[tokio::test]
