@@ -35,13 +35,19 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: i
 }
 
 /// Asks again and again until the answer is there, on a plain thread and for `patience` at most.
-pub fn wait_for<T>(what: &str, patience: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+#[track_caller]
+pub fn wait_for<T>(what: &str, patience: Duration, ask: impl FnMut() -> Option<T>) -> T {
+    comes_within(patience, ask).unwrap_or_else(|| panic!("waited {patience:?} in vain: {what}"))
+}
+
+/// The same; nothing when the answer does not come.
+pub fn comes_within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
-        if let Some(value) = ask() {
-            return value;
+        let answer = ask();
+        if answer.is_some() || start.elapsed() >= patience {
+            return answer;
         }
-        assert!(start.elapsed() < patience, "waited {patience:?} in vain: {what}");
         std::thread::sleep(POLL);
     }
 }

@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
+use super::programs::program;
 use super::servers::s3::S3Server;
 use super::servers::{RabbitMq, Redis};
-use super::{Ended, Job, Live, bin_dir};
+use super::{Ended, Job, Live};
 
 /// The bucket that holds everything.
 const BUCKET: &str = "fleet";
@@ -30,6 +31,18 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// The fleet of all tests of one binary that run at the time, each with a compute target of its own. A test holds
+    /// it while it runs, so the last one ends it.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Fleet>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let fleet = Arc::new(Self::start());
+            *shared = Arc::downgrade(&fleet);
+            fleet
+        })
+    }
+
     /// Starts the servers; no worker yet.
     pub fn start() -> Self {
         let broker = std::thread::spawn(RabbitMq::start);
@@ -64,14 +77,12 @@ impl Fleet {
     /// Starts a worker with further variables, which may replace those that lead it to the servers.
     pub fn worker_with(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let mut command = Command::new(bin_dir().join("prs-worker"));
+        let mut command = program("prs-worker");
         // A relative folder serves as well as any.
-        command.current_dir(self.folder.path()).args(["--work-dir", "work"]).args(arguments);
-        for name in ["CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONHOME", "RUST_LOG", "VIRTUAL_ENV"] {
-            command.env_remove(name);
-        }
         command
-            .env("AZ_BATCHAI_GPU_COUNT_FOUND", "0")
+            .current_dir(self.folder.path())
+            .args(["--work-dir", "work"])
+            .args(arguments)
             .env("PRS_WORKER_NAME", format!("worker-{number}"))
             .env(TOKEN, job.token())
             .envs(self.variables())
@@ -97,6 +108,12 @@ impl Fleet {
         Some(key["prs/index/".len()..].to_owned())
     }
 
+    /// Who holds the lease of the job's orchestrator: a name that begins with the worker's.
+    pub fn orchestrator_of(&self, job_id: &str) -> Option<String> {
+        let owner = self.redis.cli(&["hget", &format!("prs:{{{job_id}}}:leases"), "watch:owner"]);
+        Some(owner).filter(|owner| !owner.is_empty())
+    }
+
     /// Objects whose upload was begun and neither completed nor aborted.
     pub fn incomplete_uploads(&self) -> Vec<String> {
         self.s3.incomplete_uploads(BUCKET)
@@ -116,6 +133,16 @@ impl Fleet {
     pub fn start_submit(&self, job: &Job, more: &[&str]) -> Live {
         let file = job.write_job_file().display().to_string();
         job.start(&[&["submit", &file, "-o", "json"], more].concat())
+    }
+
+    /// Hands `job` in, waits for nothing, and returns its id.
+    #[track_caller]
+    pub fn hand_in(&self, job: &Job) -> String {
+        let ended = self.start_submit(job, &["--detach"]).wait();
+        ended.expect_code(0);
+        let printed = ended.json();
+        assert_eq!(printed.as_object().map(serde_json::Map::len), Some(1), "{printed}");
+        printed["job_id"].as_str().unwrap().to_owned()
     }
 
     /// Submits `job`, which must complete. Returns the object that is printed.

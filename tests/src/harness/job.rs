@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -11,7 +10,8 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
-use super::{Ended, Found, Live, RunFolder, having_token, producer, python};
+use super::programs::program;
+use super::{Ended, Found, Live, RunFolder, having_token, python};
 use crate::deadline::wait_for;
 
 /// A module that every script can import.
@@ -168,18 +168,9 @@ impl Job {
 
     /// Starts `prs-producer` with these arguments in the job's folder.
     pub fn start(&self, arguments: &[&str]) -> Live {
-        let mut command = Command::new(producer());
+        let mut command = program("prs-producer");
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
-        // What is tested must not depend on where.
-        for name in
-            ["PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL", "PRS_PROCESS_EXTENSION", "VIRTUAL_ENV"]
-        {
-            command.env_remove(name);
-        }
-        for name in ["CUDA_VISIBLE_DEVICES", "PYTHONPATH", "PYTHONHOME", "RUST_LOG"] {
-            command.env_remove(name);
-        }
-        command.env("AZ_BATCHAI_GPU_COUNT_FOUND", "0").envs(self.variables.iter().cloned());
+        command.envs(self.variables.iter().cloned());
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }

@@ -25,7 +25,7 @@ pub use fleet::Fleet;
 pub use job::Job;
 pub use live::Live;
 pub use processes::{Found, having_token};
-pub use programs::{bin_dir, expected_by_python, producer, python};
+pub use programs::{bin_dir, expected_by_python, python};
 pub use random::Random;
 pub use run_folder::RunFolder;
 pub use servers::Redis;

@@ -3,6 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// Variables of others that programs or processes heed.
+const OTHERS: [&str; 7] = [
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "RUST_LOG",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "VIRTUAL_ENV",
+];
+
 fn named(variable: &str, what: &str) -> PathBuf {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty());
     let path = PathBuf::from(value.unwrap_or_else(|| panic!("{variable} is not set: it names {what}")));
@@ -20,9 +31,18 @@ pub fn bin_dir() -> PathBuf {
     folder
 }
 
-/// `prs-producer`.
-pub fn producer() -> PathBuf {
-    bin_dir().join("prs-producer")
+/// A command of one of the programs. What is tested must not depend on where: nothing in its environment says how
+/// prs or its servers are to be used.
+pub(super) fn program(name: &str) -> Command {
+    let mut command = Command::new(bin_dir().join(name));
+    for (name, _) in std::env::vars_os() {
+        let is_ours = ["PRS_", "AWS_"].iter().any(|start| name.to_string_lossy().starts_with(start));
+        if is_ours || OTHERS.iter().any(|other| name == *other) {
+            command.env_remove(name);
+        }
+    }
+    command.env("AZ_BATCHAI_GPU_COUNT_FOUND", "0");
+    command
 }
 
 /// The interpreter for the scripts.

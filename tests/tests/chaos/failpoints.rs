@@ -3,7 +3,7 @@
 use prs_tests::harness::{Fleet, Random};
 use rustix::process::Signal;
 
-use crate::scene::{Expected, Plot, Scene, wait_for_orchestrator};
+use crate::scene::{Expected, Plot, Scene};
 
 /// One of two workers dies at a failpoint, a random number of times after it was first there.
 pub(crate) fn worker_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
@@ -24,7 +24,7 @@ pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place
     scene.hire(&[("PRS_FAILPOINT", place)]);
     scene.submit(&[]);
     let id = scene.id();
-    let owner = wait_for_orchestrator(&scene.fleet.redis, &id);
+    let owner = scene.orchestrator();
     scene.hire(&[]);
     scene.dies(0);
     scene.ends_with(&Expected::default(), |scene| {

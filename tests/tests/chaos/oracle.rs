@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::comes_within;
 use prs_tests::harness::parse_csv;
 use serde_json::{Value, json};
 
@@ -75,13 +75,11 @@ fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
 fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
     let id = scene.id();
     let mut left = String::new();
-    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        wait_for("nothing to be left in the ledger and the queues", CLEAN_UP, || {
-            left = left_on_servers(scene, expected);
-            left.is_empty().then_some(())
-        });
-    }));
-    assert!(said.is_ok(), "left behind: {left}\n{}", scene.story());
+    let clean = comes_within(CLEAN_UP, || {
+        left = left_on_servers(scene, expected);
+        left.is_empty().then_some(())
+    });
+    assert!(clean.is_some(), "left behind: {left}\n{}", scene.story());
 
     let keys = scene.fleet.stored(&id).keys();
     let of_no_use =
@@ -93,13 +91,11 @@ fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
     assert!(uploads.is_empty(), "uploads that never ended: {uploads:?}");
 
     let mut processes = Vec::new();
-    let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        wait_for("the end of the script's processes", CLEAN_UP, || {
-            processes = scene.job.script_processes();
-            processes.is_empty().then_some(())
-        });
-    }));
-    assert!(said.is_ok(), "processes of the job are left: {processes:?}\n{}", scene.story());
+    let ended = comes_within(CLEAN_UP, || {
+        processes = scene.job.script_processes();
+        processes.is_empty().then_some(())
+    });
+    assert!(ended.is_some(), "processes of the job are left: {processes:?}\n{}", scene.story());
     scene.dismiss();
     scene.job.soon_leaves_nothing();
     let work = scene.fleet.work_folder();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Fleet, Job, Live, Random, Redis};
+use prs_tests::harness::{Fleet, Job, Live, Random};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -124,6 +124,12 @@ impl<'a> Scene<'a> {
     /// The id of the job.
     pub(crate) fn id(&self) -> String {
         wait_for("the job to be known", BEGIN, || self.fleet.id_of(&self.name))
+    }
+
+    /// Waits until a worker has the lease of the orchestrator; who it is.
+    pub(crate) fn orchestrator(&self) -> String {
+        let id = self.id();
+        wait_for("an orchestrator", BEGIN, || self.fleet.orchestrator_of(&id))
     }
 
     /// How the job ended, when it has.
@@ -285,14 +291,6 @@ impl<'a> Scene<'a> {
         let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
         format!("== queues\n{queues}\n== errors\n{errors}\n== orchestrator\n{master}\n{}", self.fleet.story())
     }
-}
-
-/// Waits until a worker of the job has the orchestrator's lease.
-pub(crate) fn wait_for_orchestrator(redis: &Redis, job_id: &str) -> String {
-    let key = format!("prs:{{{job_id}}}:leases");
-    wait_for("an orchestrator", BEGIN, || {
-        Some(redis.cli(&["hget", &key, "watch:owner"])).filter(|owner| !owner.is_empty())
-    })
 }
 
 fn script(plot: &Plot) -> String {

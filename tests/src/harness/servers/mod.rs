@@ -4,6 +4,7 @@
 //! A server that cannot be started fails the test and says what to install. It ends with its test, and with the
 //! test process however that ends.
 
+mod certificates;
 mod in_process;
 mod ports;
 pub mod proxy;

@@ -31,26 +31,30 @@ use crate::harness::Random;
 #[derive(Debug)]
 pub struct TcpProxy {
     address: SocketAddr,
-    way: watch::Sender<Way>,
+    cut: watch::Sender<bool>,
+    connections: Arc<AtomicU64>,
     runtime: Option<Runtime>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Way {
-    cut: bool,
-    /// How often it was cut off so far.
-    cuts: u64,
 }
 
 impl TcpProxy {
     /// Opens a way to `server` at a free port.
     pub fn start(server: SocketAddr) -> Self {
+        Self::start_for_the_first(u64::MAX, server)
+    }
+
+    /// The same for the first connections, so many; whatever further ones send is swallowed.
+    pub fn start_for_the_first(most: u64, server: SocketAddr) -> Self {
         let runtime = in_process::runtime();
         let listener = in_process::listen(&runtime, 0);
         let address = listener.local_addr().unwrap();
-        let (way, watched) = watch::channel(Way::default());
-        runtime.spawn(accept(listener, move |connection| relay(connection, server, watched.clone())));
-        Self { address, way, runtime: Some(runtime) }
+        let (cut, watched) = watch::channel(false);
+        let connections = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&connections);
+        runtime.spawn(accept(listener, move |connection| {
+            let passes = count.fetch_add(1, Ordering::Relaxed) < most;
+            relay(connection, passes.then_some(server), watched.clone())
+        }));
+        Self { address, cut, connections, runtime: Some(runtime) }
     }
 
     /// Where programs connect.
@@ -60,17 +64,17 @@ impl TcpProxy {
 
     /// Swallows everything from now on, of connections that are there and of new ones, without closing any.
     pub fn cut_off(&self) {
-        self.way.send_modify(|way| *way = Way { cut: true, cuts: way.cuts + 1 });
+        self.cut.send_replace(true);
     }
 
     /// Lets new connections through again. Those that lost bytes stay silent for good.
     pub fn restore(&self) {
-        self.way.send_modify(|way| way.cut = false);
+        self.cut.send_replace(false);
     }
 
-    /// How often it was cut off.
-    pub fn cuts(&self) -> u64 {
-        self.way.borrow().cuts
+    /// Connections that were opened so far.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 }
 
@@ -93,16 +97,16 @@ where
     }
 }
 
-async fn relay(mut near: TcpStream, server: SocketAddr, mut way: watch::Receiver<Way>) {
-    if way.borrow_and_update().cut {
-        return swallow(&mut near).await;
-    }
+/// Carries what goes to `server` and comes from it, until the way is cut off.
+async fn relay(mut near: TcpStream, server: Option<SocketAddr>, mut cut: watch::Receiver<bool>) {
+    let server = server.filter(|_| !*cut.borrow_and_update());
+    let Some(server) = server else { return swallow(&mut near).await };
     let Ok(mut far) = TcpStream::connect(server).await else { return };
     let _ = far.set_nodelay(true);
     tokio::select! {
         // First: not a byte passes after the cut.
         biased;
-        _ = way.wait_for(|way| way.cut) => {}
+        _ = cut.wait_for(|cut| *cut) => {}
         _ = copy_bidirectional(&mut near, &mut far) => return,
     }
     tokio::join!(swallow(&mut near), swallow(&mut far));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::certificates::Certificates;
 use super::{Supervised, free_port};
 use crate::deadline::wait_for;
 
@@ -22,7 +23,7 @@ const PACKAGED: &str = "/usr/lib/rabbitmq/bin";
 /// process ends.
 #[derive(Debug)]
 pub struct RabbitMq {
-    folder: TempDir,
+    certificates: Certificates,
     port: u16,
     tls_port: u16,
     epmd_port: u16,
@@ -30,6 +31,8 @@ pub struct RabbitMq {
     server: Supervised,
     /// The name server of Erlang nodes. A node would start one that outlives it.
     epmd: Supervised,
+    /// Last: nobody writes there any more when it is removed.
+    folder: TempDir,
 }
 
 impl RabbitMq {
@@ -46,8 +49,9 @@ impl RabbitMq {
             (free_port(), free_port(), free_port(), free_port());
         fs::write(folder.path().join("plugins"), "[].").unwrap();
         fs::write(folder.path().join("environment"), "").unwrap();
-        make_certificates(folder.path());
-        fs::write(folder.path().join("rabbitmq.conf"), configuration(folder.path(), port, tls_port)).unwrap();
+        let certificates = Certificates::make(folder.path());
+        let configuration = configuration(&certificates, port, tls_port);
+        fs::write(folder.path().join("rabbitmq.conf"), configuration).unwrap();
 
         let mut epmd = Command::new("epmd");
         epmd.args(["-address", "127.0.0.1", "-port", &epmd_port.to_string()])
@@ -56,7 +60,8 @@ impl RabbitMq {
         let epmd = Supervised::start(epmd, None)
             .unwrap_or_else(|error| panic!("epmd cannot be started: {error}; {INSTALL}"));
         let server = launch(folder.path(), epmd_port, distribution_port);
-        let mut this = Self { folder, port, tls_port, epmd_port, distribution_port, server, epmd };
+        let mut this =
+            Self { certificates, port, tls_port, epmd_port, distribution_port, server, epmd, folder };
         this.wait_until_it_serves();
         this
     }
@@ -78,7 +83,7 @@ impl RabbitMq {
 
     /// The certificate of the authority that has signed the node's.
     pub fn authority(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        self.certificates.authority.clone()
     }
 
     /// The port for AMQP without TLS.
@@ -174,39 +179,21 @@ fn script(folder: &Path, name: &str, epmd_port: u16, distribution_port: u16) -> 
     command
 }
 
-fn configuration(folder: &Path, port: u16, tls_port: u16) -> String {
-    let folder = folder.display();
+fn configuration(certificates: &Certificates, port: u16, tls_port: u16) -> String {
+    let Certificates { authority, certificate, key } = certificates;
     format!(
         "listeners.tcp.1 = 127.0.0.1:{port}\n\
          listeners.ssl.1 = 127.0.0.1:{tls_port}\n\
-         ssl_options.cacertfile = {folder}/ca.pem\n\
-         ssl_options.certfile = {folder}/server.pem\n\
-         ssl_options.keyfile = {folder}/server.key\n\
+         ssl_options.cacertfile = {}\n\
+         ssl_options.certfile = {}\n\
+         ssl_options.keyfile = {}\n\
          ssl_options.verify = verify_none\n\
          log.console = false\n\
-         disk_free_limit.absolute = 50MB\n"
+         disk_free_limit.absolute = 50MB\n",
+        authority.display(),
+        certificate.display(),
+        key.display()
     )
-}
-
-/// An authority, and a certificate of it for localhost.
-fn make_certificates(folder: &Path) {
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
-    openssl(folder, &format!("req -x509 {key} -subj /CN=prs-test -keyout ca.key -out ca.pem"));
-    openssl(folder, &format!("req {key} -subj /CN=localhost -keyout server.key -out server.csr"));
-    fs::write(folder.join("extensions"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
-        .unwrap();
-    openssl(
-        folder,
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.pem",
-    );
-}
-
-fn openssl(folder: &Path, arguments: &str) {
-    let output =
-        Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap_or_else(
-            |error| panic!("openssl cannot be started: {error}; install it (`apt-get install openssl`)"),
-        );
-    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Whether a broker answers the protocol header with its first frame.

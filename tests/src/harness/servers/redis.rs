@@ -1,56 +1,28 @@
-//! A Redis server of the tests' own.
-//!
-//! A shell supervises it: the shell reads commands from a pipe that only the test process holds, so when the
-//! tests end, however they end, it kills the server and removes the folder. The server of the distribution,
-//! if one runs, is never touched.
+//! A Redis server of the tests' own. The server of the distribution, if one runs, is never touched.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
+use super::certificates::Certificates;
+use super::{Supervised, free_port};
 use crate::deadline::wait_for;
 
 /// Longer than a server takes to load what the tests leave in it.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Ports that the system gives to nobody on its own: a client that calls a server which is down would
-/// otherwise be given that very port some day, and talk to itself.
-const PORTS: std::ops::Range<u16> = 18_000..30_000;
-
-/// `$1` is the folder. Answers each command with a line.
-const SUPERVISOR: &str = r#"
-exec 2>/dev/null
-while read -r word; do
-    case $word in
-    start) redis-server "$1/redis.conf" </dev/null >>"$1/redis.out" 2>&1 & server=$! ;;
-    kill) kill -9 "$server"; wait "$server" ;;
-    stop) kill "$server"; wait "$server" ;;
-    esac
-    echo "$word"
-done
-kill -9 "$server"; wait "$server"
-rm -rf "$1"
-"#;
 
 /// A server on a port of its own; ended when dropped, and when the tests end.
 #[derive(Debug)]
 pub struct Redis {
+    /// Nothing while it is killed. Before the folder: it is ended first.
+    server: Mutex<Option<Supervised>>,
     port: u16,
-    scheme: &'static str,
-    folder: PathBuf,
-    shell: Mutex<Shell>,
-}
-
-#[derive(Debug)]
-struct Shell {
-    child: Child,
-    /// Closing it ends the server.
-    commands: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    certificates: Option<Certificates>,
+    folder: TempDir,
 }
 
 impl Redis {
@@ -61,23 +33,15 @@ impl Redis {
 
     /// Starts one with more lines of configuration (`appendfsync always`, `user ...`).
     pub fn start_with(lines: &[&str]) -> Self {
-        Self::begin(tempfile::tempdir().unwrap().keep(), false, lines)
+        Self::begin(folder(), None, lines)
     }
 
     /// Starts one that speaks TLS only, with a certificate for `localhost` of an [authority](Self::authority)
     /// that nobody knows.
     pub fn start_with_tls() -> Self {
-        let folder = tempfile::tempdir().unwrap().keep();
-        make_certificates(&folder);
-        let file = |name: &str| folder.join(name).display().to_string();
-        let lines = [
-            "tls-auth-clients no".to_owned(),
-            format!("tls-cert-file {}", file("server.crt")),
-            format!("tls-key-file {}", file("server.key")),
-            format!("tls-ca-cert-file {}", file("authority.crt")),
-        ];
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        Self::begin(folder, true, &lines)
+        let folder = folder();
+        let certificates = Certificates::make(folder.path());
+        Self::begin(folder, Some(certificates), &[])
     }
 
     /// The one that tests share which need no server of their own.
@@ -86,48 +50,40 @@ impl Redis {
         SHARED.get_or_init(Self::start)
     }
 
-    fn begin(folder: PathBuf, tls: bool, lines: &[&str]) -> Self {
-        let installed = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-        assert!(
-            installed.is_ok_and(|status| status.success()),
-            "redis-server is needed by this test: apt-get install redis-server"
-        );
-        let mut child = Command::new("sh")
-            .args(["-c", SUPERVISOR, "redis-supervisor"])
-            .arg(&folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let commands = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("its output is piped"));
-        let shell = Mutex::new(Shell { child, commands, answers });
-        let mut server = Self { port: 0, scheme: if tls { "rediss" } else { "redis" }, folder, shell };
+    fn begin(folder: TempDir, certificates: Option<Certificates>, lines: &[&str]) -> Self {
+        let mut this = Self { server: Mutex::default(), port: 0, certificates, folder };
         // Somebody else may take a port between the look at it and the start.
         for _ in 0..20 {
-            server.port = free_port();
-            server.configure(tls, lines);
-            if server.try_start() {
-                return server;
+            this.port = free_port();
+            this.configure(lines);
+            if this.try_start() {
+                return this;
             }
         }
-        panic!("redis-server does not start:\n{}", server.log());
+        panic!("redis-server does not start:\n{}", this.log());
     }
 
-    fn configure(&self, tls: bool, lines: &[&str]) {
-        let (plain, secure) = if tls { (0, self.port) } else { (self.port, 0) };
-        let mut text = format!(
-            "bind 127.0.0.1\nport {plain}\ntls-port {secure}\ndir {}\nappendonly yes\nsave \"\"\n",
-            self.folder.display()
-        );
-        text += &lines.join("\n");
-        std::fs::write(self.folder.join("redis.conf"), text).unwrap();
+    fn configure(&self, lines: &[&str]) {
+        let folder = self.folder.path().display();
+        let listening = match &self.certificates {
+            None => format!("port {}\n", self.port),
+            Some(Certificates { authority, certificate, key }) => format!(
+                "port 0\ntls-port {}\ntls-auth-clients no\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\n",
+                self.port,
+                certificate.display(),
+                key.display(),
+                authority.display()
+            ),
+        };
+        let more = lines.join("\n");
+        let text = format!("bind 127.0.0.1\n{listening}dir {folder}\nappendonly yes\nsave \"\"\n{more}\n");
+        fs::write(self.folder.path().join("redis.conf"), text).unwrap();
     }
 
     /// The URL of its default user, without a password.
     pub fn url(&self) -> String {
-        format!("{}://localhost:{}", self.scheme, self.port)
+        let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://localhost:{}", self.port)
     }
 
     /// Its port on 127.0.0.1.
@@ -135,27 +91,27 @@ impl Redis {
         self.port
     }
 
-    /// The certificate of the authority behind its own, when it speaks TLS.
+    /// The certificate of the authority behind its own. It must speak TLS.
     pub fn authority(&self) -> PathBuf {
-        self.folder.join("authority.crt")
+        self.certificates.as_ref().expect("a server with TLS").authority.clone()
     }
 
     /// As `kill -9` would; returns when it is gone.
     pub fn kill(&self) {
-        self.tell("kill");
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Starts it again with what it had on its disk; returns when it answers.
     pub fn restart(&self) {
-        self.tell("stop");
+        self.kill();
         assert!(self.try_start(), "redis-server does not start again:\n{}", self.log());
     }
 
     /// Starts it again with nothing.
     pub fn wipe_and_restart(&self) {
-        self.tell("kill");
-        std::fs::remove_dir_all(self.folder.join("appendonlydir")).unwrap();
-        assert!(self.try_start(), "redis-server does not start again:\n{}", self.log());
+        self.kill();
+        fs::remove_dir_all(self.folder.path().join("appendonlydir")).unwrap();
+        self.restart();
     }
 
     /// What `redis-cli` says to this, without the line's end.
@@ -167,74 +123,33 @@ impl Redis {
         String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
     }
 
-    fn tell(&self, word: &str) {
-        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shell { commands, answers, .. } = &mut *shell;
-        writeln!(commands.as_mut().expect("open until the drop"), "{word}").unwrap();
-        let mut answer = String::new();
-        answers.read_line(&mut answer).unwrap();
-        assert_eq!(answer.trim_end(), word);
-    }
-
     /// False when it ended instead of becoming ready.
     fn try_start(&self) -> bool {
+        let folder = self.folder.path();
         let said_before = self.log().len();
-        self.tell("start");
+        let output = File::options().create(true).append(true).open(folder.join("output")).unwrap();
+        let mut command = Command::new("redis-server");
+        command.arg("redis.conf").current_dir(folder).stdin(Stdio::null());
+        command.stdout(output.try_clone().unwrap()).stderr(output);
+        let mut server = Supervised::start(command, Some(folder)).unwrap_or_else(|error| {
+            panic!("redis-server cannot be started: {error}; install it (`apt-get install redis-server`)")
+        });
         // Its own words: whoever answers on the port might be another server.
-        wait_for("redis-server to become ready", PATIENCE, || {
-            let log = self.log();
-            let said = &log[said_before..];
-            let failed = ["Failed listening", "FATAL CONFIG", "Fatal error", "Failed to configure"];
-            if failed.iter().any(|words| said.contains(words)) {
-                return Some(false);
-            }
-            said.contains("Ready to accept connections").then_some(true)
-        })
+        let is_ready = wait_for("redis-server to become ready", PATIENCE, || {
+            let has_ended = server.ended().is_some();
+            let is_ready = self.log()[said_before..].contains("Ready to accept connections");
+            (has_ended || is_ready).then_some(!has_ended)
+        });
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = is_ready.then_some(server);
+        is_ready
     }
 
     fn log(&self) -> String {
-        std::fs::read(self.folder.join("redis.out"))
-            .map(|log| String::from_utf8_lossy(&log).into_owned())
-            .unwrap_or_default()
+        let log = fs::read(self.folder.path().join("output")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
-        shell.commands = None;
-        let _ = shell.child.wait();
-    }
-}
-
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() % u32::from(PORTS.end - PORTS.start);
-    let mut candidates = std::iter::repeat_with(|| {
-        let at =
-            (first + u32::from(NEXT.fetch_add(7, Ordering::Relaxed))) % u32::from(PORTS.end - PORTS.start);
-        PORTS.start + at as u16
-    });
-    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    candidates.find(free).expect("the candidates never end")
-}
-
-/// An authority, and a certificate of it for `localhost`.
-fn make_certificates(folder: &Path) {
-    let openssl = |arguments: &str| {
-        let made = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
-        let made = made.expect("openssl is needed by this test: apt-get install openssl");
-        assert!(made.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&made.stderr));
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(&format!(
-        "req -x509 {key} -keyout authority.key -out authority.crt -days 2 -subj /CN=test-authority"
-    ));
-    openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"));
-    std::fs::write(folder.join("extensions"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
-        .unwrap();
-    openssl(
-        "x509 -req -in server.csr -CA authority.crt -CAkey authority.key -CAcreateserial -out server.crt -days 2 \
-         -extfile extensions",
-    );
+fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("prs-redis-").tempdir().unwrap()
 }

@@ -9,7 +9,7 @@ mod service;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use hyper_util::rt::TokioIo;
@@ -96,10 +96,10 @@ impl Rights {
 pub struct S3Server {
     address: SocketAddr,
     settings: S3Settings,
-    folder: PathBuf,
     objects: Arc<Objects>,
     runtime: Option<Runtime>,
-    _temporary: Option<TempDir>,
+    /// The folder, where it is to go with the server.
+    temporary: Option<TempDir>,
 }
 
 impl S3Server {
@@ -110,17 +110,15 @@ impl S3Server {
 
     /// The same, with settings.
     pub fn start_with(settings: S3Settings) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self::start_keeping(folder.path().to_owned(), settings, Some(folder))
+        let folder = tempfile::Builder::new().prefix("prs-s3-").tempdir().unwrap();
+        let mut server = Self::start_in(folder.path(), settings);
+        server.temporary = Some(folder);
+        server
     }
 
     /// Starts one on what lies in `folder`.
     pub fn start_in(folder: &Path, settings: S3Settings) -> Self {
-        Self::start_keeping(folder.to_owned(), settings, None)
-    }
-
-    fn start_keeping(folder: PathBuf, settings: S3Settings, temporary: Option<TempDir>) -> Self {
-        let objects = Arc::new(Objects::open(&folder).unwrap());
+        let objects = Arc::new(Objects::open(folder).unwrap());
         let mut auth = SimpleAuth::new();
         for rights in [Rights::All, Rights::Read, Rights::List, Rights::None] {
             auth.register(rights.key(&settings.access_key), settings.secret_key.clone().into());
@@ -135,7 +133,7 @@ impl S3Server {
         let listener = in_process::listen(&runtime, settings.port);
         let address = listener.local_addr().unwrap();
         runtime.spawn(serve(listener, service));
-        Self { address, settings, folder, objects, runtime: Some(runtime), _temporary: temporary }
+        Self { address, settings, objects, runtime: Some(runtime), temporary: None }
     }
 
     /// Where it listens.
@@ -148,11 +146,6 @@ impl S3Server {
         format!("http://{}", self.address)
     }
 
-    /// The folder everything lies in.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Access key and secret of somebody with these rights.
     pub fn key(&self, rights: Rights) -> (String, String) {
         (rights.key(&self.settings.access_key), self.settings.secret_key.clone())
@@ -160,16 +153,11 @@ impl S3Server {
 
     /// The variables with which a program reaches it.
     pub fn env(&self) -> Vec<(String, String)> {
-        self.env_at(&self.endpoint())
-    }
-
-    /// The same for a program that goes through `endpoint`, a proxy before this server.
-    pub fn env_at(&self, endpoint: &str) -> Vec<(String, String)> {
         let (key, secret) = self.key(Rights::All);
         [
             ("AWS_ACCESS_KEY_ID", key.as_str()),
             ("AWS_SECRET_ACCESS_KEY", &secret),
-            ("AWS_ENDPOINT_URL_S3", endpoint),
+            ("AWS_ENDPOINT_URL_S3", &self.endpoint()),
             ("AWS_REGION", "us-east-1"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -218,6 +206,7 @@ impl Drop for S3Server {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+        drop(self.temporary.take());
     }
 }
 

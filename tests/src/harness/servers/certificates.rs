@@ -1,0 +1,45 @@
+//! Certificates for servers that speak TLS: an authority that nobody knows, and one of it for `localhost`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files in PEM.
+#[derive(Debug, Clone)]
+pub(super) struct Certificates {
+    /// The certificate of the authority.
+    pub(super) authority: PathBuf,
+    /// The server's, which is for the name `localhost` and no other.
+    pub(super) certificate: PathBuf,
+    /// The server's private key.
+    pub(super) key: PathBuf,
+}
+
+impl Certificates {
+    /// Makes them in `folder`.
+    pub(super) fn make(folder: &Path) -> Self {
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+        openssl(
+            folder,
+            &format!("req -x509 {key} -subj /CN=prs-test -keyout authority.key -out authority.pem"),
+        );
+        openssl(folder, &format!("req {key} -subj /CN=localhost -keyout server.key -out server.csr"));
+        fs::write(folder.join("extensions"), "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
+            .unwrap();
+        openssl(
+            folder,
+            "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+             -extfile extensions -out server.pem",
+        );
+        let file = |name| folder.join(name);
+        Self { authority: file("authority.pem"), certificate: file("server.pem"), key: file("server.key") }
+    }
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("openssl cannot be started: {error}; install it (`apt-get install openssl`)")
+    });
+    assert!(output.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
