@@ -1,0 +1,159 @@
+//! Workers of a fleet: whom they serve, how long they wait, and how they leave.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Fleet, Job, Live};
+use rustix::process::Signal;
+
+/// Says who has begun, and goes on when it is told to.
+const WAITS: &str = "
+import os
+import marks
+def run(mini_batch):
+    marks.mark('began', os.getppid())
+    marks.wait_for('go')
+    return [open(path).read() for path in mini_batch]
+";
+const ECHO: &str = "
+def run(mini_batch):
+    return [open(path).read() for path in mini_batch]
+";
+/// Longer than anything here takes on a slow machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// What a worker says when it is asked to end while it serves a job.
+const DRAINS: &str = "asked to end: what runs may end";
+
+fn on_fleet(fleet: &Fleet, target: &str, script: &str) -> Job {
+    let job = fleet.job(Job::new(script)).with("compute_target", target);
+    job.with("run_invocation_timeout", 600)
+}
+
+fn worker(fleet: &Fleet, job: &Job, target: &str, more: &[&str]) -> Live {
+    fleet.worker(job, &[&["--target", target], more].concat())
+}
+
+fn state(job: &Job, id: &str) -> String {
+    job.command(&["status", id, "-o", "json"]).json()["state"].as_str().unwrap().to_owned()
+}
+
+fn rows(count: usize) -> Vec<u8> {
+    (0..count).flat_map(|number| format!("item {number}\n").into_bytes()).collect()
+}
+
+#[test]
+fn a_worker_for_one_job_ends_as_the_job_does() {
+    let fleet = Fleet::shared();
+    let fails = on_fleet(&fleet, "one", "def run(mini_batch):\n    raise ValueError('no')\n").with_files(2);
+    let id = fleet.hand_in(&fails);
+    worker(&fleet, &fails, "other", &["--job", &id]).wait().expect_code(42);
+    let completes = on_fleet(&fleet, "one", ECHO).with_files(2);
+    let id = fleet.hand_in(&completes);
+    worker(&fleet, &completes, "other", &["--job", &id]).wait().expect_code(0);
+    worker(&fleet, &completes, "other", &["--job", &id]).wait().expect_code(0);
+    worker(&fleet, &completes, "other", &["--job", "no-such-job"]).wait().expect_code(2);
+
+    let goes_on = on_fleet(&fleet, "one", WAITS).with_files(4);
+    let id = fleet.hand_in(&goes_on);
+    let mut leaves = worker(&fleet, &goes_on, "other", &["--job", &id, "--slots", "1"]);
+    leaves.wait_until("the first mini-batch", || !goes_on.marks("began").is_empty());
+    leaves.interrupt();
+    // Before that, it would go on with the second mini-batch.
+    leaves.wait_until_said(DRAINS);
+    goes_on.mark("go");
+    leaves.wait().expect_code(41);
+    assert_eq!(goes_on.marks("began").len(), 1, "it took nothing more");
+    // The tickets of all three, and of the first two as well, are still there: idle workers settle them.
+    worker(&fleet, &goes_on, "one", &["--exit-when-idle", "3"]).wait().expect_code(0);
+    assert_eq!(state(&goes_on, &id), "completed");
+}
+
+#[test]
+fn one_worker_serves_several_targets_and_many_run_on_one_host() {
+    const MANY: usize = 20;
+    let fleet = Fleet::shared();
+    let first = on_fleet(&fleet, "several-a", WAITS)
+        .with_files(3 * MANY)
+        .with("mini_batch_size", 1)
+        .with("node_count", MANY)
+        .with("process_count_per_node", 1);
+    let targets = "several-a,several-b";
+    let mut workers: Vec<Live> =
+        (0..MANY).map(|_| worker(&fleet, &first, targets, &["--slots", "1", "--name", "twin"])).collect();
+    let id = fleet.hand_in(&first);
+    wait_for("all of them at work", PATIENCE, || {
+        let who: BTreeSet<String> = first.marks("began").into_iter().collect();
+        (who.len() == MANY).then_some(())
+    });
+    wait_for("all of them to be known", PATIENCE, || {
+        let status = first.command(&["status", &id, "-o", "json"]).json();
+        (status["nodes"] == MANY && status["processes"] == MANY).then_some(())
+    });
+    first.mark("go");
+    first.command(&["stream", &id]).expect_code(0);
+    assert_eq!(fleet.stored(&id).result(), rows(3 * MANY));
+    assert_eq!(first.marks("began").len(), 3 * MANY, "each mini-batch ran once");
+
+    let second = on_fleet(&fleet, "several-b", ECHO).with_files(6);
+    let result = fleet.completes(&second);
+    assert_eq!(fleet.stored(result["job_id"].as_str().unwrap()).result(), rows(6));
+    for worker in &mut workers {
+        assert!(!worker.has_ended(), "a worker has ended by itself\n{}", worker.stderr());
+    }
+}
+
+#[test]
+fn the_second_signal_stops_what_the_first_lets_end() {
+    let fleet = Fleet::shared();
+    let job = on_fleet(&fleet, "signals", WAITS).with_files(1);
+    let id = fleet.hand_in(&job);
+    let mut leaves = worker(&fleet, &job, "signals", &[]);
+    leaves.wait_until("the mini-batch", || job.marks("began").len() == 1);
+    assert!(leaves.signal(Signal::TERM));
+    leaves.wait_until_said(DRAINS);
+    let drains_until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < drains_until {
+        assert!(!leaves.has_ended(), "it did not wait for what runs\n{}", leaves.stderr());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(job.script_processes().len(), 1, "the mini-batch still runs");
+    assert!(leaves.signal(Signal::TERM));
+    let second = Instant::now();
+    let ended = leaves.wait();
+    assert!(second.elapsed() < Duration::from_secs(5), "{:?}\n{}", second.elapsed(), ended.stderr);
+    ended.expect_code(0);
+    job.has_left_nothing();
+
+    let _other = worker(&fleet, &job, "signals", &[]);
+    wait_for("the mini-batch elsewhere", PATIENCE, || (job.marks("began").len() == 2).then_some(()));
+    job.mark("go");
+    job.command(&["stream", &id]).expect_code(0);
+    assert_eq!(fleet.stored(&id).result(), rows(1));
+}
+
+#[test]
+fn an_idle_worker_ends_after_its_time_and_work_begins_it_anew() {
+    const IDLE: Duration = Duration::from_secs(3);
+    let fleet = Fleet::shared();
+    let job = on_fleet(&fleet, "idle", WAITS).with_files(1);
+    let ended = worker(&fleet, &job, "idle", &["--exit-when-idle", "3"]).wait();
+    ended.expect_code(0);
+    assert!(ended.took >= IDLE, "{:?}", ended.took);
+
+    let id = fleet.hand_in(&job);
+    let mut works = worker(&fleet, &job, "idle", &["--exit-when-idle", "3"]);
+    works.wait_until("the mini-batch", || job.marks("began").len() == 1);
+    let busy_until = Instant::now() + IDLE + Duration::from_secs(1);
+    while Instant::now() < busy_until {
+        assert!(!works.has_ended(), "it has ended over its work\n{}", works.stderr());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let told = Instant::now();
+    job.mark("go");
+    works.wait().expect_code(0);
+    assert!(told.elapsed() >= IDLE, "{:?} after its work", told.elapsed());
+    assert_eq!(state(&job, &id), "completed");
+}
