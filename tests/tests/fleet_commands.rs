@@ -4,13 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::free_port;
+use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::servers::s3::Rights;
 use prs_tests::harness::{Ended, Fleet, Job, Live};
 use serde_json::{Value, json};
@@ -37,20 +36,9 @@ def run(mini_batch, context):
     return [os.path.basename(path) for path in mini_batch]
 "#;
 
-/// The fleet of all tests that run at the time. A test holds it while it runs, so the last one ends it.
-fn fleet() -> Arc<Fleet> {
-    static FLEET: Mutex<Weak<Fleet>> = Mutex::new(Weak::new());
-    let mut shared = FLEET.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let fleet = Arc::new(Fleet::start());
-        *shared = Arc::downgrade(&fleet);
-        fleet
-    })
-}
-
 /// A job of five files for the workers of `target`.
-fn job(script: &str, target: &str) -> Job {
-    let job = fleet().job(Job::new(script).with_files(5));
+fn job(fleet: &Fleet, script: &str, target: &str) -> Job {
+    let job = fleet.job(Job::new(script).with_files(5));
     job.with("inputs", json!([{ "type": "file", "path": "data", "mode": "direct" }]))
         .with("compute_target", target)
         .with("run_invocation_timeout", 600)
@@ -61,19 +49,8 @@ fn here(script: &str) -> Job {
     Job::new(script).with_files(5)
 }
 
-fn worker(job: &Job, target: &str) -> Live {
-    fleet().worker(job, &["--target", target])
-}
-
-/// Hands the job in and returns its id.
-#[track_caller]
-fn detached(job: &Job) -> String {
-    job.write_job_file();
-    let ended = job.command(&["submit", "job.yml", "--detach", "-o", "json"]);
-    ended.expect_code(0);
-    let printed = ended.json();
-    assert_eq!(printed.as_object().unwrap().len(), 1, "{printed}");
-    printed["job_id"].as_str().unwrap().to_owned()
+fn worker(fleet: &Fleet, job: &Job, target: &str) -> Live {
+    fleet.worker(job, &["--target", target])
 }
 
 #[track_caller]
@@ -98,14 +75,14 @@ fn refused(ended: &Ended, code: i32, parts: &[&str]) {
 
 /// Waits until `status` shows what is wanted.
 #[track_caller]
-fn until_status(job: &Job, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+fn until_status(fleet: &Fleet, job: &Job, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let status = json_of(job, &["status", id]);
         if wanted(&status) {
             return status;
         }
-        assert!(Instant::now() < deadline, "{status}\n{}", fleet().story());
+        assert!(Instant::now() < deadline, "{status}\n{}", fleet.story());
     }
 }
 
@@ -117,11 +94,11 @@ fn listed(job: &Job, id: &str) -> Value {
 
 #[test]
 fn a_job_is_seen_from_its_queue_to_its_result() {
-    let fleet = fleet();
+    let fleet = Fleet::shared();
     let target = "seen";
-    let job = job(HOLDS, target);
-    let id = detached(&job);
-    let other = detached(&job);
+    let job = job(&fleet, HOLDS, target);
+    let id = fleet.hand_in(&job);
+    let other = fleet.hand_in(&job);
     assert_ne!(id, other, "a second submit is a second job");
     job.command(&["cancel", &other]).expect_code(0);
 
@@ -139,9 +116,9 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
     refused(&job.command(&["result", &id]), 2, &["queued"]);
 
     let mut stream = job.start(&["stream", &id, "-o", "json"]);
-    let _worker = worker(&job, target);
+    let _worker = worker(&fleet, &job, target);
     stream.wait_until("two held mini-batches", || job.marks("held").len() == 2);
-    let status = until_status(&job, &id, |status| {
+    let status = until_status(&fleet, &job, &id, |status| {
         status["state"] == "running" && status["processes"] == 2 && status["mini_batches"]["succeeded"] == 1
     });
     assert_eq!(status["nodes"], 1, "{status}");
@@ -206,11 +183,11 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
 
 #[test]
 fn what_is_shown_is_what_was_understood_and_a_job_runs_again_with_changes() {
-    let fleet = fleet();
+    let fleet = Fleet::shared();
     let target = "again";
     // Its files are uploaded: a job that runs again needs neither them nor the script.
-    let job = job(ECHO, target).with_files(5).with("run_max_try", 2);
-    let _worker = worker(&job, target);
+    let job = job(&fleet, ECHO, target).with_files(5).with("run_max_try", 2);
+    let _worker = worker(&fleet, &job, target);
     let first = fleet.completes(&job);
     let id = first["job_id"].as_str().unwrap();
     let shown = json_of(&job, &["show", id]);
@@ -281,11 +258,11 @@ fn what_is_shown_is_what_was_understood_and_a_job_runs_again_with_changes() {
 
 #[test]
 fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
-    let fleet = fleet();
+    let fleet = Fleet::shared();
     let target = "cancel";
-    let job = job(HOLDS, target).with_own_variable("USER", "ana");
+    let mut job = job(&fleet, HOLDS, target).with_own_variable("USER", "ana");
     // Nobody serves it: the command itself ends the job.
-    let queued = detached(&job);
+    let queued = fleet.hand_in(&job);
     let before = Instant::now();
     let canceled = job.command(&["cancel", &queued, "-o", "json"]);
     canceled.expect_code(0);
@@ -296,11 +273,12 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     refused(&job.command(&["cancel", &queued]), 2, &["was canceled"]);
     job.command(&["stream", &queued]).expect_code(130);
 
+    job.set("name", "runs-and-is-canceled");
     let mut submit = fleet.start_submit(&job, &[]);
-    let mut worker = worker(&job, target);
+    let mut worker = worker(&fleet, &job, target);
     submit.wait_until("two held mini-batches", || job.marks("held").len() == 2);
-    let id = handed_in(&submit);
-    until_status(&job, &id, |status| status["mini_batches"]["succeeded"] == 1);
+    let id = fleet.id_of("runs-and-is-canceled").unwrap();
+    until_status(&fleet, &job, &id, |status| status["mini_batches"]["succeeded"] == 1);
     let before = Instant::now();
     let canceled = job.command(&["cancel", &id, "-o", "json"]);
     canceled.expect_code(0);
@@ -321,24 +299,43 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     assert!(!worker.has_ended());
 }
 
-/// The id of the job that a `submit` has handed in; notes may stand before it.
-fn handed_in(submit: &Live) -> String {
-    let said = submit.stderr();
-    let line = said.lines().find(|line| line.starts_with("job ")).unwrap_or_else(|| panic!("{said}"));
-    line.split_whitespace().nth(1).unwrap().to_owned()
+#[test]
+fn a_job_is_canceled_whose_orchestrator_was_killed() {
+    let fleet = Fleet::shared();
+    let target = "orphaned";
+    let job = job(&fleet, HOLDS, target).with("node_count", 2);
+    let id = fleet.hand_in(&job);
+    let names = ["first", "second"];
+    let workers = names.map(|name| fleet.worker(&job, &["--target", target, "--name", name]));
+    until_status(&fleet, &job, &id, |status| status["nodes"] == 2 && job.marks("held").len() == 2);
+    let owner = fleet.orchestrator_of(&id).unwrap();
+    let mut others = Vec::new();
+    for (name, worker) in names.into_iter().zip(workers) {
+        if owner.starts_with(name) {
+            assert!(worker.kill(), "the orchestrator had ended before");
+        } else {
+            others.push(worker);
+        }
+    }
+    assert_eq!(others.len(), 1, "{owner} is one of {names:?}");
+    let canceled = job.command(&["cancel", &id, "-o", "json"]);
+    canceled.expect_code(0);
+    assert_eq!(canceled.json()["state"], "canceled");
+    // A lease outlives its owner by eight seconds.
+    assert!(canceled.took < Duration::from_secs(40), "{:?}", canceled.took);
+    assert_eq!(json_of(&job, &["status", &id])["state"], "canceled");
+    assert!(!others[0].has_ended(), "{}", others[0].stderr());
+    let gone = || job.script_processes().is_empty().then_some(());
+    wait_for("the end of the script's processes", Duration::from_secs(20), gone);
 }
 
 #[test]
 fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
-    let fleet = fleet();
-    let job = here(ECHO);
-    job.write_job_file();
+    let fleet = Fleet::shared();
     let [broker, redis, storage] = [0, 1, 2].map(|at| fleet.variables()[at].1.clone());
+    assert!(storage.starts_with("s3://"));
     let run = |variables: &[(&str, &str)], arguments: &[&str]| {
-        let mut job = here(ECHO);
-        for (name, value) in fleet.variables() {
-            job = job.with_own_variable(&name, &value);
-        }
+        let mut job = fleet.job(here(ECHO));
         for (name, value) in variables {
             job = job.with_own_variable(name, value);
         }
@@ -347,30 +344,47 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
         assert!(ended.took < SECONDS, "{arguments:?}: {:?}", ended.took);
         ended
     };
+    let served = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let ended = fleet.worker_with(&here(ECHO), &[], &variables.collect::<Vec<_>>()).wait();
+        assert!(ended.took < SECONDS, "the worker: {:?}", ended.took);
+        ended
+    };
     let submit = ["submit", "job.yml", "--detach"];
     let port = free_port();
     let nobody = format!("127.0.0.1:{port}");
-    for (variable, value, parts) in [
-        ("PRS_BROKER_URL", broker.replace("guest:guest", "guest:hush"), ["broker", "password"]),
-        ("PRS_BROKER_URL", format!("amqp://guest:hush@{nobody}/%2f"), ["broker", &*nobody]),
-        ("PRS_REDIS_URL", redis.replace("redis://", "redis://:hush@"), ["Redis", "password"]),
-        ("PRS_REDIS_URL", format!("redis://:hush@{nobody}"), ["Redis", &*nobody]),
-        ("PRS_STORAGE_URL", "s3://no-such-bucket/prs".to_owned(), ["storage", "no-such-bucket"]),
-        ("AWS_SECRET_ACCESS_KEY", "hush-hush".to_owned(), ["storage", "fleet"]),
-        ("AWS_ENDPOINT_URL_S3", format!("http://{nobody}"), ["storage", "fleet"]),
-    ] {
-        refused(&run(&[(variable, &value)], &submit), 3, &parts);
+    let cases: [(&str, String, &[&str]); 7] = [
+        ("PRS_BROKER_URL", broker.replace("guest:guest", "guest:hush"), &["the broker", "password"]),
+        ("PRS_BROKER_URL", format!("amqp://guest:hush@{nobody}/%2f"), &["the broker", &nobody, "refused"]),
+        ("PRS_REDIS_URL", redis.replace("redis://", "redis://:hush@"), &["Redis", "password"]),
+        ("PRS_REDIS_URL", format!("redis://:hush@{nobody}"), &["Redis", &nobody, "refused"]),
+        (
+            "PRS_STORAGE_URL",
+            "s3://no-such-bucket/prs".to_owned(),
+            &["the storage", "no-such-bucket", "the bucket does not exist"],
+        ),
+        ("AWS_SECRET_ACCESS_KEY", "hush-hush".to_owned(), &["the storage", "check AWS_SECRET_ACCESS_KEY"]),
+        (
+            "AWS_ENDPOINT_URL_S3",
+            format!("http://{nobody}"),
+            &["the storage", &nobody, "check AWS_ENDPOINT_URL_S3"],
+        ),
+    ];
+    for (variable, value, parts) in cases {
+        refused(&run(&[(variable, &value)], &submit), 3, parts);
+        refused(&served(&[(variable, &value)]), 3, parts);
     }
     for missing in ["PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL"] {
         for arguments in [&submit[..], &["list"], &["status", "x"], &["logs", "x"], &["cancel", "x"]] {
             refused(&run(&[(missing, "")], arguments), 2, &[missing]);
         }
+        refused(&served(&[(missing, "")]), 2, &[missing]);
     }
     // Reading commands need only what they use.
     let no_broker = ("PRS_BROKER_URL", format!("amqp://guest:hush@{nobody}"));
     let no_redis = ("PRS_REDIS_URL", format!("redis://:hush@{nobody}"));
-    let ours = self::job(ECHO, "nobody");
-    let id = detached(&ours);
+    let ours = job(&fleet, ECHO, "nobody");
+    let id = fleet.hand_in(&ours);
     let away = [(no_broker.0, &*no_broker.1), (no_redis.0, &*no_redis.1)];
     for arguments in [&["status", &id][..], &["list"], &["show", &id]] {
         let ended = run(&away, arguments);
@@ -396,52 +410,19 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
     let reader = [("AWS_ACCESS_KEY_ID", &*key), ("AWS_SECRET_ACCESS_KEY", &*secret)];
     refused(&run(&reader, &submit), 3, &["cannot write to the storage", "permission"]);
     run(&reader, &["status", &id]).expect_code(0);
-    assert!(storage.starts_with("s3://"));
-    job.has_left_nothing();
-}
-
-/// Lets the first connection to a port through and takes all others without an answer; counts them.
-fn only_the_first(port: u16) -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let own = listener.local_addr().unwrap().port();
-    let count = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&count);
-    std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        for client in listener.incoming().map_while(Result::ok) {
-            if counted.fetch_add(1, Ordering::SeqCst) > 0 {
-                kept.push(client);
-                continue;
-            }
-            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            for (mut from, mut to) in
-                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
-            {
-                std::thread::spawn(move || {
-                    let mut piece = [0; 4096];
-                    while let Ok(count @ 1..) = from.read(&mut piece) {
-                        if to.write_all(&piece[..count]).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-        }
-    });
-    (own, count)
 }
 
 #[test]
 fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
-    let fleet = fleet();
+    let fleet = Fleet::shared();
     let target = "handed-in";
-    let job = job(ECHO, target);
+    let job = job(&fleet, ECHO, target);
     // Tickets go over a second connection to the broker.
-    let (port, connections) = only_the_first(fleet.broker.port());
+    let way = TcpProxy::start_for_the_first(1, SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.broker.port())));
     job.write_job_file();
-    let broker = format!("amqp://guest:guest@127.0.0.1:{port}/%2f");
+    let broker = format!("amqp://guest:guest@{}/%2f", way.address());
     let mut submit = job.start(&["submit", "job.yml", "--broker", &broker]);
-    submit.wait_until("the second connection", || connections.load(Ordering::SeqCst) > 1);
+    submit.wait_until("the second connection", || way.connections() > 1);
     let before = Instant::now();
     submit.interrupt();
     let ended = submit.wait();
@@ -450,7 +431,7 @@ fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     let id = ended.stderr.split_whitespace().find(|word| word.starts_with("test-job-")).unwrap();
     assert_eq!(listed(&job, id)["state"], "queued");
 
-    let _worker = worker(&job, target);
+    let _worker = worker(&fleet, &job, target);
     let resumed = job.command(&["resume", id, "-o", "json"]);
     resumed.expect_code(0);
     assert_eq!(resumed.json()["mini_batches"]["succeeded"], 3);
