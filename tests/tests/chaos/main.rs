@@ -34,8 +34,10 @@ fn a_selection_on_one_fleet() {
         failpoints::orchestrator_dies_at(fleet, random, "output_written");
     });
     round("messages_that_are_none", fleet, messages::that_are_none);
+    round("tickets_of_another_version", fleet, messages::of_another_version);
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
+    round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
 }
 
 macro_rules! scenarios {

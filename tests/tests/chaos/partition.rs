@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::{Fleet, Random};
 
@@ -23,20 +24,37 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random) {
     let [broker, redis, s3] = proxies.each_ref().map(TcpProxy::address);
     let mut scene = Scene::new(fleet, Plot { mini_batches: 400, pause: 200, ..Plot::default() });
     let url = format!("amqp://guest:guest@{broker}/%2f?heartbeat=5");
+    let name = "is-cut-off";
     scene.hire(&[
+        ("PRS_WORKER_NAME", name),
         ("PRS_BROKER_URL", &url),
         ("PRS_REDIS_URL", &format!("redis://{redis}")),
         ("AWS_ENDPOINT_URL_S3", &format!("http://{s3}")),
     ]);
     scene.hire(&[]);
     scene.submit(&[]);
+    scene.wait_for_nodes(2);
     scene.wait_for_work(20);
     scene.pass(Duration::from_millis(random.below(2000)));
     proxies.iter().for_each(TcpProxy::cut_off);
+    let cut_off = Timestamp::now();
     assert!(scene.result().is_none(), "the job was over before");
     scene.pass(Duration::from_secs(10 + random.below(15)));
+    let restored = Timestamp::now();
     proxies.iter().for_each(TcpProxy::restore);
-    scene.ends(&Expected::default());
+    scene.ends_with(&Expected::default(), |scene| {
+        let decisions = scene.decisions();
+        let joined = decisions.iter().find_map(|(_, words)| {
+            let (node, who) = words.split_once(" joined: ")?;
+            who.starts_with(name).then_some(node)
+        });
+        let node = joined.unwrap_or_else(|| panic!("{name} never joined\n{}", scene.story()));
+        // Whoever watches next, after eight seconds, writes it down as well.
+        let missed = decisions
+            .iter()
+            .any(|(time, words)| (cut_off..restored).contains(time) && *words == format!("{node} left"));
+        assert!(missed, "{node} was not missed between {cut_off} and {restored}\n{}", scene.story());
+    });
 }
 
 /// The clock of one worker is a minute ahead, that of another a minute behind.
@@ -44,9 +62,16 @@ pub(crate) fn clocks_differ(fleet: &mut Fleet, _: &mut Random) {
     let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
     let library = library.expect("libfaketime is needed by this test: apt-get install faketime");
     let mut scene = Scene::new(fleet, Plot { nodes: 3, ..Plot::default() });
-    for shift in ["+60s", "-60s"] {
+    for (shift, shown) in [("+60s", 30..i64::MAX), ("-60s", i64::MIN..-30)] {
         // What measures spans of time goes right.
         scene.hire(&[("LD_PRELOAD", library), ("FAKETIME", shift), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+        let live = &mut scene.crew.last_mut().unwrap().live;
+        live.wait_until_said("the worker is ready");
+        // A library that cannot be loaded is left out without an error.
+        let said = live.stderr();
+        let time: Timestamp = said.split_whitespace().next().and_then(|time| time.parse().ok()).expect(&said);
+        let off = time.as_second() - Timestamp::now().as_second();
+        assert!(shown.contains(&off), "the clock is {off} s ahead, not {shift}\n{said}");
     }
     scene.hire(&[]);
     scene.submit(&[]);

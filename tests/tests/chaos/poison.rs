@@ -1,7 +1,5 @@
 //! A mini-batch that no node survives.
 
-use std::time::Duration;
-
 use prs_tests::harness::{Fleet, Random, parse_csv};
 
 use crate::scene::{Expected, Plot, Scene};
@@ -20,10 +18,7 @@ pub(crate) fn kills_its_worker(fleet: &mut Fleet, _: &mut Random) {
             ..Plot::default()
         },
     );
-    while scene.result().is_none() {
-        scene.replace_the_dead();
-        scene.pass(Duration::from_millis(50));
-    }
+    scene.until_ended(Scene::replace_the_dead);
     let tries = scene.job.marks("poison").len() as u32;
     // The first start is not noted: nobody knew yet.
     assert!((LOSSES..=LOSSES + 1).contains(&tries), "{tries} nodes died of it\n{}", scene.story());

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Live, Random};
 use rustix::process::Signal;
@@ -150,6 +151,25 @@ impl<'a> Scene<'a> {
         }
     }
 
+    /// Waits until the job has so many nodes.
+    pub(crate) fn wait_for_nodes(&self, count: u32) {
+        let id = self.id();
+        wait_for("the nodes of the job", BEGIN, || {
+            let status = self.job.command(&["status", &id, "-o", "json"]).json();
+            (status["nodes"] == count).then_some(())
+        });
+    }
+
+    /// What the orchestrators wrote down, once the job has ended: time and words of each line.
+    pub(crate) fn decisions(&self) -> Vec<(Timestamp, String)> {
+        let text = self.fleet.stored(&self.id()).text("logs/sys/master_role.txt");
+        let lines = text.lines().filter_map(|line| {
+            let (time, words) = line.split_once(' ')?;
+            Some((time.parse().ok()?, words.to_owned()))
+        });
+        lines.collect()
+    }
+
     /// Begun so far, counting each time.
     pub(crate) fn begun(&self) -> usize {
         self.job.marks("began").len()
@@ -222,6 +242,17 @@ impl<'a> Scene<'a> {
         !processes.is_empty() && processes[random.below(processes.len() as u64) as usize].kill()
     }
 
+    /// Waits for the end of the job; looks after the scene meanwhile.
+    pub(crate) fn until_ended(&mut self, mut meanwhile: impl FnMut(&mut Self)) {
+        let start = Instant::now();
+        while self.result().is_none() {
+            assert!(start.elapsed() < END, "the job does not end\n{}", self.story());
+            self.let_go_on();
+            meanwhile(self);
+            std::thread::sleep(POLL);
+        }
+    }
+
     /// Waits for the end of the job, then asks the oracle.
     pub(crate) fn ends(self, expected: &Expected) {
         self.ends_with(expected, |_| {});
@@ -229,12 +260,7 @@ impl<'a> Scene<'a> {
 
     /// The same, with questions of one's own after the oracle's.
     pub(crate) fn ends_with(mut self, expected: &Expected, ask: impl FnOnce(&Self)) {
-        let start = Instant::now();
-        while self.result().is_none() {
-            assert!(start.elapsed() < END, "the job does not end\n{}", self.story());
-            self.let_go_on();
-            std::thread::sleep(POLL);
-        }
+        self.until_ended(|_| {});
         for member in &mut self.crew {
             if member.stopped_until.take().is_some() {
                 assert!(member.live.signal(Signal::CONT));

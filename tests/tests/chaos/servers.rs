@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 
 use crate::scene::{Expected, Plot, Scene};
@@ -84,7 +85,15 @@ pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
         let more = scene.begun() + 5;
         scene.wait_for_work(more);
         scene.pass(Duration::from_millis(random.below(1500)));
+        let listed = || scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
+        let is_there = || listed().lines().any(|name| name == queue).then_some(());
+        wait_for("the queue of the job", Duration::from_secs(30), is_there);
+        assert!(scene.result().is_none(), "the job was over before");
         scene.fleet.broker.control(&["delete_queue", &queue]);
     }
-    scene.ends(&Expected::default());
+    scene.ends_with(&Expected::default(), |scene| {
+        let noticed =
+            scene.decisions().iter().filter(|(_, words)| words.contains("queue of the job was lost")).count();
+        assert!(noticed >= 2, "noticed {noticed} times\n{}", scene.story());
+    });
 }

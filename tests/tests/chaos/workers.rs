@@ -1,5 +1,6 @@
 //! Workers that die, stop, leave, and look alike.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use prs_tests::harness::{Fleet, Random};
@@ -57,23 +58,22 @@ pub(crate) fn are_stopped(fleet: &mut Fleet, random: &mut Random) {
 
 /// `SIGTERM` in mid-job: the worker leaves in order, another takes its place, and nothing is blamed for it.
 pub(crate) fn are_drained(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::begin(fleet, Plot { pause: 300, mini_batches: 100, ..Plot::default() });
+    let mut scene = Scene::begin(fleet, Plot { pause: 300, mini_batches: 180, ..Plot::default() });
     scene.wait_for_work(5);
     for twice in [false, true] {
+        scene.wait_for_nodes(2);
         scene.pass(between(random, 300, 1500));
         let at = one_of(random, &scene);
         let mut leaving = scene.crew.remove(at);
         scene.hire(&[]);
         let start = Instant::now();
         assert!(leaving.live.signal(Signal::TERM));
-        if twice {
-            scene.pass(Duration::from_millis(100));
-            leaving.live.signal(Signal::TERM);
-        }
+        // Two signals of one kind are one while the first is not taken.
+        leaving.live.wait_until_said("asked to end: what runs may end");
+        assert!(!twice || leaving.live.signal(Signal::TERM), "it had ended before it was told again");
         let ended = leaving.live.wait();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        let most = if twice { Duration::from_secs(4) } else { LEAVE };
-        assert!(start.elapsed() < most, "it took {:?} to leave\n{}", start.elapsed(), ended.stderr);
+        assert!(start.elapsed() < LEAVE, "it took {:?} to leave\n{}", start.elapsed(), ended.stderr);
         assert!(scene.result().is_none(), "the job was over before");
     }
     // Each was begun once, but for what the second signal stopped.
@@ -91,8 +91,14 @@ pub(crate) fn have_one_name(fleet: &mut Fleet, random: &mut Random) {
         scene.hire(&[("PRS_WORKER_NAME", "the-one")]);
     }
     scene.submit(&[]);
+    scene.wait_for_nodes(2);
     scene.wait_for_work(20);
     scene.kill(one_of(random, &scene));
     scene.hire(&[("PRS_WORKER_NAME", "the-one")]);
-    scene.ends(&Expected::default());
+    scene.ends_with(&Expected::default(), |scene| {
+        let decisions = scene.decisions();
+        let of_the_name = decisions.iter().filter_map(|(_, words)| words.split_once(" joined: the-one-"));
+        let nodes: BTreeSet<&str> = of_the_name.map(|(node, _)| node).collect();
+        assert!(nodes.len() >= 2, "{nodes:?} have the name\n{}", scene.story());
+    });
 }
