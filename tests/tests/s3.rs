@@ -206,10 +206,15 @@ mod opening {
     const URL: &str = "PRS_TEST_S3_URL";
 
     fn opened_in(home: &Path, variables: &[(String, String)]) -> (String, Duration) {
+        opened_by(Command::new(std::env::current_exe().unwrap()), home, variables)
+    }
+
+    /// The same by a command that runs what follows it.
+    fn opened_by(mut child: Command, home: &Path, variables: &[(String, String)]) -> (String, Duration) {
         let start = Instant::now();
-        let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "opening::the_environment_says_how", "--nocapture"]).env_clear();
-        child.env("HOME", home).env(URL, format!("s3://{BUCKET}/{PREFIX}"));
+        child.env("HOME", home).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        child.env(URL, format!("s3://{BUCKET}/{PREFIX}"));
         let ended = child.envs(variables.iter().cloned()).output().unwrap();
         assert!(ended.status.success(), "{ended:?}");
         (String::from_utf8(ended.stdout).unwrap(), start.elapsed())
@@ -247,6 +252,50 @@ mod opening {
         std::fs::write(home.path().join(".aws/credentials"), profile).unwrap();
         let (told, _) = opened_in(home.path(), &server_only);
         assert!(told.contains("opened"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_private_authority_is_trusted_where_it_is_named() {
+        let server = server_with(S3Settings { tls: true, ..S3Settings::default() });
+        let home = tempfile::tempdir().unwrap();
+        let (told, elapsed) = opened_in(home.path(), &server.env());
+        assert!(told.contains("Unavailable") && told.contains("certificate"), "{told}");
+        assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+        let bundle = ("AWS_CA_BUNDLE".to_owned(), server.authority().display().to_string());
+        let (told, _) = opened_in(home.path(), &[server.env(), vec![bundle.clone()]].concat());
+        assert!(told.contains("opened s3://bucket/some/place"), "{told}");
+        assert_eq!(server.objects(BUCKET), [("some/place/opened".to_owned(), 1)]);
+
+        // The certificate is for another name.
+        let endpoint = ("AWS_ENDPOINT_URL_S3".to_owned(), format!("https://{}", server.address()));
+        let (told, _) = opened_in(home.path(), &[server.env(), vec![bundle, endpoint]].concat());
+        assert!(told.contains("Unavailable") && told.contains("certificate"), "{told}");
+    }
+
+    /// Not every system knows that names below `localhost` are its own, so the child gets a file of names.
+    #[tokio::test]
+    async fn the_bucket_is_in_the_name_of_the_host_where_that_is_wished() {
+        const UNDER_NAMES: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;
+        let server = server_with(S3Settings::default());
+        let home = tempfile::tempdir().unwrap();
+        let names = home.path().join("hosts");
+        std::fs::write(&names, format!("127.0.0.1 localhost {BUCKET}.localhost\n")).unwrap();
+        let port = server.address().port();
+        for virtual_host in [true, false] {
+            let variables = [
+                ("AWS_ENDPOINT_URL_S3", format!("http://localhost:{port}")),
+                ("PRS_S3_VIRTUAL_HOST", virtual_host.to_string()),
+            ];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value)).to_vec();
+            let mut child = Command::new("unshare");
+            child.args(["--mount", "sh", "-c", UNDER_NAMES, "sh"]).arg(&names);
+            child.arg(std::env::current_exe().unwrap());
+            let before = server.requests_by_host();
+            let (told, _) = opened_by(child, home.path(), &[server.env(), variables].concat());
+            assert!(told.contains("opened s3://bucket/some/place"), "{told}");
+            let by_host = server.requests_by_host() - before;
+            assert_eq!(by_host > 0, virtual_host, "{by_host} requests");
+        }
     }
 }
 

@@ -3,6 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Files in PEM.
 #[derive(Debug, Clone)]
@@ -33,6 +40,16 @@ impl Certificates {
         );
         let file = |name| folder.join(name);
         Self { authority: file("authority.pem"), certificate: file("server.pem"), key: file("server.key") }
+    }
+
+    /// What makes connections of a server inside this process ones with TLS.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let certificate = CertificateDer::from_pem_file(&self.certificate).unwrap();
+        let key = PrivateKeyDer::from_pem_file(&self.key).unwrap();
+        // Named, because other crates may bring another one along.
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate], key).unwrap()))
     }
 }
 

@@ -9,19 +9,23 @@ mod service;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
-use s3s::service::S3ServiceBuilder;
+use s3s::service::{S3Service, S3ServiceBuilder};
 use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
 
+use super::certificates::Certificates;
 use super::in_process;
 use objects::Objects;
-use service::{Gate, Service};
+use service::{Gate, Hosts, Service};
 
 /// How a server is started.
 #[derive(Debug, Clone)]
@@ -38,6 +42,9 @@ pub struct S3Settings {
     pub conditional_put: bool,
     /// Whether incomplete uploads are listed by prefix; MinIO takes the prefix for the name of one object.
     pub uploads_by_prefix: bool,
+    /// Whether it speaks TLS, with a certificate for `localhost` of an [authority](S3Server::authority) that nobody
+    /// knows.
+    pub tls: bool,
 }
 
 impl Default for S3Settings {
@@ -49,6 +56,7 @@ impl Default for S3Settings {
             largest_copy: 5 << 30,
             conditional_put: true,
             uploads_by_prefix: true,
+            tls: false,
         }
     }
 }
@@ -97,7 +105,9 @@ pub struct S3Server {
     address: SocketAddr,
     settings: S3Settings,
     objects: Arc<Objects>,
+    by_host: Arc<AtomicU64>,
     runtime: Option<Runtime>,
+    certificates: Option<(Certificates, TempDir)>,
     /// The folder, where it is to go with the server.
     temporary: Option<TempDir>,
 }
@@ -127,13 +137,25 @@ impl S3Server {
             S3ServiceBuilder::new(Service { objects: Arc::clone(&objects), settings: settings.clone() });
         service.set_auth(auth);
         service.set_access(Gate { access_key: settings.access_key.clone() });
+        let by_host = Arc::new(AtomicU64::new(0));
+        service.set_host(Hosts { count: Arc::clone(&by_host) });
         let service = service.build();
 
         let runtime = in_process::runtime();
         let listener = in_process::listen(&runtime, settings.port);
         let address = listener.local_addr().unwrap();
-        runtime.spawn(serve(listener, service));
-        Self { address, settings, objects, runtime: Some(runtime), temporary: None }
+        let certificates = settings.tls.then(|| {
+            let folder = tempfile::Builder::new().prefix("prs-s3-tls-").tempdir().unwrap();
+            (Certificates::make(folder.path()), folder)
+        });
+        let tls = certificates.as_ref().map(|(certificates, _)| certificates.acceptor());
+        runtime.spawn(serve(listener, service, tls));
+        Self { address, settings, objects, by_host, runtime: Some(runtime), certificates, temporary: None }
+    }
+
+    /// Requests so far that had the bucket in the name of the host, as in `bucket.localhost`.
+    pub fn requests_by_host(&self) -> u64 {
+        self.by_host.load(Ordering::Relaxed)
     }
 
     /// Where it listens.
@@ -143,7 +165,15 @@ impl S3Server {
 
     /// The URL that clients call their endpoint.
     pub fn endpoint(&self) -> String {
+        if self.settings.tls {
+            return format!("https://localhost:{}", self.address.port());
+        }
         format!("http://{}", self.address)
+    }
+
+    /// The certificate of the authority behind its own. It must speak TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.certificates.as_ref().expect("a server with TLS").0.authority.clone()
     }
 
     /// Access key and secret of somebody with these rights.
@@ -210,16 +240,24 @@ impl Drop for S3Server {
     }
 }
 
-async fn serve(listener: TcpListener, service: s3s::service::S3Service) {
+async fn serve(listener: TcpListener, service: S3Service, tls: Option<TlsAcceptor>) {
     loop {
         // Out of descriptors for a moment, or gone before it was taken.
         let Ok((connection, _)) = listener.accept().await else { continue };
         let _ = connection.set_nodelay(true);
-        let service = service.clone();
+        let (service, tls) = (service.clone(), tls.clone());
         tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            // A client that goes away in the middle is no concern of the server's.
-            let _ = http.half_close(false).serve_connection(TokioIo::new(connection), service).await;
+            let Some(tls) = tls else { return answer(connection, service).await };
+            // A client that does not trust it goes away.
+            if let Ok(connection) = tls.accept(connection).await {
+                answer(connection, service).await;
+            }
         });
     }
+}
+
+async fn answer(connection: impl AsyncRead + AsyncWrite + Unpin, service: S3Service) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    // A client that goes away in the middle is no concern of the server's.
+    let _ = http.half_close(false).serve_connection(TokioIo::new(connection), service).await;
 }

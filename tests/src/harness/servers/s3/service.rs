@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use s3s::dto::{
     ListObjectsV2Output, MultipartUpload, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
     UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
+use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
 use super::objects::{Object, Objects, Refusal};
@@ -409,6 +411,24 @@ impl S3 for Service {
             ),
             ..Default::default()
         })
+    }
+}
+
+/// Finds the bucket before `.localhost` in the name of the host; in the path where it is not there.
+pub(super) struct Hosts {
+    /// Requests with the bucket there.
+    pub(super) count: Arc<AtomicU64>,
+}
+
+impl S3Host for Hosts {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        match host.split_once(".localhost") {
+            Some((bucket, _)) => {
+                self.count.fetch_add(1, Ordering::Relaxed);
+                Ok(VirtualHost::new("localhost").with_bucket(bucket))
+            }
+            None => Ok(VirtualHost::new(host)),
+        }
     }
 }
 
