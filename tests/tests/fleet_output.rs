@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
-use std::sync::LazyLock;
 
 use prs_tests::harness::{Fleet, Job, RunFolder};
 use serde_json::json;
@@ -28,18 +27,16 @@ def run(mini_batch):
 const RESULT: &str = "parallel_run_step.txt";
 const FAILURES: &str = "failed_mini_batches.jsonl";
 
-/// The servers that all tests share; each test has a compute target of its own.
-static FLEET: LazyLock<Fleet> = LazyLock::new(Fleet::start);
-
-fn job(target: &str, script: &str) -> Job {
-    FLEET.job(Job::new(script).with_files(4)).with("compute_target", target).with("output", "place")
+fn job(fleet: &Fleet, target: &str, script: &str) -> Job {
+    fleet.job(Job::new(script).with_files(4)).with("compute_target", target).with("output", "place")
 }
 
 #[test]
 fn a_job_that_goes_on_replaces_what_it_brought_before() {
-    let job = job("again", FAILS).with("run_max_try", 1);
-    let _worker = FLEET.worker(&job, &["--target", "again"]);
-    let first = FLEET.completes(&job);
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "again", FAILS).with("run_max_try", 1);
+    let _worker = fleet.worker(&job, &["--target", "again"]);
+    let first = fleet.completes(&job);
     let place = RunFolder::new(job.path("place"));
     assert_eq!(first["output"]["uri"], json!(job.path("place").join(RESULT)));
     assert_eq!(place.text(RESULT), "0000.txt\n0001.txt\n");
@@ -55,9 +52,10 @@ fn a_job_that_goes_on_replaces_what_it_brought_before() {
 
 #[test]
 fn a_result_is_told_though_its_copy_fails() {
-    let job = job("taken", WAITS);
-    let _worker = FLEET.worker(&job, &["--target", "taken"]);
-    let mut submit = FLEET.start_submit(&job, &[]);
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "taken", WAITS);
+    let _worker = fleet.worker(&job, &["--target", "taken"]);
+    let mut submit = fleet.start_submit(&job, &[]);
     submit.wait_until("the first mini-batch", || !job.marks("begun").is_empty());
     fs::write(job.path("place").join(RESULT), "mine").unwrap();
     job.mark("go");
@@ -75,12 +73,13 @@ fn a_result_is_told_though_its_copy_fails() {
 
 #[test]
 fn whoever_does_not_wait_hears_that_nothing_is_filled() {
-    let job = job("left", WAITS);
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "left", WAITS);
     let hears = |said: &str, id: &str| {
         let remedy = format!("prs-producer result {id} --output-path {}", job.path("place").display());
         assert!(said.contains("`output` is not filled") && said.contains(&remedy), "{said}");
     };
-    let detached = FLEET.start_submit(&job, &["--detach"]).wait();
+    let detached = fleet.start_submit(&job, &["--detach"]).wait();
     detached.expect_code(0);
     let id = detached.json()["job_id"].as_str().unwrap().to_owned();
     hears(&detached.stderr, &id);

@@ -1,5 +1,4 @@
-//! Where the data of a fleet's job may lie: its storage in a shared folder, its inputs in a bucket, its output in a
-//! folder of whoever submits.
+//! Where the data of a fleet's job may lie: its storage in a shared folder, its inputs in a bucket.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -67,20 +66,6 @@ fn inputs_are_read_from_a_bucket() {
     let result = fleet.completes(&job);
     assert_eq!(result["mini_batches"]["scheduled"], 13);
     assert_eq!(String::from_utf8(fleet.stored(id(&result)).result()).unwrap(), rows(25));
-}
-
-#[test]
-fn a_local_output_folder_gets_the_result() {
-    let fleet = Fleet::shared();
-    let job = on_fleet(&fleet, "local-output").with_files(5).with("output", "out");
-    let _worker = fleet.worker(&job, &["--target", "local-output"]);
-    let result = fleet.completes(&job);
-    assert_eq!(fs::read_to_string(job.path("out/parallel_run_step.txt")).unwrap(), rows(5));
-    assert_eq!(String::from_utf8(fleet.stored(id(&result)).result()).unwrap(), rows(5));
-    // What is there already is not written over.
-    let again = fleet.submit(&job);
-    again.expect_code(2);
-    assert!(again.stderr.contains("out"), "{}", again.stderr);
 }
 
 #[test]
