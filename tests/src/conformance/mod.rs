@@ -23,29 +23,30 @@ fn unique(case: &str) -> String {
     format!("{case}-{since:x}-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Expands a list of cases: into the function that runs one by its name, or into one test a case.
+/// Expands a list of cases, grouped by the modules they stand in: into the function that runs one by its name, or into
+/// one test a case.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __expand_cases {
-    (run $interface:ty; $($case:ident)+) => {
+    (run $interface:ty; $($module:ident { $($case:ident)+ })+) => {
         /// The names of all cases.
-        pub const CASES: &[&str] = &[$(stringify!($case)),+];
+        pub const CASES: &[&str] = &[$($(stringify!($case)),+),+];
 
         /// Runs the case of this name.
         pub async fn run(case: &str, subject: &$interface) {
             match case {
-                $(stringify!($case) => $case(subject).await,)+
+                $($(stringify!($case) => $module::$case(subject).await,)+)+
                 _ => panic!("no case is named {case}"),
             }
         }
     };
-    (tests $interface:ident, $factory:expr; $($case:ident)+) => {
-        $(
+    (tests $interface:ident, $factory:expr; $($module:ident { $($case:ident)+ })+) => {
+        $($(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let (subject, _kept) = $factory;
                 $crate::conformance::$interface::run(stringify!($case), &subject).await;
             }
-        )+
+        )+)+
     };
 }

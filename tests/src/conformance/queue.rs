@@ -17,30 +17,32 @@ use crate::deadline::{eventually, stays_pending, within};
 macro_rules! __queue_cases {
     ($expand:ident, $($context:tt)+) => {
         $crate::$expand! { $($context)+;
-            delivers_every_message
-            delivers_to_one_consumer_in_published_order
-            delivers_bodies_as_they_are
-            wakes_a_consumer_that_waits
-            prefetch_bounds_what_is_unacknowledged
-            prefetch_can_be_changed
-            max_bounds_what_is_returned
-            requeued_message_comes_again
-            dropped_delivery_comes_again_with_a_higher_count
-            deliveries_of_a_dropped_consumer_come_again
-            requeued_message_reaches_another_consumer
-            rejected_message_never_comes_again
-            depth_counts_messages_and_consumers
-            declaring_twice_changes_nothing
-            declaring_with_other_options_is_refused
-            absent_queue_is_not_found
-            deleting_an_absent_queue_succeeds
-            deleting_ends_the_streams
-            deleted_queue_starts_afresh
-            settling_after_deletion_disturbs_nobody
-            interrupted_wait_loses_nothing
-            two_consumers_share_without_loss
-            consumers_that_die_lose_nothing
-            a_hundred_thousand_messages
+            self {
+                delivers_every_message
+                delivers_to_one_consumer_in_published_order
+                delivers_bodies_as_they_are
+                wakes_a_consumer_that_waits
+                prefetch_bounds_what_is_unacknowledged
+                prefetch_can_be_changed
+                max_bounds_what_is_returned
+                requeued_message_comes_again
+                dropped_delivery_comes_again_with_a_higher_count
+                deliveries_of_a_dropped_consumer_come_again
+                requeued_message_reaches_another_consumer
+                rejected_message_never_comes_again
+                depth_counts_messages_and_consumers
+                declaring_twice_changes_nothing
+                declaring_with_other_options_is_refused
+                absent_queue_is_not_found
+                deleting_an_absent_queue_succeeds
+                deleting_ends_the_streams
+                deleted_queue_starts_afresh
+                settling_after_deletion_disturbs_nobody
+                interrupted_wait_loses_nothing
+                two_consumers_share_without_loss
+                consumers_that_die_lose_nothing
+                a_hundred_thousand_messages
+            }
         }
     };
 }

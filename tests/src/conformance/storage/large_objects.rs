@@ -1,0 +1,115 @@
+//! Objects that come in parts, from files and as uploads.
+
+use bytes::Bytes;
+use prs_common::storage::{Storage, StorageErrorKind};
+
+use super::{get, kind, put, written_by};
+use crate::conformance::unique;
+
+pub(super) async fn parts_are_one_object(storage: &dyn Storage) {
+    let folder = unique("parts");
+    let texts = |parts: &[&'static str]| parts.iter().map(|part| Bytes::from(*part)).collect::<Vec<_>>();
+    for (name, parts) in [("none", vec![]), ("one", vec!["whole"]), ("more", vec!["a", "", "bc", "def"])] {
+        let key = format!("{folder}/{name}");
+        storage.put_parts(&key, texts(&parts)).await.unwrap();
+        assert_eq!(get(storage, &key).await, parts.concat());
+    }
+}
+
+pub(super) async fn large_object_by_parts(storage: &dyn Storage) {
+    const PART: usize = 3 << 20;
+    const PARTS: usize = 8;
+    let part = |number: usize| Bytes::from(vec![number as u8; PART]);
+    let (by_upload, by_parts) = (unique("large"), unique("large"));
+    let mut upload = storage.upload(&by_upload).await.unwrap();
+    for number in 0..PARTS {
+        upload.write(part(number)).await.unwrap();
+    }
+    upload.write(Bytes::from("end")).await.unwrap();
+    upload.finish().await.unwrap();
+    let parts = (0..PARTS).map(part).chain([Bytes::from("end")]).collect();
+    storage.put_parts(&by_parts, parts).await.unwrap();
+    for key in [&by_upload, &by_parts] {
+        let whole = get(storage, key).await;
+        assert_eq!(whole.len(), PART * PARTS + 3);
+        assert!(whole.chunks(PART).take(PARTS).enumerate().all(|(at, seen)| seen == part(at)), "{key}");
+        let border = (PART * 5 - 1) as u64;
+        assert_eq!(storage.get_range(key, border..border + 2).await.unwrap()[..], [4, 5]);
+        let end = (PART * PARTS) as u64;
+        assert_eq!(storage.get_range(key, end..end + 100).await.unwrap(), "end");
+        storage.delete(key).await.unwrap();
+    }
+}
+
+pub(super) async fn file_is_moved_into_the_store(storage: &dyn Storage) {
+    let folder = tempfile::tempdir().unwrap();
+    let key = format!("{}/deep/object", unique("file"));
+    for content in [written_by(1), written_by(2), Bytes::new()] {
+        let file = folder.path().join("file");
+        std::fs::write(&file, &content).unwrap();
+        storage.put_file(&key, &file).await.unwrap();
+        assert!(!file.exists(), "the file is consumed");
+        assert!(get(storage, &key).await == content);
+    }
+}
+
+pub(super) async fn file_that_is_absent_moves_nothing(storage: &dyn Storage) {
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, never) = (unique("kept"), unique("never"));
+    put(storage, &kept, "before").await;
+    let absent = folder.path().join("absent");
+    for key in [&kept, &never] {
+        assert_eq!(kind(storage.put_file(key, &absent).await), StorageErrorKind::NotFound);
+    }
+    assert_eq!(get(storage, &kept).await, "before");
+    assert_eq!(kind(storage.get(&never).await), StorageErrorKind::NotFound);
+    // A key that is refused costs nobody the file.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "content").unwrap();
+    assert_eq!(kind(storage.put_file("../out", &file).await), StorageErrorKind::InvalidKey);
+    assert_eq!(std::fs::read(&file).unwrap(), b"content");
+}
+
+pub(super) async fn upload_is_seen_when_finished(storage: &dyn Storage) {
+    let folder = unique("upload");
+    let key = format!("{folder}/object");
+    let mut upload = storage.upload(&key).await.unwrap();
+    for part in ["one,", "", "two,", "three"] {
+        upload.write(part.into()).await.unwrap();
+        assert_eq!(kind(storage.get(&key).await), StorageErrorKind::NotFound);
+        assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+    }
+    upload.finish().await.unwrap();
+    assert_eq!(get(storage, &key).await, "one,two,three");
+    // The former content stays until a new one is finished.
+    let mut upload = storage.upload(&key).await.unwrap();
+    upload.write("later".into()).await.unwrap();
+    assert_eq!(get(storage, &key).await, "one,two,three");
+    upload.finish().await.unwrap();
+    assert_eq!(get(storage, &key).await, "later");
+}
+
+pub(super) async fn upload_that_is_dropped_leaves_nothing(storage: &dyn Storage) {
+    let folder = unique("dropped");
+    let key = format!("{folder}/object");
+    for parts in [0, 1, 3] {
+        let mut upload = storage.upload(&key).await.unwrap();
+        for part in 0..parts {
+            upload.write(written_by(part)).await.unwrap();
+        }
+        drop(upload);
+        assert_eq!(kind(storage.get(&key).await), StorageErrorKind::NotFound);
+        assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+    }
+    put(storage, &key, "kept").await;
+    let mut upload = storage.upload(&key).await.unwrap();
+    upload.write("lost".into()).await.unwrap();
+    drop(upload);
+    assert_eq!(get(storage, &key).await, "kept");
+}
+
+pub(super) async fn upload_of_nothing_is_an_empty_object(storage: &dyn Storage) {
+    let key = unique("nothing");
+    storage.upload(&key).await.unwrap().finish().await.unwrap();
+    assert_eq!(get(storage, &key).await, "");
+}

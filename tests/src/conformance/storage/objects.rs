@@ -1,0 +1,179 @@
+//! An object is put, read, copied, downloaded and deleted.
+
+use bytes::Bytes;
+use prs_common::storage::{Storage, StorageErrorKind};
+
+use super::{NEW, get, keys, kind, put, written_by};
+use crate::conformance::unique;
+
+pub(super) async fn object_comes_back_as_it_was_put(storage: &dyn Storage) {
+    let folder = unique("back");
+    let every_byte: Bytes = (0..=u8::MAX).collect();
+    for (name, body) in [("empty", Bytes::new()), ("bytes", every_byte), ("deep/er/still", written_by(0))] {
+        let key = format!("{folder}/{name}");
+        put(storage, &key, body.clone()).await;
+        assert_eq!(get(storage, &key).await, body, "{name}");
+        let listed = storage.list(&format!("{folder}/")).await.unwrap();
+        let size = body.len() as u64;
+        assert!(listed.iter().any(|found| found.key == key && found.size == size), "{listed:?}");
+    }
+}
+
+pub(super) async fn put_replaces_an_object(storage: &dyn Storage) {
+    let key = unique("replace");
+    put(storage, &key, "a long first content").await;
+    put(storage, &key, "second").await;
+    put(storage, &key, "second").await;
+    assert_eq!(get(storage, &key).await, "second");
+    storage.put_parts(&key, vec![Bytes::from("th"), Bytes::from("ird")]).await.unwrap();
+    assert_eq!(get(storage, &key).await, "third");
+}
+
+pub(super) async fn absent_object_is_not_found(storage: &dyn Storage) {
+    let folder = unique("absent");
+    for key in [folder.clone(), format!("{folder}/deep/er")] {
+        let error = storage.get(&key).await.unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::NotFound);
+        assert!(!error.is_retryable());
+        assert_eq!(error.key, key);
+        assert!(error.to_string().contains(&key), "{error}");
+        assert_eq!(kind(storage.get_range(&key, 0..1).await), StorageErrorKind::NotFound);
+    }
+    assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+    // Nothing is below an object.
+    put(storage, &folder, "object").await;
+    assert_eq!(kind(storage.get(&format!("{folder}/below")).await), StorageErrorKind::NotFound);
+    storage.delete(&format!("{folder}/below")).await.unwrap();
+    assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+}
+
+pub(super) async fn folder_of_objects_is_not_an_object(storage: &dyn Storage) {
+    let folder = unique("folder");
+    put(storage, &format!("{folder}/object"), "content").await;
+    assert_eq!(kind(storage.get(&folder).await), StorageErrorKind::NotFound);
+    assert_eq!(kind(storage.get_range(&folder, 0..1).await), StorageErrorKind::NotFound);
+    assert_eq!(kind(storage.copy(&folder, &unique("copy")).await), StorageErrorKind::NotFound);
+    storage.delete(&folder).await.unwrap();
+    assert_eq!(get(storage, &format!("{folder}/object")).await, "content");
+}
+
+pub(super) async fn if_absent_keeps_the_first(storage: &dyn Storage) {
+    let key = unique("new");
+    storage.put(&key, "first".into(), NEW).await.unwrap();
+    let refused = storage.put(&key, "second".into(), NEW).await.unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::AlreadyExists);
+    assert!(!refused.is_retryable());
+    assert_eq!(get(storage, &key).await, "first");
+    storage.delete(&key).await.unwrap();
+    storage.put(&key, "third".into(), NEW).await.unwrap();
+    assert_eq!(get(storage, &key).await, "third");
+}
+
+pub(super) async fn ranges_are_cut_at_the_end(storage: &dyn Storage) {
+    let key = unique("range");
+    put(storage, &key, "0123456789").await;
+    for (range, expected) in [
+        (0..10, "0123456789"),
+        (0..1, "0"),
+        (3..7, "3456"),
+        (9..10, "9"),
+        (7..11, "789"),
+        (0..u64::MAX, "0123456789"),
+        (9..1_000_000, "9"),
+        (10..20, ""),
+        (11..20, ""),
+        (4..4, ""),
+        (0..0, ""),
+    ] {
+        let part = storage.get_range(&key, range.clone()).await;
+        assert_eq!(part.unwrap(), expected, "{range:?}");
+    }
+    let empty = unique("empty");
+    put(storage, &empty, "").await;
+    assert_eq!(storage.get_range(&empty, 0..5).await.unwrap(), "");
+}
+
+pub(super) async fn copy_is_an_object_of_its_own(storage: &dyn Storage) {
+    let (from, to) = (unique("from"), format!("{}/deep/copy", unique("to")));
+    put(storage, &from, written_by(3)).await;
+    for _ in 0..2 {
+        storage.copy(&from, &to).await.unwrap();
+        assert!(get(storage, &to).await == written_by(3));
+    }
+    put(storage, &from, "changed").await;
+    assert!(get(storage, &to).await == written_by(3), "the copy does not follow");
+    storage.delete(&from).await.unwrap();
+    assert!(get(storage, &to).await == written_by(3));
+}
+
+pub(super) async fn copy_of_an_absent_object_is_not_found(storage: &dyn Storage) {
+    let (from, to) = (unique("from"), unique("to"));
+    let error = storage.copy(&from, &to).await.unwrap_err();
+    assert_eq!((error.kind, &error.key), (StorageErrorKind::NotFound, &from));
+    assert_eq!(kind(storage.get(&to).await), StorageErrorKind::NotFound);
+}
+
+pub(super) async fn copy_replaces_its_target(storage: &dyn Storage) {
+    let (from, to) = (unique("from"), unique("to"));
+    put(storage, &from, "new").await;
+    put(storage, &to, "a longer old content").await;
+    storage.copy(&from, &to).await.unwrap();
+    assert_eq!(get(storage, &to).await, "new");
+    assert_eq!(get(storage, &from).await, "new");
+}
+
+pub(super) async fn head_is_what_a_listing_says(storage: &dyn Storage) {
+    let folder = unique("head");
+    let (key, beside) = (format!("{folder}/a/b"), format!("{folder}/a/bc"));
+    put(storage, &key, "four").await;
+    put(storage, &beside, "").await;
+    let listed = storage.list(&format!("{folder}/a/")).await.unwrap();
+    assert_eq!(storage.head(&key).await.unwrap(), listed[0]);
+    assert_eq!(storage.head(&beside).await.unwrap().size, 0);
+    for absent in [format!("{folder}/a"), format!("{folder}/absent"), format!("{folder}/a/b/c")] {
+        assert_eq!(kind(storage.head(&absent).await), StorageErrorKind::NotFound, "{absent}");
+    }
+    assert_eq!(kind(storage.head("a/../b").await), StorageErrorKind::InvalidKey);
+}
+
+pub(super) async fn deleting_twice_succeeds(storage: &dyn Storage) {
+    let folder = unique("delete");
+    let (key, other) = (format!("{folder}/a"), format!("{folder}/b"));
+    storage.delete(&key).await.unwrap();
+    put(storage, &key, "x").await;
+    put(storage, &other, "x").await;
+    for _ in 0..2 {
+        storage.delete(&key).await.unwrap();
+        assert_eq!(kind(storage.get(&key).await), StorageErrorKind::NotFound);
+    }
+    assert_eq!(keys(storage, &format!("{folder}/")).await, [other]);
+    put(storage, &key, "again").await;
+    assert_eq!(get(storage, &key).await, "again");
+}
+
+pub(super) async fn download_is_the_object(storage: &dyn Storage) {
+    let folder = tempfile::tempdir().unwrap();
+    for size in [0, 1, (8 << 20) - 1, 8 << 20, (8 << 20) + 1] {
+        let key = unique("download");
+        let body: Vec<u8> = (0..size).map(|at: usize| (at % 251) as u8).collect();
+        put(storage, &key, body.clone()).await;
+        let file = folder.path().join("file");
+        assert_eq!(storage.download(&key, &file).await.unwrap(), size as u64);
+        assert!(std::fs::read(&file).unwrap() == body, "{size} bytes");
+        storage.delete(&key).await.unwrap();
+    }
+    let absent = storage.download(&unique("absent"), &folder.path().join("none")).await.unwrap_err();
+    assert_eq!(absent.kind, StorageErrorKind::NotFound);
+}
+
+pub(super) async fn version_changes_with_the_object(storage: &dyn Storage) {
+    let folder = unique("version");
+    let key = format!("{folder}/a");
+    put(storage, &key, "one").await;
+    let version = || async { storage.list(&format!("{folder}/")).await.unwrap().remove(0).version };
+    let first = version().await;
+    assert_eq!(version().await, first);
+    put(storage, &key, "two").await;
+    assert_ne!(version().await, first);
+    storage.delete(&key).await.unwrap();
+}

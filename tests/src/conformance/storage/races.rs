@@ -1,0 +1,105 @@
+//! Writers and readers of one object at the same time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use prs_common::storage::{Storage, StorageErrorKind};
+
+use super::{NEW, get, put, written_by};
+use crate::conformance::unique;
+use crate::deadline::within;
+
+pub(super) async fn racing_writers_of_a_new_object_have_one_winner(storage: &dyn Storage) {
+    for _ in 0..5 {
+        let key = format!("{}/object", unique("winner"));
+        let outcomes = join_all((0..16).map(|number| storage.put(&key, written_by(number), NEW))).await;
+        let winners: Vec<_> = (0..16).filter(|number| outcomes[*number].is_ok()).collect();
+        assert_eq!(winners.len(), 1, "{outcomes:?}");
+        let others = outcomes.into_iter().filter_map(Result::err);
+        assert!(others.into_iter().all(|error| error.kind == StorageErrorKind::AlreadyExists));
+        assert!(get(storage, &key).await == written_by(winners[0]), "the object is the winner's");
+    }
+}
+
+pub(super) async fn racing_writers_of_one_object_never_mix(storage: &dyn Storage) {
+    let key = format!("{}/object", unique("mix"));
+    let writers = (0..8).map(|number| {
+        let key = &key;
+        async move {
+            for _ in 0..5 {
+                put(storage, key, written_by(number)).await;
+                let seen = get(storage, key).await;
+                assert!((0..8).any(|writer| seen == written_by(writer)), "{} mixed bytes", seen.len());
+            }
+        }
+    });
+    join_all(writers).await;
+}
+
+pub(super) async fn reader_never_meets_a_part(storage: &dyn Storage) {
+    let folder = unique("whole");
+    let key = format!("{folder}/object");
+    let done = AtomicBool::new(false);
+    let write = async {
+        for number in 0..20 {
+            match number % 3 {
+                0 => put(storage, &key, written_by(number)).await,
+                1 => {
+                    let whole = written_by(number);
+                    let parts = vec![whole.slice(..1), whole.slice(1..200_000), whole.slice(200_000..)];
+                    storage.put_parts(&key, parts).await.unwrap();
+                }
+                _ => {
+                    let mut upload = storage.upload(&key).await.unwrap();
+                    for part in written_by(number).chunks(50_000) {
+                        upload.write(Bytes::copy_from_slice(part)).await.unwrap();
+                    }
+                    upload.finish().await.unwrap();
+                }
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    let read = async {
+        let mut reads = 0;
+        while !done.load(Ordering::SeqCst) {
+            match storage.get(&key).await {
+                Ok(seen) => {
+                    assert!(
+                        (0..20).any(|number| seen == written_by(number)),
+                        "{} bytes of a part",
+                        seen.len()
+                    );
+                    reads += 1;
+                }
+                Err(error) => assert_eq!((error.kind, reads), (StorageErrorKind::NotFound, 0), "{error}"),
+            }
+            for object in storage.list(&format!("{folder}/")).await.unwrap() {
+                assert_eq!(object.key, key, "nothing but the object is seen");
+                assert!((300_000..300_020).contains(&object.size), "{} bytes of a part", object.size);
+            }
+        }
+        reads
+    };
+    let ((), reads) = within("all writes", async { tokio::join!(write, read) }).await;
+    assert!(reads > 0, "the reader never met the object");
+}
+
+pub(super) async fn racing_uploads_of_one_object_never_mix(storage: &dyn Storage) {
+    let key = format!("{}/object", unique("uploads"));
+    let uploads = (0..6).map(|number| {
+        let key = &key;
+        async move {
+            let mut upload = storage.upload(key).await.unwrap();
+            for part in written_by(number).chunks(40_000) {
+                upload.write(Bytes::copy_from_slice(part)).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            upload.finish().await.unwrap();
+        }
+    });
+    join_all(uploads).await;
+    let seen = get(storage, &key).await;
+    assert!((0..6).any(|number| seen == written_by(number)), "{} mixed bytes", seen.len());
+}
