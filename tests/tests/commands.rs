@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use prs_tests::harness::{Job, RunFolder};
+use prs_tests::harness::{HOLDS, Job, RunFolder};
 use serde_json::{Value, json};
 
 const ECHO: &str =
@@ -217,18 +217,6 @@ fn a_list_of_no_runs_is_empty() {
     ended.expect_code(0);
     assert_eq!(ended.json(), json!([]));
 }
-
-/// Holds the mini-batches from the second on until the mark `go`.
-const HOLDS: &str = r#"
-from marks import mark, wait_for
-
-def run(mini_batch, context):
-    print(f"looking at {context.minibatch_index}", flush=True)
-    if context.minibatch_index >= 1:
-        mark("held")
-        wait_for("go")
-    return mini_batch
-"#;
 
 #[test]
 fn a_run_is_canceled_from_another_terminal() {

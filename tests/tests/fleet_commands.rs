@@ -11,7 +11,7 @@ use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::free_port;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::servers::s3::Rights;
-use prs_tests::harness::{Ended, Fleet, Job, Live};
+use prs_tests::harness::{Ended, Fleet, HOLDS, Job, Live};
 use serde_json::{Value, json};
 
 /// A command that meets a server which is not there ends within this time.
@@ -22,19 +22,6 @@ import os
 def run(mini_batch):
     return [os.path.basename(path) for path in mini_batch]
 ";
-
-/// Holds the mini-batches from the second on until the mark `go`.
-const HOLDS: &str = r#"
-import os
-from marks import mark, wait_for
-
-def run(mini_batch, context):
-    print(f"looking at {context.minibatch_index}", flush=True)
-    if context.minibatch_index >= 1:
-        mark("held")
-        wait_for("go")
-    return [os.path.basename(path) for path in mini_batch]
-"#;
 
 /// A job of five files for the workers of `target`.
 fn job(fleet: &Fleet, script: &str, target: &str) -> Job {
