@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Live};
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Says who has begun, and goes on when it is told to.
 const WAITS: &str = "
@@ -69,6 +70,27 @@ fn a_worker_for_one_job_ends_as_the_job_does() {
     // The tickets of all three, and of the first two as well, are still there: idle workers settle them.
     worker(&fleet, &goes_on, "one", &["--exit-when-idle", "3"]).wait().expect_code(0);
     assert_eq!(state(&goes_on, &id), "completed");
+}
+
+#[test]
+fn a_worker_for_a_job_of_another_version_says_so() {
+    let fleet = Fleet::shared();
+    let job = on_fleet(&fleet, "version", ECHO).with_files(2);
+    let id = fleet.hand_in(&job);
+    let stored = fleet.stored(&id);
+    let record = stored.bytes("job.json");
+    let mut foreign: Value = serde_json::from_slice(&record).unwrap();
+    foreign["prs_version"] = "99.0.0".into();
+    stored.replace("job.json", foreign.to_string().as_bytes());
+    let ended = worker(&fleet, &job, "other", &["--job", &id]).wait();
+    ended.expect_code(2);
+    for part in ["the job is of another version of prs", "99.0.0"] {
+        assert!(ended.stderr.contains(part), "{part:?} is not said: {}", ended.stderr);
+    }
+    // It has done nothing to the job.
+    stored.replace("job.json", &record);
+    worker(&fleet, &job, "other", &["--job", &id]).wait().expect_code(0);
+    assert_eq!(stored.result(), rows(2));
 }
 
 #[test]
