@@ -1,0 +1,110 @@
+//! Leases: one holder at a time, for each duty.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use prs_common::ledger::{Duty, Ledger};
+
+use super::fresh;
+use crate::deadline::eventually;
+
+pub(super) async fn lease_has_one_holder(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "lease").await;
+    let fence = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
+    for _ in 0..3 {
+        assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
+        assert_eq!(
+            ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(),
+            Some(fence),
+            "renewing keeps the number"
+        );
+    }
+}
+
+pub(super) async fn lease_of_any_length_is_given(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "length").await;
+    let age = Duration::from_hours(24 * 365);
+    let first = ledger.lease(&job, Duty::Watch, "a", Duration::ZERO).await.unwrap().expect("it is free");
+    let second = ledger.lease(&job, Duty::Watch, "b", age).await.unwrap().expect("no time is over at once");
+    assert!(second > first);
+    assert_eq!(ledger.lease(&job, Duty::Watch, "a", age).await.unwrap(), None);
+}
+
+pub(super) async fn lease_changes_hands_after_it_ran_out(ledger: &dyn Ledger) {
+    let (short, long) = (Duration::from_millis(300), Duration::from_mins(1));
+    let job = fresh(ledger, "hands").await;
+    let start = std::time::Instant::now();
+    let first = ledger.lease(&job, Duty::Watch, "a", short).await.unwrap().expect("the lease is free");
+    let second = eventually("the end of the lease", || async {
+        ledger.lease(&job, Duty::Watch, "b", short).await.unwrap()
+    })
+    .await;
+    assert!(start.elapsed() >= short, "it was taken {:?} after it was given", start.elapsed());
+    assert!(second > first, "{second} after {first}");
+    let third = eventually("the end of the second lease", || async {
+        ledger.lease(&job, Duty::Watch, "a", long).await.unwrap()
+    })
+    .await;
+    assert!(third > second, "{third} after {second}");
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None);
+    // Renewing counts from the renewal, not from the first lease.
+    let job = fresh(ledger, "renew").await;
+    ledger.lease(&job, Duty::Watch, "a", short).await.unwrap();
+    ledger.lease(&job, Duty::Watch, "a", long).await.unwrap();
+    tokio::time::timeout(2 * short, async {
+        loop {
+            assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None, "it was renewed");
+            tokio::time::sleep(short / 10).await;
+        }
+    })
+    .await
+    .expect_err("the loop ends with the time");
+}
+
+pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "winner").await;
+    let owners: Vec<String> = (0..8).map(|owner| format!("owner-{owner}")).collect();
+    let mut fences = Vec::new();
+    for _ in 0..3 {
+        let taken = eventually("a free lease", || async {
+            let asked =
+                owners.iter().map(|owner| ledger.lease(&job, Duty::Watch, owner, Duration::from_millis(400)));
+            let won: Vec<u64> = join_all(asked).await.into_iter().filter_map(Result::unwrap).collect();
+            (!won.is_empty()).then_some(won)
+        })
+        .await;
+        assert_eq!(taken.len(), 1, "one owner at a time");
+        fences.extend(taken);
+        // Somebody else has it in between, so it changes hands.
+        let between = eventually("another owner", || async {
+            ledger.lease(&job, Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
+        });
+        fences.push(between.await);
+    }
+    assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
+}
+
+pub(super) async fn released_lease_is_free_at_once(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "release").await;
+    let first = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
+    ledger.release(&job, Duty::Watch, "b").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None, "it is not b's to give up");
+    for _ in 0..2 {
+        ledger.release(&job, Duty::Watch, "a").await.unwrap();
+    }
+    let second = ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap().expect("the lease is free");
+    assert!(second > first, "{second} after {first}");
+    ledger.release(&job, Duty::Watch, "a").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(), None, "it is b's now");
+}
+
+pub(super) async fn duties_have_leases_of_their_own(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "duties").await;
+    assert!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().is_some());
+    assert!(ledger.lease(&job, Duty::Schedule, "b", minute).await.unwrap().is_some());
+    ledger.release(&job, Duty::Schedule, "b").await.unwrap();
+    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
+}

@@ -1,0 +1,124 @@
+//! What every ledger must do (the contract is on [`Ledger`]).
+
+mod commits;
+mod leases;
+mod lifecycle;
+mod nodes;
+mod tries;
+
+use std::ops::Range;
+
+use prs_common::ledger::{Blame, Entry, FailedTry, Ledger, LedgerError, NodeInfo, TryLimits};
+
+use super::unique;
+
+/// Hands the list of cases to `$crate::$expand`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __ledger_cases {
+    ($expand:ident, $($context:tt)+) => {
+        $crate::$expand! { $($context)+;
+            lifecycle {
+                new_job_is_empty
+                job_of_the_same_id_is_refused
+                unknown_job_is_not_found
+                jobs_are_apart
+                removed_job_is_forgotten
+                states_follow_each_other
+                ended_job_never_changes
+                one_of_many_final_states_wins
+                checkpoint_only_grows
+                names_may_hold_anything
+                conclusion_reaches_every_node
+                first_conclusion_is_remembered
+                conclusion_of_a_completed_job_stops_nobody
+                state_tells_the_nodes_what_to_do
+            }
+            commits {
+                commit_is_seen_at_once
+                commit_twice_counts_once
+                first_commit_wins
+                failed_outcome_wins_too
+                mini_batch_twice_in_a_commit_counts_once
+                counts_are_exact
+                racing_segments_share_every_mini_batch
+                the_same_commit_racing_counts_once
+                ended_answers_for_any_range
+                ended_answers_in_the_order_asked
+                segments_come_in_order_of_commit
+                large_commit_goes_through
+            }
+            tries {
+                failures_count_by_their_names
+                limits_of_code_and_node_are_apart
+                failure_after_the_outcome_changes_nothing
+                racing_failures_give_up_once_the_limit_is_reached
+                begin_blames_the_start_before
+                begin_twice_blames_nobody
+                begin_after_a_recorded_failure_blames_nobody
+                begin_gives_up_at_the_limit
+                begin_knows_the_outcome
+                abandoned_start_blames_nobody
+            }
+            nodes {
+                nodes_get_dense_ids
+                worker_that_joins_again_keeps_its_id
+                wished_id_is_given_where_it_is_free
+                unknown_node_is_told_to_join_again
+                racing_joins_get_different_ids
+                heartbeat_is_seen_by_everyone
+                node_that_leaves_stays_known
+            }
+            leases {
+                lease_has_one_holder
+                lease_of_any_length_is_given
+                lease_changes_hands_after_it_ran_out
+                racing_lease_has_one_winner
+                released_lease_is_free_at_once
+                duties_have_leases_of_their_own
+            }
+        }
+    };
+}
+
+/// One test for each case: `ledger_conformance!((ledger, kept))`.
+#[macro_export]
+macro_rules! ledger_conformance {
+    ($factory:expr) => {
+        $crate::__ledger_cases!(__expand_cases, tests ledger, $factory);
+    };
+}
+
+__ledger_cases!(__expand_cases, run dyn Ledger);
+
+const LIMITS: TryLimits = TryLimits { run_max_try: 3, max_node_losses: 10 };
+
+async fn fresh(ledger: &dyn Ledger, case: &str) -> String {
+    limited(ledger, case, LIMITS).await
+}
+
+async fn limited(ledger: &dyn Ledger, case: &str, limits: TryLimits) -> String {
+    let job = unique(case);
+    ledger.create(&job, limits).await.unwrap();
+    job
+}
+
+fn succeeded(index: u64) -> Entry {
+    Entry { index, succeeded: true, items: 10, items_succeeded: 9 }
+}
+
+fn failed(index: u64) -> Entry {
+    Entry { index, succeeded: false, items: 10, items_succeeded: 0 }
+}
+
+fn spoiled(index: u64, id: &str) -> FailedTry {
+    FailedTry { index, id: id.to_owned(), blame: Blame::Code }
+}
+
+fn worker(name: &str) -> NodeInfo {
+    NodeInfo { worker: name.to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 }
+}
+
+async fn ended(ledger: &dyn Ledger, job: &str, range: Range<u64>) -> Result<Vec<bool>, LedgerError> {
+    ledger.ended(job, &range.collect::<Vec<_>>()).await
+}
