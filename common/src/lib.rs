@@ -9,6 +9,7 @@ pub mod code_archive;
 pub mod dataset;
 pub mod failpoint;
 mod hexadecimal;
+mod host_name;
 pub mod job;
 pub mod layout;
 pub mod ledger;
@@ -24,3 +25,4 @@ pub mod timestamp;
 pub mod wire;
 
 pub use hexadecimal::hexadecimal;
+pub use host_name::host_name;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use nvml_wrapper::Nvml;
+use prs_common::host_name;
 
 /// Overrides the number of GPUs (spec G2).
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
@@ -26,7 +27,7 @@ impl Host {
         let declared = std::env::var(GPU_COUNT_VARIABLE).ok();
         Self {
             ip: address().to_string(),
-            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            name: host_name(),
             gpus: declared.and_then(|count| count.trim().parse().ok()).unwrap_or_else(count_gpus),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         }

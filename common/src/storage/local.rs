@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rustix::process::{Pid, test_kill_process};
 
 use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
+use crate::host_name;
 
 const TEMPORARY: &str = ".tmp";
 
@@ -34,10 +35,7 @@ static WRITER: LazyLock<String> = LazyLock::new(|| {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     format!("{}-{}-{:x}", *HOST, std::process::id(), now.as_nanos())
 });
-static HOST: LazyLock<String> = LazyLock::new(|| {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    name.replace('/', "_").chars().take(64).collect()
-});
+static HOST: LazyLock<String> = LazyLock::new(|| host_name().replace('/', "_").chars().take(64).collect());
 
 impl LocalStorage {
     /// Opens the store in `root`; the folder is made with the first object.

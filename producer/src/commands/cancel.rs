@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use prs_common::host_name;
 use prs_common::storage::LocalStorage;
 use prs_orchestrator::{JobRecord, JobResult};
 
@@ -65,5 +66,5 @@ async fn cancel_here(folder: &Path, who: &str) -> Result<JobResult, Failure> {
 fn who() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let user = user.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
-    format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
+    format!("{user}@{}", host_name())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
+use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::storage::{PutOptions, Storage, probe_writable};
@@ -142,8 +143,7 @@ pub(super) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, 
 
 /// Who this program is to the ledger.
 pub(super) fn owner() -> String {
-    let host = rustix::system::uname();
-    format!("producer-{}-{}", host.nodename().to_string_lossy(), std::process::id())
+    format!("producer-{}-{}", host_name(), std::process::id())
 }
 
 /// A store that does not answer is no fault of the job file; everything else is.

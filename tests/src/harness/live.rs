@@ -72,6 +72,13 @@ impl Live {
         self.status.is_some()
     }
 
+    /// Whether it is stopped, by `SIGSTOP`.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // The state stands behind the name, which is in parentheses.
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    }
+
     /// Sends a signal; false when the command has ended.
     pub fn signal(&mut self, signal: Signal) -> bool {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");

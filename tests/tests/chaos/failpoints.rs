@@ -1,9 +1,10 @@
 //! Programs that die at the one place where it hurts most.
 
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 use rustix::process::Signal;
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::scene::{END, Expected, Plot, Scene};
 
 /// One of two workers dies at a failpoint, a random number of times after it was first there.
 pub(crate) fn worker_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
@@ -31,6 +32,21 @@ pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place
         let told = scene.fleet.stored(&id).text("logs/sys/master_role.txt");
         assert!(told.contains(&owner), "{owner} never watched:\n{told}");
     });
+}
+
+/// The only worker is asked to leave while it writes the result.
+pub(crate) fn orchestrator_leaves_at(fleet: &mut Fleet, _: &mut Random, place: &str) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 40, nodes: 1, ..Plot::default() });
+    scene.hire(&[("PRS_FAILPOINT", &format!("{place}:1:stop"))]);
+    scene.submit(&[]);
+    wait_for("the worker to come to the place", END, || scene.crew[0].live.is_stopped().then_some(()));
+    let mut leaving = scene.crew.remove(0);
+    scene.hire(&[]);
+    assert!(leaving.live.signal(Signal::TERM) && leaving.live.signal(Signal::CONT));
+    let ended = leaving.live.wait();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("served=Left"), "it did not leave before the end\n{}", ended.stderr);
+    scene.ends(&Expected::default());
 }
 
 /// `submit` dies with the plan half published.

@@ -66,6 +66,8 @@ scenarios! {
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "output_written");
     the_orchestrator_dies_after_the_result =
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "result_written");
+    the_orchestrator_leaves_while_it_writes_the_result =
+        |fleet, random| failpoints::orchestrator_leaves_at(fleet, random, "finalizing");
     the_producer_dies_while_it_schedules = failpoints::producer_dies;
     the_broker_is_restarted = servers::broker_is_restarted;
     the_broker_dies_with_what_it_was_just_told = servers::broker_dies_at_once;

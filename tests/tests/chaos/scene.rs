@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::oracle;
 
 /// How long a job may take whatever happens to it.
-const END: Duration = Duration::from_secs(90);
+pub(crate) const END: Duration = Duration::from_secs(90);
 /// How long a first step may take.
 const BEGIN: Duration = Duration::from_mins(1);
 /// Between two looks.

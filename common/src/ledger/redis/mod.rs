@@ -30,7 +30,6 @@ mod failure;
 mod scripts;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use ::redis::FromRedisValue;
@@ -170,7 +169,7 @@ fn pack(value: &impl Serialize) -> Vec<u8> {
 
 /// A name of one call, for the verb that is not the same when it is called again.
 fn call_name() -> String {
-    let random = || RandomState::new().build_hasher().finish();
+    let random = || getrandom::u64().expect("the system gives random bytes");
     format!("{:016x}{:016x}", random(), random())
 }
 

@@ -17,6 +17,7 @@ use super::super::{QueueError, QueueErrorKind};
 use super::address::Address;
 use super::failure;
 use super::socket::{Plain, Socket, Sockets, Watch};
+use crate::host_name;
 
 /// How long an attempt may take in all. A broker lets a wrong password wait for about a second.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,8 +52,7 @@ pub(super) async fn connect(address: &Address, purpose: &str) -> Result<Connecte
         let socket = socket.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
         Ok(AsyncTcpStream::Plain(socket))
     };
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name = format!("prs {host}-{}{purpose}", std::process::id());
+    let name = format!("prs {}-{}{purpose}", host_name(), std::process::id());
     let properties = ConnectionProperties::default().with_connection_name(name.into());
     let log_in = Connection::connector(address.uri.clone(), Sockets::runtime(), hand_over, properties);
     match timeout_at(deadline, log_in).await {
