@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use futures_util::stream::{self, StreamExt};
 use prs_common::layout;
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use tokio::io::AsyncReadExt;
@@ -19,6 +20,8 @@ use walkdir::WalkDir;
 const SMALL: u64 = 4 << 20;
 /// A larger one is delivered when it has grown by this share of what was delivered.
 const GROWTH: u64 = 4;
+/// Files delivered side by side.
+const SIDE_BY_SIDE: usize = 8;
 /// So many deliveries in one turn that fail and may succeed later tell that the store is away.
 const MOST_FAILURES: usize = 3;
 
@@ -81,13 +84,20 @@ impl LogShipper {
         let listed = tokio::task::spawn_blocking(move || list(&folder)).await;
         let mut failure: Option<StorageError> = None;
         let mut failures = 0;
-        for (name, version) in listed.unwrap_or_default() {
-            let is_due = is_due(known.delivered.get(&name), version, last) && !known.refused.contains(&name);
-            if !is_due || !self.may_deliver(&name) {
-                continue;
-            }
-            let key = format!("{}{name}", layout::LOGS);
-            match self.deliver(&key, &self.folder.join(&name), version.size).await {
+        let mut due = listed.unwrap_or_default();
+        due.retain(|(name, version)| {
+            is_due(known.delivered.get(name), *version, last) && !known.refused.contains(name)
+        });
+        let mut delivering = stream::iter(due)
+            .filter(|(name, _)| std::future::ready(self.may_deliver(name)))
+            .map(async |(name, version)| {
+                let key = format!("{}{name}", layout::LOGS);
+                let delivered = self.deliver(&key, &self.folder.join(&name), version.size).await;
+                (name, version, delivered)
+            })
+            .buffer_unordered(SIDE_BY_SIDE);
+        while let Some((name, version, delivered)) = delivering.next().await {
+            match delivered {
                 Ok(true) => {
                     known.delivered.insert(name, version);
                 }
