@@ -1,4 +1,5 @@
-//! Fetches one file into the cache: under a temporary name first, so that a file there is whole.
+//! Fetches one file into the cache: a small one in one step, a large one under a temporary name first, so that a file
+//! there is whole.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,6 +14,9 @@ use super::cache::Cache;
 
 /// Bytes of a slice that are asked for at a time.
 const PIECE: u64 = 8 << 20;
+
+/// Objects up to this size are read whole, then written at once, bytes.
+const SMALL: u64 = 1 << 20;
 
 /// What of an object is needed.
 #[derive(Debug, Clone)]
@@ -56,6 +60,11 @@ pub(super) async fn fetch(
     path: &str,
 ) -> Result<u64, FetchError> {
     let target = cache.path(path);
+    if let &Part::Whole { size: Some(size) } = part
+        && size <= SMALL
+    {
+        return small(store, key, size, &target).await;
+    }
     let temporary = Temporary(cache.temporary());
     // Errors of the node are met here, not taken for errors of the store later.
     blocking(&temporary.0, |temporary| {
@@ -69,8 +78,38 @@ pub(super) async fn fetch(
         Part::Whole { size } => whole(store, key, *size, &temporary.0).await?,
         Part::Range(range) => slice(store, key, range.clone(), &temporary.0).await?,
     };
-    blocking(&temporary.0, move |temporary| place(temporary, &target)).await?;
+    blocking(&temporary.0, move |temporary| in_its_folder(&target, || fs::rename(temporary, &target)))
+        .await?;
     Ok(bytes)
+}
+
+/// Nobody else knows of the file before it is there: the cache has one fetched once, in a folder of this node's own.
+async fn small(store: &dyn Storage, key: &str, planned: u64, file: &Path) -> Result<u64, FetchError> {
+    let bytes = store.get_range(key, 0..planned + 1).await.map_err(FetchError::Store)?;
+    if bytes.len() as u64 > planned {
+        let what = format!(
+            "the object has more than the {planned} bytes now that it had when the job was submitted"
+        );
+        return Err(FetchError::Wrong(what));
+    }
+    check_size(planned, bytes.len() as u64)?;
+    blocking(file, move |file| {
+        let written = in_its_folder(file, || fs::write(file, &bytes));
+        if written.is_err() {
+            let _ = fs::remove_file(file);
+        }
+        written
+    })
+    .await?;
+    Ok(planned)
+}
+
+fn check_size(planned: u64, size: u64) -> Result<(), FetchError> {
+    if planned == size {
+        return Ok(());
+    }
+    let what = format!("the object has {size} bytes now and had {planned} when the job was submitted");
+    Err(FetchError::Wrong(what))
 }
 
 async fn whole(store: &dyn Storage, key: &str, planned: Option<u64>, file: &Path) -> Result<u64, FetchError> {
@@ -84,12 +123,8 @@ async fn whole(store: &dyn Storage, key: &str, planned: Option<u64>, file: &Path
         }
         FetchError::Local(error)
     })?;
-    match planned {
-        Some(planned) if planned != size => Err(FetchError::Wrong(format!(
-            "the object has {size} bytes now and had {planned} when the job was submitted"
-        ))),
-        _ => Ok(size),
-    }
+    planned.map_or(Ok(()), |planned| check_size(planned, size))?;
+    Ok(size)
 }
 
 async fn slice(store: &dyn Storage, key: &str, range: Range<u64>, file: &Path) -> Result<u64, FetchError> {
@@ -113,19 +148,19 @@ async fn slice(store: &dyn Storage, key: &str, range: Range<u64>, file: &Path) -
     Ok(range.end.saturating_sub(range.start))
 }
 
-/// Gives a whole file its name.
-fn place(temporary: &Path, target: &Path) -> io::Result<()> {
+/// Makes a file by `write`, and its folder where there is none.
+fn in_its_folder(file: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
     // Somebody may remove the folder, when it is empty, while it is being made and just after it was.
     let mut again = 0..100;
-    let folder = target.parent().unwrap_or(Path::new("/"));
-    loop {
-        match fs::create_dir_all(folder).and_then(|()| fs::rename(temporary, target)) {
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
-                    && again.next().is_some() => {}
-            placed => return placed,
-        }
+    let mut written = write();
+    while let Err(error) = &written
+        && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+        && again.next().is_some()
+    {
+        written = fs::create_dir_all(folder).and_then(|()| write());
     }
+    written
 }
 
 async fn blocking(
