@@ -77,7 +77,11 @@ scenarios! {
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;
     the_store_fails_now_and_then = storage::fails_now_and_then;
-    a_worker_is_cut_off = partition::a_worker_is_cut_off;
+    a_worker_is_cut_off_for_some_seconds = |fleet, random| {
+        let seconds = 10 + random.below(15);
+        partition::a_worker_is_cut_off(fleet, random, seconds);
+    };
+    a_worker_is_cut_off_for_a_minute = |fleet, random| partition::a_worker_is_cut_off(fleet, random, 60);
     clocks_differ = partition::clocks_differ;
     messages_that_are_none = messages::that_are_none;
     tickets_of_another_version = messages::of_another_version;

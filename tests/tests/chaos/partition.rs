@@ -16,8 +16,8 @@ const FAKETIME: [&str; 2] = [
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
 ];
 
-/// A worker loses all three servers in mid-job, is thought lost, and comes back.
-pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random) {
+/// A worker loses all three servers in mid-job, is thought lost, and comes back, perhaps after the end of the job.
+pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, seconds: u64) {
     let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let proxies =
         [local(fleet.broker.port()), local(fleet.redis.port()), fleet.s3.address()].map(TcpProxy::start);
@@ -39,7 +39,7 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random) {
     proxies.iter().for_each(TcpProxy::cut_off);
     let cut_off = Timestamp::now();
     assert!(scene.result().is_none(), "the job was over before");
-    scene.pass(Duration::from_secs(10 + random.below(15)));
+    scene.pass(Duration::from_secs(seconds));
     let restored = Timestamp::now();
     proxies.iter().for_each(TcpProxy::restore);
     scene.ends_with(&Expected::default(), |scene| {
