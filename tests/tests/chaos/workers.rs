@@ -26,9 +26,12 @@ pub(crate) fn are_killed(fleet: &mut Fleet, random: &mut Random) {
     let mut scene = Scene::begin(fleet, Plot { nodes: 3, ..Plot::default() });
     scene.wait_for_work(5);
     let mut processes = 0;
+    // Every third is a process.
+    let mut turn = random.below(3);
     let end = Instant::now() + CHAOS;
     while scene.result().is_none() && Instant::now() < end {
-        if random.below(3) == 0 {
+        turn += 1;
+        if turn.is_multiple_of(3) {
             processes += u32::from(scene.kill_process(random));
         } else {
             scene.kill(one_of(random, &scene));
