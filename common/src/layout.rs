@@ -56,12 +56,12 @@ pub fn blob(checksum: &str) -> String {
 
 /// Key of a descriptor that is too long for a message.
 pub fn stored_descriptor(index: u64) -> String {
-    format!("plan/{index:010}")
+    format!("{PLAN}{index:010}")
 }
 
 /// Key of the plain copy of a compressed file: number `file` of the input at `position`.
 pub fn plain_copy(position: u32, file: u64) -> String {
-    format!("plain/{position}-{file:06}")
+    format!("{PLAIN}{position}-{file:06}")
 }
 
 #[cfg(test)]

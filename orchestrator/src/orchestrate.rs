@@ -77,9 +77,14 @@ async fn give_up_the_lease(job: &JobContext, owner: &str) {
     }
 }
 
-/// Whether some program watches over `job`. It takes nothing from anybody.
+/// Whether some program watches over `job`.
 pub async fn is_watched(job: &JobContext) -> Result<bool, LedgerError> {
-    match job.ledger.lease(&job.run, Duty::Watch, "is anybody there", Duration::ZERO).await {
+    is_taken(job, Duty::Watch).await
+}
+
+/// Whether some program has `duty`. It takes nothing from anybody.
+pub(crate) async fn is_taken(job: &JobContext, duty: Duty) -> Result<bool, LedgerError> {
+    match job.ledger.lease(&job.run, duty, "is anybody there", Duration::ZERO).await {
         Ok(lease) => Ok(lease.is_none()),
         Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::NodeView;
+use prs_common::ledger::{Duty, NodeView};
 use prs_common::queue::{QueueError, QueueErrorKind};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Watch, WatchError};
 use crate::JobContext;
 use crate::init_failures::is_useless;
+use crate::orchestrate::is_taken;
 use crate::queues::{invite, job_queue_options, tickets_waiting};
 use crate::recover::recover;
 use crate::schedule::{Assignment, Scheduled, schedule};
@@ -135,6 +136,9 @@ impl Watch<'_> {
         }
         let progress = &self.status.progress;
         if progress.checkpoint.complete && !self.upkeep.refill {
+            return Ok(());
+        }
+        if is_taken(self.job, Duty::Schedule).await? {
             return Ok(());
         }
         // What is done already tells whether the inputs are what they were.
