@@ -1,0 +1,64 @@
+//! CRC32C (Castagnoli), the checksum of bytes that leave this process and come back: rows, slices, descriptors.
+//!
+//! It finds what disks, memory and networks do to bytes by accident: every change of up to 32 bits in a row, and
+//! all but one in 2^32 of the others. It is no signature: a forger computes it as well. The processor has
+//! an instruction for it, so that a byte costs less to check than to copy.
+
+/// The checksum of `bytes`.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// A checksum of bytes that come piece by piece; however they are cut, it is [`crc32c`] of all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Crc32c {
+    state: u32,
+}
+
+impl Crc32c {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.state = crc32c::crc32c_append(self.state, bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    pub fn finish(&self) -> u32 {
+        self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_checksum_that_others_compute() {
+        // RFC 3720, B.4, and the check value of the catalogue of CRC algorithms.
+        let ascending: Vec<u8> = (0..32).collect();
+        let table: [(&[u8], u32); 5] = [
+            (b"", 0),
+            (b"123456789", 0xe306_9283),
+            (&[0; 32], 0x8a91_36aa),
+            (&[0xff; 32], 0x62a8_ab43),
+            (&ascending, 0x46dd_794e),
+        ];
+        for (bytes, expected) in table {
+            assert_eq!(crc32c(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_give_the_checksum_of_the_whole() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| (at.wrapping_mul(at) / 7) as u8).collect();
+        for piece in [1, 7, 64, 1_000, 99_999] {
+            let mut sum = Crc32c::new();
+            bytes.chunks(piece).for_each(|piece| sum.update(piece));
+            assert_eq!(sum.finish(), crc32c(&bytes), "{piece}");
+        }
+    }
+}
