@@ -479,7 +479,9 @@ mod unsafe_way {
         });
         join_all(work).await.into_iter().for_each(Result::unwrap);
         for fault in Fault::ALL {
-            assert!(proxy.count(fault) > 20, "{fault:?} happened {} times", proxy.count(fault));
+            // Only some of the answers can be short: those to requests for a range.
+            let least = if fault == Fault::Short { 5 } else { 20 };
+            assert!(proxy.count(fault) > least, "{fault:?} happened {} times", proxy.count(fault));
         }
         let share = proxy.faults() * 100 / proxy.requests();
         assert!((15..=25).contains(&share), "{share} % of {} requests", proxy.requests());

@@ -41,6 +41,8 @@ pub enum StorageErrorKind {
     InvalidKey,
     /// The store cannot be reached or answers wrongly for now.
     Unavailable,
+    /// What the store gives back is not what it was given, however often it is asked.
+    Damaged,
 }
 
 /// An error of a store, with the key it is about.

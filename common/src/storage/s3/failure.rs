@@ -31,9 +31,19 @@ impl Failure {
         Self { kind: Unavailable, code: String::new(), message: message.into(), attempts: 1 }
     }
 
-    /// The body of an answer broke off.
-    pub(super) fn body(error: &ByteStreamError) -> Self {
-        Self::unanswered(format!("the connection broke in the middle of an answer: {}", causes(error)))
+    /// A success without what an S3 server says with it: something else answered, and nothing was done.
+    pub(super) fn no_s3_answer(what_is_missing: &str) -> Self {
+        Self::unanswered(format!("the answer is not that of an S3 server: {what_is_missing}"))
+    }
+
+    /// The body of an answer broke off, or is whole and damaged.
+    pub(super) fn body(error: &ByteStreamError, is_damaged: bool) -> Self {
+        let what = if is_damaged {
+            "the answer is damaged"
+        } else {
+            "the connection broke in the middle of an answer"
+        };
+        Self::unanswered(format!("{what}: {}", causes(error)))
     }
 }
 

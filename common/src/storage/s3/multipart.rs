@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
+use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::failure::Failure;
-use super::retry::{Retry, retried};
+use super::integrity::{checksum_header, confirm_etag, confirm_write};
+use super::retry::{Retry, confirmed, retried};
 use super::write::{MARK, mark};
 use super::{Bucket, S3Storage};
 use crate::storage::{PutOptions, StorageErrorKind};
@@ -17,8 +18,16 @@ use crate::storage::{PutOptions, StorageErrorKind};
 /// What putting the parts together counts as, when it is decided how long it may take.
 const COMPLETE: u64 = 20 << 20;
 
-/// A part that arrived: its number, from 1, and the server's mark of its content.
-type Part = (i32, String);
+/// A part that arrived.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    /// From 1.
+    number: i32,
+    /// The server's mark of its content.
+    etag: String,
+    /// Its CRC32C as the server keeps it; absent where the server knows no checksums, or not this one.
+    checksum: Option<String>,
+}
 
 /// An upload in parts; taken back when it is dropped before it is complete.
 pub(super) struct Multipart {
@@ -40,12 +49,15 @@ impl Multipart {
     pub(super) async fn begin(storage: S3Storage, full: String) -> Result<Self, Failure> {
         let mark = mark();
         let bucket = &storage.bucket;
-        let begun = retried(Retry::new("begin upload", 0), || {
+        let request = || {
             let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(&full);
-            request.metadata(MARK, &mark).send()
+            request.metadata(MARK, &mark).checksum_algorithm(ChecksumAlgorithm::Crc32C).send()
+        };
+        let id = confirmed(Retry::new("begin upload", 0), request, |begun| {
+            let id = begun.upload_id.filter(|id| !id.is_empty());
+            id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
         });
-        let id = begun.await?.upload_id;
-        let id = id.ok_or_else(|| Failure::unanswered("the server gave an upload no name"))?;
+        let id = id.await?;
         let target = Arc::new(Target { storage, full, id });
         Ok(Self { target, mark, sending: JoinSet::new(), arrived: Vec::new(), complete: false })
     }
@@ -84,16 +96,20 @@ impl Multipart {
     pub(super) async fn complete(mut self, options: PutOptions) -> Result<(), Failure> {
         while self.arrive().await? {}
         self.arrived.sort_unstable();
-        let parts = std::mem::take(&mut self.arrived)
-            .into_iter()
-            .map(|(number, etag)| CompletedPart::builder().part_number(number).e_tag(etag).build());
+        let parts = std::mem::take(&mut self.arrived).into_iter().map(|Part { number, etag, checksum }| {
+            let part = CompletedPart::builder().part_number(number).e_tag(etag);
+            part.set_checksum_crc32_c(checksum).build()
+        });
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts.collect())).build();
         let Target { storage, full, id } = &*self.target;
         let bucket = &storage.bucket;
-        let completed = retried(Retry::new("complete upload", COMPLETE), || {
+        let request = || {
             let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
             let request = request.upload_id(id).multipart_upload(parts.clone());
             request.set_if_none_match(options.if_absent.then(|| "*".to_owned())).send()
+        };
+        let completed = confirmed(Retry::new("complete upload", COMPLETE), request, |answer| {
+            confirm_etag(answer.e_tag).map(drop)
         });
         match completed.await {
             Err(failure)
@@ -101,7 +117,7 @@ impl Multipart {
             {
                 storage.or_own(full, Some(&self.mark), failure).await.map_err(lost)?;
             }
-            completed => drop(completed?),
+            completed => completed?,
         }
         self.complete = true;
         Ok(())
@@ -141,25 +157,34 @@ impl Drop for Multipart {
 impl Target {
     async fn put_part(&self, number: i32, body: Bytes) -> Result<Part, Failure> {
         let bucket = &self.storage.bucket;
-        let sent = retried(Retry::new("put part", body.len() as u64), || {
+        let sum = checksum_header(&body);
+        let request = || {
             let request =
                 bucket.client.upload_part().bucket(&bucket.name).key(&self.full).upload_id(&self.id);
-            request.part_number(number).body(ByteStream::from(body.clone())).send()
+            let request = request.part_number(number).checksum_crc32_c(&sum);
+            request.body(ByteStream::from(body.clone())).send()
+        };
+        let sent = confirmed(Retry::new("put part", body.len() as u64), request, |answer| {
+            let etag = confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), &sum)?;
+            Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
         });
-        let sent = sent.await.map_err(lost)?;
-        Ok((number, sent.e_tag.unwrap_or_default()))
+        sent.await.map_err(lost)
     }
 
     async fn copy_part(&self, number: i32, from: &str, range: Range<u64>) -> Result<Part, Failure> {
         let bucket = &self.storage.bucket;
         let range = format!("bytes={}-{}", range.start, range.end - 1);
-        let copied = retried(Retry::new("copy part", COMPLETE), || {
+        let request = || {
             let request = bucket.client.upload_part_copy().bucket(&bucket.name).key(&self.full);
             let request = request.upload_id(&self.id).part_number(number);
             request.copy_source(from).copy_source_range(&range).send()
+        };
+        let copied = confirmed(Retry::new("copy part", COMPLETE), request, |answer| {
+            let (etag, checksum) =
+                answer.copy_part_result.map(|part| (part.e_tag, part.checksum_crc32_c)).unwrap_or_default();
+            Ok(Part { number, etag: confirm_etag(etag)?, checksum })
         });
-        let etag = copied.await.map_err(lost)?.copy_part_result.and_then(|result| result.e_tag);
-        Ok((number, etag.unwrap_or_default()))
+        copied.await.map_err(lost)
     }
 }
 

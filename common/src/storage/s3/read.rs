@@ -10,13 +10,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::types::ChecksumMode;
 use bytes::{Bytes, BytesMut};
 use tokio::task::JoinSet;
 
 use super::S3Storage;
 use super::failure::Failure;
-use super::retry::{Retry, STALL, retried};
+use super::integrity::{confirm_etag, promised};
+use super::retry::{Retry, STALL, confirmed};
 use crate::storage::{PIECE, StorageErrorKind};
 
 /// Pieces of one download that are on their way together.
@@ -42,6 +43,8 @@ struct Reading {
     etag: Option<String>,
     /// Size of the whole object.
     size: u64,
+    /// The bytes are not those that the server has a checksum of.
+    is_damaged: bool,
 }
 
 impl S3Storage {
@@ -68,7 +71,7 @@ impl S3Storage {
         loop {
             let before = reading.bytes.len();
             let outcome = self.read_on(full, &range, &mut reading, &retry).await;
-            if reading.bytes.len() > before {
+            if reading.bytes.len() > before && !reading.is_damaged {
                 // The line is slow or breaks now and then, and it gets there.
                 retry = Retry::new("get", 0);
             }
@@ -77,6 +80,11 @@ impl S3Storage {
                 Err(failure) if failure.kind == StorageErrorKind::AlreadyExists && version.is_none() => {
                     reading = fresh();
                     retry.after(Failure::unanswered("the object was replaced while it was read")).await?;
+                }
+                Err(failure) if reading.is_damaged => {
+                    reading = fresh();
+                    let damaged = |failure| Failure { kind: StorageErrorKind::Damaged, ..failure };
+                    retry.after(failure).await.map_err(damaged)?;
                 }
                 Err(failure) => retry.after(failure).await?,
             }
@@ -98,15 +106,17 @@ impl S3Storage {
             (start, end) if end > i64::MAX as u64 => Some(format!("bytes={start}-")),
             (start, end) => Some(format!("bytes={start}-{}", end - 1)),
         };
-        let ranged = header.is_some();
+        let asked = header.is_some().then_some((start, range.end));
         let request = self.bucket.client.get_object().bucket(&self.bucket.name).key(full);
-        let request = request.set_range(header).set_if_match(reading.etag.clone());
+        // Of a whole object a server that keeps checksums tells it, and the SDK compares.
+        let mode = header.is_none().then_some(ChecksumMode::Enabled);
+        let request = request.set_range(header).set_checksum_mode(mode).set_if_match(reading.etag.clone());
         let answer = match retry.limit(request.send()).await {
             // Nothing is there: the object ends before the range starts.
             Err(failure) if failure.code == "InvalidRange" && reading.bytes.is_empty() => return Ok(()),
             answer => answer?,
         };
-        let promised = promised(&answer, start, ranged)?;
+        let promised = promised(&answer, asked)?;
         reading.size = promised.size;
         reading.etag.clone_from(&answer.e_tag);
         reading.bytes.reserve(promised.length.min(MOST_RESERVED) as usize);
@@ -123,7 +133,11 @@ impl S3Storage {
                     reading.bytes.extend_from_slice(&chunk);
                 }
                 Some(Ok(_)) => return Err(Failure::unanswered("the answer is longer than it said")),
-                Some(Err(error)) => return Err(Failure::body(&error)),
+                Some(Err(error)) => {
+                    // After the last byte only the checksum can be wrong.
+                    reading.is_damaged = missing == 0;
+                    return Err(Failure::body(&error, reading.is_damaged));
+                }
                 None if missing == 0 => return Ok(()),
                 None => {
                     return Err(Failure::unanswered(format!("the answer ended {missing} bytes too early")));
@@ -134,13 +148,13 @@ impl S3Storage {
 
     /// Looks an object up.
     pub(super) async fn look_up(&self, full: &str) -> Result<Seen, Failure> {
-        let answer = retried(Retry::new("head", 0), || {
-            self.bucket.client.head_object().bucket(&self.bucket.name).key(full).send()
+        let request = || self.bucket.client.head_object().bucket(&self.bucket.name).key(full).send();
+        confirmed(Retry::new("head", 0), request, |answer| {
+            let mark = answer.metadata().and_then(|marks| marks.get(super::write::MARK)).cloned();
+            let size = answer.content_length().unwrap_or_default().max(0) as u64;
+            Ok(Seen { size, mark, etag: confirm_etag(answer.e_tag)? })
         })
-        .await?;
-        let mark = answer.metadata().and_then(|marks| marks.get(super::write::MARK)).cloned();
-        let size = answer.content_length().unwrap_or_default().max(0) as u64;
-        Ok(Seen { size, mark, etag: answer.e_tag().unwrap_or_default().to_owned() })
+        .await
     }
 
     pub(super) async fn read_into_file(&self, full: &str, path: &Path) -> Result<u64, Failure> {
@@ -197,36 +211,6 @@ impl S3Storage {
     }
 }
 
-/// What an answer says about itself.
-struct Promised {
-    /// Bytes of its body.
-    length: u64,
-    /// Bytes of the object.
-    size: u64,
-}
-
-fn promised(answer: &GetObjectOutput, start: u64, ranged: bool) -> Result<Promised, Failure> {
-    let length = answer.content_length().and_then(|length| u64::try_from(length).ok());
-    let length = length.ok_or_else(|| Failure::unanswered("the answer does not say how long it is"))?;
-    if !ranged {
-        return Ok(Promised { length, size: length });
-    }
-    let (from, size) = answer
-        .content_range()
-        .and_then(parse_content_range)
-        .ok_or_else(|| Failure::unanswered("the server does not answer a request for a range with one"))?;
-    if from != start {
-        return Err(Failure::unanswered(format!("the answer starts at byte {from}, not {start}")));
-    }
-    Ok(Promised { length, size })
-}
-
-/// `bytes 3-7/20` gives 3 and 20.
-fn parse_content_range(text: &str) -> Option<(u64, u64)> {
-    let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
-    Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
-}
-
 /// Work on local files.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -242,17 +226,4 @@ pub(super) async fn blocking<T: Send + 'static>(
         },
         ..Failure::unanswered(format!("the local file: {error}"))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn content_ranges() {
-        assert_eq!(parse_content_range("bytes 3-7/20"), Some((3, 20)));
-        for other in ["", "bytes */20", "bytes 3-7/*", "3-7/20"] {
-            assert_eq!(parse_content_range(other), None, "{other}");
-        }
-    }
 }

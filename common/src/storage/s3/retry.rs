@@ -93,13 +93,27 @@ impl Retry {
 }
 
 /// Makes requests until one succeeds or there is no use in another.
-pub(super) async fn retried<T, E, F>(mut retry: Retry, mut request: impl FnMut() -> F) -> Result<T, Failure>
+pub(super) async fn retried<T, E, F>(retry: Retry, request: impl FnMut() -> F) -> Result<T, Failure>
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+    F: Future<Output = Result<T, SdkError<E>>> + Send,
+{
+    confirmed(retry, request, Ok).await
+}
+
+/// The same, where a success counts only once `confirm` finds in it what an S3 server answers: a proxy, a captive
+/// portal or a server of web pages also answers 200.
+pub(super) async fn confirmed<T, U, E, F>(
+    mut retry: Retry,
+    mut request: impl FnMut() -> F,
+    confirm: impl Fn(T) -> Result<U, Failure>,
+) -> Result<U, Failure>
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
     F: Future<Output = Result<T, SdkError<E>>> + Send,
 {
     loop {
-        match retry.limit(request()).await {
+        match retry.limit(request()).await.and_then(&confirm) {
             Ok(answer) => return Ok(answer),
             Err(failure) => retry.after(failure).await?,
         }

@@ -14,9 +14,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::S3Storage;
 use super::failure::Failure;
+use super::integrity::{checksum_header, confirm_etag, confirm_write};
 use super::multipart::Multipart;
 use super::read::{Seen, blocking};
-use super::retry::{Retry, retried};
+use super::retry::{Retry, confirmed};
 use crate::storage::{PutOptions, StorageErrorKind};
 
 /// Largest object that is written in one request.
@@ -116,16 +117,19 @@ impl S3Storage {
     }
 
     async fn put_object(&self, full: &str, body: &Bytes, mark: Option<&str>) -> Result<(), Failure> {
-        retried(Retry::new("put", body.len() as u64), || {
+        let sum = checksum_header(body);
+        let request = || {
             let request = self.bucket.client.put_object().bucket(&self.bucket.name).key(full);
             let request = match mark {
                 Some(mark) => request.if_none_match("*").metadata(MARK, mark),
                 None => request,
             };
-            request.body(ByteStream::from(body.clone())).send()
+            request.checksum_crc32_c(&sum).body(ByteStream::from(body.clone())).send()
+        };
+        confirmed(Retry::new("put", body.len() as u64), request, |answer| {
+            confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), &sum).map(drop)
         })
         .await
-        .map(drop)
     }
 
     /// `failure`, unless the object is there because an attempt whose answer was lost had written it.
@@ -168,15 +172,17 @@ impl S3Storage {
     pub(super) async fn copy_object(&self, source: &str, target: &str) -> Result<(), Failure> {
         let bucket = &self.bucket;
         let from = copy_source(&bucket.name, source);
-        let copied = retried(Retry::new("copy", COPY), || {
-            bucket.client.copy_object().copy_source(&from).bucket(&bucket.name).key(target).send()
+        let request =
+            || bucket.client.copy_object().copy_source(&from).bucket(&bucket.name).key(target).send();
+        let copied = confirmed(Retry::new("copy", COPY), request, |answer| {
+            confirm_etag(answer.copy_object_result.and_then(|result| result.e_tag)).map(drop)
         });
         match copied.await {
             Err(failure) if matches!(failure.code.as_str(), "InvalidRequest" | "EntityTooLarge") => {
                 let size = self.look_up(source).await?.size;
                 if size == 0 { Err(failure) } else { self.copy_large(&from, size, target).await }
             }
-            copied => copied.map(drop),
+            copied => copied,
         }
     }
 

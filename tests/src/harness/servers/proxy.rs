@@ -12,10 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Empty, StreamBody};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -131,11 +132,25 @@ pub enum Fault {
     CutAfter,
     /// The server does it, and the connection closes in the middle of the answer.
     CutMiddle,
+    /// It never reaches the server; a server of web pages answers 200.
+    WebPage,
+    /// The answer to a request for a range has half of it, and says so in its length.
+    Short,
+    /// One bit of what was read is another; not one of [`Self::ALL`], for no store can notice it in a range.
+    Flip,
 }
 
 impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Error, Self::Stall, Self::CutBefore, Self::CutAfter, Self::CutMiddle];
+    /// Those that a client can notice by itself.
+    pub const ALL: [Self; 7] = [
+        Self::Error,
+        Self::Stall,
+        Self::CutBefore,
+        Self::CutAfter,
+        Self::CutMiddle,
+        Self::WebPage,
+        Self::Short,
+    ];
 }
 
 /// What is spoiled, and how often.
@@ -224,7 +239,7 @@ impl HttpProxy {
 
     /// How often any fault happened.
     pub fn faults(&self) -> u64 {
-        Fault::ALL.into_iter().map(|fault| self.count(fault)).sum()
+        self.spoiler.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -257,7 +272,7 @@ struct Spoiler {
     faults: HttpFaults,
     random: Mutex<Random>,
     requests: AtomicU64,
-    counts: [AtomicU64; Fault::ALL.len()],
+    counts: [AtomicU64; Fault::ALL.len() + 1],
 }
 
 impl Spoiler {
@@ -265,14 +280,20 @@ impl Spoiler {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut random = self.random.lock().unwrap();
         let spoiled = random.below(100) < self.faults.percent && !self.faults.kinds.is_empty();
-        let fault = spoiled.then(|| self.faults.kinds[random.below(self.faults.kinds.len() as u64) as usize]);
-        fault.inspect(|fault| {
-            self.counts[*fault as usize].fetch_add(1, Ordering::Relaxed);
-        })
+        spoiled.then(|| self.faults.kinds[random.below(self.faults.kinds.len() as u64) as usize])
+    }
+
+    fn count(&self, fault: Fault) {
+        self.counts[fault as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Cut> {
         let fault = self.choose();
+        match fault {
+            // Counted where it is known that there is something to spoil.
+            Some(Fault::Short | Fault::Flip) | None => {}
+            Some(fault) => self.count(fault),
+        }
         match fault {
             Some(Fault::Error) => {
                 let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed());
@@ -281,8 +302,16 @@ impl Spoiler {
             }
             Some(Fault::CutBefore) => return Err(Cut),
             Some(Fault::Stall) => tokio::time::sleep(self.faults.stall).await,
-            Some(Fault::CutAfter | Fault::CutMiddle) | None => {}
+            Some(Fault::WebPage) => {
+                let page = Bytes::from_static(b"<html><p>It works!</p></html>");
+                let mut answer =
+                    Response::new(BodyExt::boxed(Full::new(page).map_err(|never| match never {})));
+                answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+                return Ok(answer);
+            }
+            Some(Fault::CutAfter | Fault::CutMiddle | Fault::Short | Fault::Flip) | None => {}
         }
+        let reads = request.method() == Method::GET;
         let answer = self.forward(request).await?;
         match fault {
             Some(Fault::CutAfter | Fault::CutMiddle) => {
@@ -300,11 +329,40 @@ impl Spoiler {
                 });
                 let spoiled = StreamBody::new(stream::iter([half]).chain(cut));
                 let mut answer = Response::from_parts(head, BodyExt::boxed(spoiled));
-                answer.headers_mut().insert(hyper::header::CONTENT_LENGTH, body.len().into());
+                answer.headers_mut().insert(CONTENT_LENGTH, body.len().into());
                 Ok(answer)
+            }
+            Some(Fault::Short) if answer.status() == StatusCode::PARTIAL_CONTENT => {
+                self.change(Fault::Short, answer, |body| body.truncate(body.len() / 2)).await
+            }
+            Some(Fault::Flip) if reads && answer.status().is_success() => {
+                let at = self.random.lock().unwrap().below(u64::MAX);
+                let flip = |body: &mut Vec<u8>| {
+                    let bits = body.len() as u64 * 8;
+                    body[(at % bits / 8) as usize] ^= 1 << (at % 8);
+                };
+                self.change(Fault::Flip, answer, flip).await
             }
             _ => Ok(answer.map(|body| body.map_err(|_| Cut).boxed())),
         }
+    }
+
+    /// An answer with another body, and everything else as it was but the length.
+    async fn change(
+        &self,
+        fault: Fault,
+        answer: Response<Incoming>,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Answer, Cut> {
+        let (mut head, body) = answer.into_parts();
+        let mut body = body.collect().await.map_err(|_| Cut)?.to_bytes().to_vec();
+        if body.len() > 1 {
+            self.count(fault);
+            change(&mut body);
+        }
+        head.headers.insert(CONTENT_LENGTH, body.len().into());
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+        Ok(Response::from_parts(head, BodyExt::boxed(body)))
     }
 
     /// The host that the client named stays as it is: it is part of what the client signed.

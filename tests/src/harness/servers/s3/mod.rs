@@ -42,6 +42,8 @@ pub struct S3Settings {
     pub conditional_put: bool,
     /// Whether incomplete uploads are listed by prefix; MinIO takes the prefix for the name of one object.
     pub uploads_by_prefix: bool,
+    /// Whether it keeps the checksums that clients send, and sends them back, which not every server does.
+    pub checksums: bool,
     /// Whether it speaks TLS, with a certificate for `localhost` of an [authority](S3Server::authority) that nobody
     /// knows.
     pub tls: bool,
@@ -56,6 +58,7 @@ impl Default for S3Settings {
             largest_copy: 5 << 30,
             conditional_put: true,
             uploads_by_prefix: true,
+            checksums: true,
             tls: false,
         }
     }
@@ -206,9 +209,16 @@ impl S3Server {
 
     /// Puts an object, as a client would.
     pub fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
-        let mut writing = self.objects.write(bucket, key, HashMap::default()).unwrap();
+        let mut writing = self.objects.write(bucket, key, HashMap::default(), None).unwrap();
         writing.append(bytes).unwrap();
         self.objects.place(writing, false).unwrap();
+    }
+
+    /// Changes an object's bytes where they lie, as a disk does that flips a bit; the server does not notice.
+    pub fn damage(&self, bucket: &str, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = self.object(bucket, key).expect("an object of this name");
+        change(&mut bytes);
+        self.objects.overwrite(bucket, key, &bytes).unwrap();
     }
 
     /// What an object holds; nothing where there is none.

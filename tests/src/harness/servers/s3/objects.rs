@@ -26,6 +26,8 @@ pub(super) struct Object {
     pub(super) size: u64,
     pub(super) etag: String,
     pub(super) marks: Marks,
+    /// CRC32C of the content, where the client sent one.
+    pub(super) checksum: Option<String>,
     pub(super) modified: SystemTime,
     path: PathBuf,
     /// Where the content starts in the file.
@@ -117,6 +119,16 @@ impl Objects {
         Ok(Some((object, file)))
     }
 
+    /// Writes other content of the same length over an object's, without telling anybody.
+    pub(super) fn overwrite(&self, bucket: &str, key: &str, content: &[u8]) -> Result<(), Refusal> {
+        let buckets = self.buckets();
+        let object = buckets.get(bucket).and_then(|objects| objects.get(key)).ok_or(Refusal::NoBucket)?;
+        assert_eq!(object.size, content.len() as u64, "the length stays");
+        let mut file = File::options().write(true).open(&object.path)?;
+        file.seek(SeekFrom::Start(object.start))?;
+        Ok(file.write_all(content)?)
+    }
+
     /// Up to `most` objects whose names start with `prefix` and come after `after`.
     pub(super) fn list(
         &self,
@@ -145,16 +157,23 @@ impl Objects {
     }
 
     /// Starts an object; nobody sees it before it is placed.
-    pub(super) fn write(&self, bucket: &str, key: &str, marks: Marks) -> Result<Writing, Refusal> {
+    pub(super) fn write(
+        &self,
+        bucket: &str,
+        key: &str,
+        marks: Marks,
+        checksum: Option<String>,
+    ) -> Result<Writing, Refusal> {
         self.has_bucket(bucket)?;
         let etag = self.fresh_id();
         let partial = self.root.join(bucket).join(format!("{etag}.partial"));
         let mut file = File::create_new(&partial)?;
-        let mut line = json!({"key": key, "marks": marks}).to_string();
+        let mut line = json!({"key": key, "marks": marks, "checksum": checksum}).to_string();
         line.push('\n');
         file.write_all(line.as_bytes())?;
         let start = line.len() as u64;
-        let object = Object { size: 0, etag, marks, modified: SystemTime::now(), path: partial, start };
+        let modified = SystemTime::now();
+        let object = Object { size: 0, etag, marks, checksum, modified, path: partial, start };
         Ok(Writing { bucket: bucket.to_owned(), key: key.to_owned(), object, file })
     }
 
@@ -230,7 +249,7 @@ impl Objects {
         if parts.is_empty() || !parts.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(Refusal::BadPart);
         }
-        let mut writing = self.write(bucket, &upload.key, upload.marks.clone())?;
+        let mut writing = self.write(bucket, &upload.key, upload.marks.clone(), None)?;
         for (at, (number, etag)) in parts.iter().enumerate() {
             let name = upload.folder.join(format!("{number}-{etag}"));
             let mut part = File::open(name).map_err(|_| Refusal::BadPart)?;
@@ -314,13 +333,18 @@ fn read_bucket(folder: &Path) -> io::Result<Bucket> {
         let mut line = Vec::new();
         BufReader::new(File::open(&path)?).read_until(b'\n', &mut line)?;
         let (Some((key, marks)), Some(etag)) = (parse_line(&line), path.file_stem()) else { continue };
+        let checksum = parse_checksum(&line);
         let etag = etag.to_string_lossy().into_owned();
         let (meta, start) = (fs::metadata(&path)?, line.len() as u64);
         let (size, modified) = (meta.len() - start, meta.modified()?);
-        let former = objects.insert(key, Object { size, etag, marks, modified, path, start });
+        let former = objects.insert(key, Object { size, etag, marks, checksum, modified, path, start });
         former.map_or(Ok(()), |former| fs::remove_file(former.path))?;
     }
     Ok(objects)
+}
+
+fn parse_checksum(line: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Value>(line).ok()?["checksum"].as_str().map(str::to_owned)
 }
 
 fn parse_line(line: &[u8]) -> Option<(String, Marks)> {

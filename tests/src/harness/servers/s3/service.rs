@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use prs_common::checksum::Crc32c;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
@@ -69,12 +72,19 @@ fn etag(object: &Object) -> ETag {
 /// Receives a body; one that breaks off or whose checksum is wrong is an error.
 async fn receive(
     body: Option<StreamingBlob>,
+    checksum: Option<&str>,
     mut append: impl FnMut(&[u8]) -> std::io::Result<()>,
 ) -> S3Result<()> {
     let mut body = body.ok_or_else(|| s3_error!(IncompleteBody))?;
+    let mut sum = Crc32c::new();
     while let Some(bytes) = body.next().await {
         let bytes = bytes.map_err(|error| s3_error!(IncompleteBody, "{error}"))?;
+        sum.update(&bytes);
         append(&bytes).map_err(io_failed)?;
+    }
+    let received = BASE64_STANDARD.encode(sum.finish().to_be_bytes());
+    if checksum.is_some_and(|sent| sent != received) {
+        return Err(s3_error!(BadDigest, "The CRC32C you specified did not match the calculated checksum"));
     }
     Ok(())
 }
@@ -148,11 +158,16 @@ impl S3 for Service {
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         let input = request.input;
         let if_absent = self.if_absent(input.if_none_match.as_ref())?;
-        let mut writing =
-            self.objects.write(&input.bucket, &input.key, input.metadata.unwrap_or_default())?;
-        receive(input.body, |bytes| writing.append(bytes)).await?;
+        let checksum = input.checksum_crc32c.filter(|_| self.settings.checksums);
+        let marks = input.metadata.unwrap_or_default();
+        let mut writing = self.objects.write(&input.bucket, &input.key, marks, checksum.clone())?;
+        receive(input.body, checksum.as_deref(), |bytes| writing.append(bytes)).await?;
         let object = self.objects.place(writing, if_absent)?;
-        answer(PutObjectOutput { e_tag: Some(etag(&object)), ..Default::default() })
+        answer(PutObjectOutput {
+            checksum_crc32c: object.checksum.clone(),
+            e_tag: Some(etag(&object)),
+            ..Default::default()
+        })
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
@@ -172,10 +187,14 @@ impl S3 for Service {
         };
         file.seek(SeekFrom::Current(part.start as i64)).map_err(io_failed)?;
         let length = part.end - part.start;
+        // As AWS does: of a part of an object there is no checksum.
+        let checksum = object.checksum.clone();
+        let checksum = checksum.filter(|_| input.checksum_mode.is_some() && input.range.is_none());
         let content_range =
             input.range.map(|_| format!("bytes {}-{}/{}", part.start, part.end - 1, object.size));
         answer(GetObjectOutput {
             accept_ranges: Some("bytes".to_owned()),
+            checksum_crc32c: checksum,
             body: Some(send(file, length).map_err(io_failed)?),
             content_length: Some(length as i64),
             content_range,
@@ -289,7 +308,7 @@ impl S3 for Service {
                 "The specified copy source is larger than the maximum allowable size for a copy source"
             ));
         }
-        let mut writing = self.objects.write(&input.bucket, &input.key, object.marks)?;
+        let mut writing = self.objects.write(&input.bucket, &input.key, object.marks, object.checksum)?;
         writing.append_file(&mut file).map_err(io_failed)?;
         let copy = self.objects.place(writing, false)?;
         let result = CopyObjectResult {
@@ -325,8 +344,13 @@ impl S3 for Service {
         }
         let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
         let mut part = self.objects.write_part(&upload, input.part_number)?;
-        receive(input.body, |bytes| part.append(bytes)).await?;
-        answer(UploadPartOutput { e_tag: Some(ETag::Strong(part.etag)), ..Default::default() })
+        let checksum = input.checksum_crc32c.filter(|_| self.settings.checksums);
+        receive(input.body, checksum.as_deref(), |bytes| part.append(bytes)).await?;
+        answer(UploadPartOutput {
+            checksum_crc32c: checksum,
+            e_tag: Some(ETag::Strong(part.etag)),
+            ..Default::default()
+        })
     }
 
     async fn upload_part_copy(

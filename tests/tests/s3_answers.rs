@@ -1,0 +1,142 @@
+//! What a server answers is checked: a write that something else than a store answered is made again, a short range is
+//! read again, and what was damaged on the way or at rest is never taken for the object.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prs_common::storage::{
+    PutOptions, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
+};
+use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
+use prs_tests::harness::servers::s3::{Rights, S3Server, S3Settings};
+
+const BUCKET: &str = "bucket";
+const REPLACE: PutOptions = PutOptions { if_absent: false };
+
+fn server(checksums: bool) -> S3Server {
+    let server = S3Server::start_with(S3Settings { checksums, ..S3Settings::default() });
+    server.make_bucket(BUCKET);
+    server
+}
+
+/// A way to `server` on which `percent` of the requests meet `fault`.
+fn spoiled(server: &S3Server, percent: u64, fault: Fault) -> HttpProxy {
+    HttpProxy::start(
+        server.address(),
+        HttpFaults { seed: 7, percent, stall: Duration::ZERO, kinds: vec![fault] },
+    )
+}
+
+async fn open(server: &S3Server, endpoint: String) -> S3Storage {
+    let (access_key, secret_key) = server.key(Rights::All);
+    let options = S3Options {
+        endpoint: Some(endpoint),
+        credentials: Some(S3Credentials { access_key, secret_key }),
+        ..S3Options::default()
+    };
+    loop {
+        match S3Storage::open(BUCKET, "", &options).await {
+            Err(error) if error.is_retryable() => {}
+            storage => return storage.unwrap(),
+        }
+    }
+}
+
+/// Bytes of which no two stretches are the same.
+fn content(size: usize) -> Bytes {
+    (0..size.div_ceil(8)).flat_map(|at| (at * 31).to_le_bytes()).take(size).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_a_web_page_answers_is_made_again() {
+    let server = server(true);
+    let proxy = spoiled(&server, 40, Fault::WebPage);
+    let storage = open(&server, proxy.endpoint()).await;
+    let large = content((20 << 20) + 7);
+    let again =
+        async |call: &mut dyn FnMut()
+            -> futures_util::future::BoxFuture<'static, Result<(), StorageError>>| {
+            loop {
+                match call().await {
+                    Err(error) if error.is_retryable() => {}
+                    done => return done.unwrap(),
+                }
+            }
+        };
+    for round in 0..10 {
+        let (key, copy, gone) = (format!("o{round}"), format!("c{round}"), format!("g{round}"));
+        let (shared, body) = (storage.clone(), content(10_000 + round));
+        again(&mut || {
+            let (storage, key, copy, gone, body) =
+                (shared.clone(), key.clone(), copy.clone(), gone.clone(), body.clone());
+            Box::pin(async move {
+                storage.put(&gone, body.clone(), REPLACE).await?;
+                storage.put(&key, body, REPLACE).await?;
+                storage.copy(&key, &copy).await?;
+                storage.delete(&gone).await
+            })
+        })
+        .await;
+        assert_eq!(server.object(BUCKET, &key).unwrap(), content(10_000 + round));
+        assert_eq!(server.object(BUCKET, &copy).unwrap(), content(10_000 + round));
+        assert_eq!(server.object(BUCKET, &gone), None, "a page that answers a delete deletes nothing");
+    }
+    let (shared, body) = (storage.clone(), large.clone());
+    again(&mut || {
+        let (storage, body) = (shared.clone(), body.clone());
+        Box::pin(async move { storage.put_parts("large", vec![body]).await })
+    })
+    .await;
+    assert!(server.object(BUCKET, "large").unwrap() == large);
+    assert!(proxy.count(Fault::WebPage) > 20, "{}", proxy.count(Fault::WebPage));
+}
+
+#[tokio::test]
+async fn a_short_answer_is_asked_for_again() {
+    let server = server(true);
+    let proxy = spoiled(&server, 30, Fault::Short);
+    server.put_object(BUCKET, "object", &content(100_000));
+    let storage = open(&server, proxy.endpoint()).await;
+    for start in 0..40 {
+        let range = storage.get_range("object", start..start + 50_000).await.unwrap();
+        assert!(range == content(100_000)[start as usize..start as usize + 50_000]);
+    }
+    assert!(proxy.count(Fault::Short) > 5, "{}", proxy.count(Fault::Short));
+}
+
+#[tokio::test]
+async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum() {
+    let server = server(true);
+    let proxy = spoiled(&server, 40, Fault::Flip);
+    let storage = open(&server, proxy.endpoint()).await;
+    storage.put("object", content(100_000), REPLACE).await.unwrap();
+    for _ in 0..30 {
+        assert!(storage.get("object").await.unwrap() == content(100_000));
+    }
+    assert!(proxy.count(Fault::Flip) > 5, "{}", proxy.count(Fault::Flip));
+}
+
+#[tokio::test]
+async fn a_damaged_object_is_told_and_not_waited_for() {
+    let server = server(true);
+    let storage = open(&server, server.endpoint()).await;
+    storage.put("object", content(1_000), REPLACE).await.unwrap();
+    server.damage(BUCKET, "object", |bytes| bytes[500] ^= 4);
+    let error = storage.get("object").await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Damaged, "{error}");
+    assert!(!error.is_retryable());
+    assert!(error.to_string().contains("object") && error.to_string().contains("damaged"), "{error}");
+}
+
+/// A server that knows no checksums is used as before.
+#[tokio::test]
+async fn a_server_without_checksums_is_written_and_read() {
+    let server = server(false);
+    let storage = open(&server, server.endpoint()).await;
+    for size in [0, 1_000, (20 << 20) + 7] {
+        storage.put("object", content(size), REPLACE).await.unwrap();
+        assert!(storage.get("object").await.unwrap() == content(size));
+    }
+}
