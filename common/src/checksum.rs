@@ -4,6 +4,11 @@
 //! all but one in 2^32 of the others. It is no signature: a forger computes it as well. The processor has
 //! an instruction for it, so that a byte costs less to check than to copy.
 
+use std::io::{self, Read};
+
+/// Bytes read from a stream at a time.
+const PIECE: usize = 256 << 10;
+
 /// The checksum of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
@@ -29,6 +34,24 @@ impl Crc32c {
     /// The checksum of all bytes so far.
     pub fn finish(&self) -> u32 {
         self.state
+    }
+}
+
+/// Length and [`crc32c`] of what is left to read of `source`.
+pub fn crc32c_of(mut source: impl Read) -> io::Result<(u64, u32)> {
+    let mut sum = Crc32c::new();
+    let mut piece = vec![0; PIECE];
+    let mut length = 0;
+    loop {
+        match source.read(&mut piece) {
+            Ok(0) => return Ok((length, sum.finish())),
+            Ok(count) => {
+                sum.update(&piece[..count]);
+                length += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -60,5 +83,7 @@ mod tests {
             bytes.chunks(piece).for_each(|piece| sum.update(piece));
             assert_eq!(sum.finish(), crc32c(&bytes), "{piece}");
         }
+        let read = crc32c_of(bytes.as_slice()).unwrap();
+        assert_eq!(read, (bytes.len() as u64, crc32c(&bytes)));
     }
 }

@@ -19,6 +19,8 @@ use crate::hexadecimal;
 
 /// Largest sum of file sizes that is packed, bytes.
 pub const LARGEST: u64 = 512 << 20;
+/// Bytes decompressed at a time.
+const PIECE: usize = 256 << 10;
 /// Folders that are never code.
 const LEFT_OUT: &[&str] = &[".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
 
@@ -111,7 +113,22 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
     Ok(CodeArchive { checksum, body })
 }
 
-/// Unpacks an archive into `folder`, which is made.
+/// Whether `body` is the archive that [`pack`] gave this checksum. Damage anywhere in it is found, whatever becomes of
+/// the decompressed bytes.
+pub fn is_intact(body: &[u8], checksum: &str) -> bool {
+    let mut hasher = Sha256::new();
+    let mut tar = GzDecoder::new(body);
+    let mut piece = vec![0; PIECE];
+    loop {
+        match tar.read(&mut piece) {
+            Ok(0) => return hexadecimal(&hasher.finalize()) == checksum,
+            Ok(count) => hasher.update(&piece[..count]),
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Unpacks an archive that [`is_intact`] into `folder`, which is made.
 pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -142,6 +159,11 @@ pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
 mod tests {
     use super::*;
 
+    fn gunzip(body: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(body).read_to_end(&mut bytes).ok().map(|_| bytes)
+    }
+
     #[test]
     fn the_same_files_give_the_same_archive_and_come_back() {
         let folder = tempfile::tempdir().unwrap();
@@ -156,6 +178,18 @@ mod tests {
         assert_eq!(pack(&code).unwrap().checksum, first.checksum);
         unpack(&first.body, &out).unwrap();
         assert_eq!(fs::read_to_string(out.join("pkg/main.py")).unwrap(), "x = 1");
+        assert!(is_intact(&first.body, &first.checksum));
+        for bit in [0, 8 * 20 + 3, first.body.len() * 4, first.body.len() * 8 - 1] {
+            let mut damaged = first.body.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            // The header of gzip has bytes that mean nothing: then it is the same archive.
+            assert_eq!(
+                is_intact(&damaged, &first.checksum),
+                gunzip(&damaged) == gunzip(&first.body),
+                "{bit}"
+            );
+        }
+        assert!(!is_intact(b"", &first.checksum));
         assert!(!out.join("pkg/__pycache__").exists());
         assert_eq!(fs::metadata(out.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
         fs::write(code.join("pkg/main.py"), "x = 2").unwrap();

@@ -8,6 +8,8 @@ pub const CODE: &str = "code/";
 pub const SEGMENTS: &str = "segments/";
 /// Files written by mini-batches, until they are published.
 pub const FILES: &str = "segments/files/";
+/// Segments that were damaged in storage, out of the way of the others.
+pub const DAMAGED: &str = "segments/damaged/";
 /// Descriptors that are too long for the queue.
 pub const PLAN: &str = "plan/";
 /// Plain copies of compressed inputs.
@@ -31,6 +33,18 @@ pub fn is_segment(key: &str) -> bool {
         .is_some_and(|name| !name.contains('/') && name.rsplit_once('.').is_some_and(|(_, end)| end == "seg"))
 }
 
+/// Where the damaged segment `key` is set aside in the `round`-th round (from 1) of a start of its job.
+pub fn damaged_segment(incarnation: u32, round: u32, key: &str) -> String {
+    let name = key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    format!("{DAMAGED}{incarnation:04}-{round:02}/{name}")
+}
+
+/// The start of the job and the round in which something was set aside under `key`.
+pub fn round_of_damage(key: &str) -> Option<(u32, u32)> {
+    let (incarnation, round) = key.strip_prefix(DAMAGED)?.split('/').next()?.split_once('-')?;
+    Some((incarnation.parse().ok()?, round.parse().ok()?))
+}
+
 /// Key of a file that a mini-batch wrote, before it is published. `try_id` is unique in the job.
 pub fn staged_file(try_id: &str, path: &str) -> String {
     format!("{FILES}{try_id}/{path}")
@@ -39,6 +53,12 @@ pub fn staged_file(try_id: &str, path: &str) -> String {
 /// Key of a code archive with this checksum.
 pub fn code_archive(checksum: &str) -> String {
     format!("{CODE}{checksum}.tar.gz")
+}
+
+/// The checksum that a code archive with this key is named by.
+pub fn checksum_of_code(key: &str) -> &str {
+    let name = key.strip_prefix(CODE).unwrap_or(key);
+    name.strip_suffix(".tar.gz").unwrap_or(name)
 }
 
 /// Key of the listing of the input `name`, in the job's storage.
@@ -72,5 +92,9 @@ mod tests {
     fn segments_are_told_from_staged_files() {
         assert!(is_segment(&segment(1, 0, "5f", 7)));
         assert!(!is_segment(&staged_file("1-0-7", "a.seg")));
+        let aside = damaged_segment(2, 11, &segment(1, 0, "5f", 7));
+        assert!(!is_segment(&aside) && aside.ends_with("/0001-00000-5f-00000007.seg"), "{aside}");
+        assert_eq!(round_of_damage(&aside), Some((2, 11)));
+        assert_eq!(damaged_segment(1, 1, SEGMENTS), "segments/damaged/0001-01/segments");
     }
 }

@@ -304,6 +304,16 @@ pub fn checksum(body: &[u8]) -> u32 {
     crc32fast::hash(body)
 }
 
+/// What a mini-batch with this checksum of its descriptor adds to the sum over a plan. The sum is wrapping and tells two
+/// sets of descriptors apart whatever the order they are met in, so what was run can be compared with what was planned.
+pub fn fingerprint(index: MiniBatchIndex, checksum: u32) -> u64 {
+    // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+    let mixed = (index << 32 | u64::from(checksum)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
 /// The `mini_batch_id` of the mini-batch at `index`; fixed width, so that ids sort as the plan does.
 pub fn id_of(index: MiniBatchIndex) -> String {
     format!("mb-{index:010}")
@@ -362,6 +372,18 @@ mod tests {
         }
         assert!(!MiniBatch::is_local(b"") && !MiniBatch::is_local(b"\x93\x01"));
         assert_eq!(id_of(7), "mb-0000000007");
+    }
+
+    #[test]
+    fn sums_of_fingerprints_tell_plans_apart() {
+        let sum = |plan: &[(u64, u32)]| {
+            plan.iter().fold(0u64, |sum, &(index, checksum)| sum.wrapping_add(fingerprint(index, checksum)))
+        };
+        let plan = [(0, 7), (1, 7), (2, 9)];
+        assert_eq!(sum(&plan), sum(&[(2, 9), (0, 7), (1, 7)]));
+        for other in [[(0, 7), (1, 9), (2, 7)], [(0, 7), (1, 7), (3, 9)], [(0, 7), (1, 7), (2, 8)]] {
+            assert_ne!(sum(&plan), sum(&other), "{other:?}");
+        }
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Segments: objects that hold the rows of many finished mini-batches, and the record of every try.
 //!
 //! Layout of a segment: the rows, one mini-batch after the other in plan order; the MessagePack-encoded
-//! [`SegmentIndex`]; its length as `u64` little-endian; [`MAGIC`]. A segment is written once and never changed.
-//! Segments and the specification of a job are enough to rebuild everything else about it.
+//! [`SegmentIndex`]; its length as `u64` and its CRC32C as `u32`, both little-endian; [`MAGIC`]. The index has the CRC32C
+//! of the rows of each try and the segment's own key, so that nothing is taken from a segment that storage gives back
+//! otherwise than it was put (spec S15). A segment is written once and never changed. Segments and the specification
+//! of a job are enough to rebuild everything else about it.
+
+mod read;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
+use crate::checksum::crc32c;
 use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
-use crate::storage::{ObjectMeta, Storage, StorageError};
+
+pub use read::{READS, SegmentError, read_again_after, read_index};
 
 /// Last bytes of every segment.
-pub const MAGIC: &[u8; 8] = b"PRSSEG02";
-/// Bytes after the index: its length and [`MAGIC`].
-const TRAILER: u64 = 16;
+pub const MAGIC: &[u8; 8] = b"PRSSEG03";
 /// Rows of one mini-batch at least this long are passed on without a copy, bytes.
 const LARGE: usize = 1 << 20;
 
@@ -59,6 +63,10 @@ pub struct OutputFile {
     pub path: String,
     /// Key of the object that holds it until it is published.
     pub key: String,
+    /// Its size, bytes.
+    pub size: u64,
+    /// CRC32C of its content.
+    pub crc: u32,
 }
 
 /// One try of one mini-batch.
@@ -100,6 +108,8 @@ pub struct TryRecord {
     pub offset: u64,
     /// Length of its rows, bytes.
     pub length: u64,
+    /// CRC32C of its rows.
+    pub crc: u32,
     /// Header line for the result, where the job asks for one.
     pub header: Option<String>,
     /// Files to publish with the outcome.
@@ -134,6 +144,7 @@ impl TryRecord {
             detail: MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default(),
             offset: 0,
             length: 0,
+            crc: 0,
             header: None,
             files: Vec::new(),
             failed: None,
@@ -154,6 +165,8 @@ pub struct ProcessRef {
 /// The table of contents of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentIndex {
+    /// Key of the segment: tells an object that storage gives back in place of another.
+    pub key: String,
     /// How often the job had been started when the segment was written: 1, and one more with each `resume`.
     pub incarnation: u32,
     /// The node that wrote it.
@@ -175,13 +188,14 @@ pub struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// Adds a try and its rows; the record's place in the segment is filled in here.
+    /// Adds a try and its rows; the record's place in the segment and the checksum of the rows are filled in here.
     pub fn add(&mut self, mut record: TryRecord, process: &ProcessRef, rows: Bytes) {
         let known = self.processes.iter().rposition(|known| known == process);
         record.process = known.unwrap_or_else(|| {
             self.processes.push(process.clone());
             self.processes.len() - 1
         }) as u32;
+        record.crc = crc32c(&rows);
         self.bytes += rows.len();
         self.tries.push((record, rows));
     }
@@ -201,8 +215,8 @@ impl SegmentBuilder {
         self.tries.is_empty()
     }
 
-    /// The object, in parts, and its table of contents.
-    pub fn seal(mut self, incarnation: u32, node_id: u32, ip: &str) -> (Vec<Bytes>, SegmentIndex) {
+    /// The object `key`, in parts, and its table of contents.
+    pub fn seal(mut self, key: &str, incarnation: u32, node_id: u32, ip: &str) -> (Vec<Bytes>, SegmentIndex) {
         self.tries.sort_by_key(|(record, _)| (record.index, record.number));
         let mut parts = Vec::new();
         let mut tail = BytesMut::new();
@@ -220,108 +234,23 @@ impl SegmentBuilder {
             }
             tries.push(record);
         }
-        let index =
-            SegmentIndex { incarnation, node_id, ip: ip.to_owned(), processes: self.processes, tries };
+        let index = SegmentIndex {
+            key: key.to_owned(),
+            incarnation,
+            node_id,
+            ip: ip.to_owned(),
+            processes: self.processes,
+            tries,
+        };
         let encoded = rmp_serde::to_vec(&index).expect("an index holds only integers and strings");
         parts.push(tail.freeze());
         let mut trailer = BytesMut::new();
         trailer.put_u64_le(encoded.len() as u64);
+        trailer.put_u32_le(crc32c(&encoded));
         trailer.put_slice(MAGIC);
         parts.push(encoded.into());
         parts.push(trailer.freeze());
         parts.retain(|part| !part.is_empty());
         (parts, index)
-    }
-}
-
-/// Why a segment cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SegmentError {
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The object is no segment.
-    #[error("{key} is not a segment of this version: {reason}")]
-    Damaged {
-        /// The object.
-        key: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-}
-
-/// Reads the table of contents of a segment.
-pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
-    let damaged = |reason: &str| SegmentError::Damaged { key: object.key.clone(), reason: reason.to_owned() };
-    let trailer_at = object.size.checked_sub(TRAILER).ok_or_else(|| damaged("it is too short"))?;
-    // One read usually brings trailer and index.
-    let guess = trailer_at.saturating_sub(256 << 10);
-    let tail = storage.get_range(&object.key, guess..object.size).await?;
-    let (rest, trailer) =
-        tail.split_last_chunk::<16>().ok_or_else(|| damaged("it is shorter than the listing says"))?;
-    if &trailer[8..] != MAGIC {
-        return Err(damaged("it does not end as a segment does"));
-    }
-    let length = u64::from_le_bytes(trailer[..8].try_into().expect("eight bytes"));
-    let start = trailer_at.checked_sub(length).ok_or_else(|| damaged("its index is longer than itself"))?;
-    let encoded = if start >= guess {
-        tail.slice((start - guess) as usize..rest.len())
-    } else {
-        storage.get_range(&object.key, start..trailer_at).await?
-    };
-    rmp_serde::from_slice(&encoded).map_err(|error| damaged(&error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::storage::LocalStorage;
-
-    fn record(index: u64) -> TryRecord {
-        TryRecord { detail: "x".repeat(100), ..TryRecord::new(index, b"", TryStatus::RunDone) }
-    }
-
-    async fn round_trip(rows: Vec<(u64, Bytes)>) {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(folder.path());
-        let mut builder = SegmentBuilder::default();
-        for (index, rows) in &rows {
-            let process = ProcessRef { name: format!("process{:03}", index % 2), pid: 1 };
-            builder.add(record(*index), &process, rows.clone());
-        }
-        let (parts, index) = builder.seal(1, 0, "127.0.0.1");
-        storage.put_parts("segments/a", parts).await.unwrap();
-        let object = storage.list("segments/").await.unwrap().remove(0);
-        assert_eq!(read_index(&storage, &object).await.unwrap(), index);
-        for (wanted, expected) in rows {
-            let found = index.tries.iter().find(|record| record.index == wanted).unwrap();
-            let range = found.offset..found.offset + found.length;
-            assert_eq!(storage.get_range("segments/a", range).await.unwrap(), expected);
-        }
-        assert!(index.tries.is_sorted_by_key(|record| record.index));
-    }
-
-    #[tokio::test]
-    async fn rows_are_found_by_the_index_in_plan_order() {
-        round_trip(vec![(2, "two\n".into()), (0, "zero\n".into()), (1, Bytes::new())]).await;
-    }
-
-    #[tokio::test]
-    async fn large_rows_and_long_indices_are_read_back() {
-        let large = Bytes::from(vec![b'x'; LARGE + 1]);
-        round_trip(vec![(1, large), (0, "small\n".into()), (2, "last\n".into())]).await;
-        round_trip((0..5000).rev().map(|index| (index, format!("{index}\n").into())).collect()).await;
-    }
-
-    #[tokio::test]
-    async fn what_is_no_segment_is_told_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let storage = LocalStorage::new(folder.path());
-        for (key, body) in [("short", "x"), ("wrong", "0123456789abcdef0123")] {
-            storage.put(key, body.into(), crate::storage::PutOptions::default()).await.unwrap();
-            let object = ObjectMeta { key: key.to_owned(), size: body.len() as u64, version: String::new() };
-            let error = read_index(&storage, &object).await.unwrap_err();
-            assert!(matches!(error, SegmentError::Damaged { .. }), "{error}");
-        }
     }
 }

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use prs_common::ledger::CommittedSegment;
-use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
 use prs_common::segment::{OutputFile, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
 use prs_common::storage::{ObjectMeta, Storage};
 
+use crate::damage::Damaged;
 use crate::recover::READ_AT_ONCE;
 use crate::report::errors::ErrorSummary;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
@@ -31,8 +32,12 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
     /// Length, bytes; 0 for a mini-batch that failed.
     pub(crate) length: u64,
-    /// Checksum of the descriptor of a mini-batch that succeeded; else 0.
+    /// CRC32C of the rows.
+    pub(crate) crc: u32,
+    /// Checksum of the descriptor.
     pub(crate) checksum: u32,
+    /// Whether it succeeded; otherwise it failed for good.
+    pub(crate) succeeded: bool,
 }
 
 /// A failed try, for the list of failed mini-batches.
@@ -73,10 +78,16 @@ pub(crate) struct Catalog {
     pub(crate) segments: Vec<String>,
     /// Places, by mini-batch.
     pub(crate) places: Vec<Option<Place>>,
+    /// Mini-batches whose outcome it has seen.
+    pub(crate) outcomes: u64,
+    /// Sum of the fingerprints of their descriptors.
+    pub(crate) descriptors: u64,
     /// Elements returned by successful tries.
     pub(crate) returned: u64,
     /// Header of the first mini-batch in plan order that has one.
     pub(crate) header: Option<(MiniBatchIndex, String)>,
+    /// Segments that could not be read.
+    pub(crate) damaged: Vec<Damaged>,
     /// Files to publish.
     pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
     /// Mini-batches with failed tries.
@@ -95,8 +106,11 @@ impl Catalog {
             incarnation,
             segments: Vec::new(),
             places: Vec::new(),
+            outcomes: 0,
+            descriptors: 0,
             returned: 0,
             header: None,
+            damaged: Vec::new(),
             files: Vec::new(),
             failures: BTreeMap::new(),
             errors: ErrorSummary::default(),
@@ -105,18 +119,21 @@ impl Catalog {
         }
     }
 
-    /// Mini-batches whose outcome it has seen.
-    pub(crate) fn outcomes(&self) -> u64 {
-        self.places.iter().flatten().count() as u64
+    /// Key of the segment that has the outcome of a mini-batch; empty for one without.
+    pub(crate) fn segment_of(&self, index: MiniBatchIndex) -> &str {
+        let place = self.places.get(index as usize).copied().flatten();
+        place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", String::as_str)
     }
 
     /// Checksums of the descriptors of mini-batches that succeeded.
     pub(crate) fn known(&self) -> KnownChecksums {
-        self.places.iter().map(|place| place.map_or(0, |place| place.checksum)).collect()
+        let known =
+            |place: &Option<Place>| place.filter(|place| place.succeeded).map_or(0, |place| place.checksum);
+        self.places.iter().map(known).collect()
     }
 
     /// Reads the indices of `segments`, the next ones in the ledger's order; after `until` it begins no more than a
-    /// few.
+    /// few. One that is damaged counts as read, and nothing in it does.
     pub(crate) async fn follow(
         mut self: Box<Self>,
         storage: &Arc<dyn Storage>,
@@ -138,6 +155,12 @@ impl Catalog {
         while let Some((segment, index)) = read.next().await {
             let index = match index {
                 Ok(index) => index,
+                Err(error) if error.is_damage() => {
+                    let reason = error.to_string();
+                    self.damaged.push(Damaged { segment: segment.key.clone(), reason });
+                    self.segments.push(segment.key);
+                    continue;
+                }
                 Err(error) => return Err((self, error)),
             };
             // Thousands of tries: not on a thread that others wait for.
@@ -179,9 +202,10 @@ impl Catalog {
             self.places.resize(at + 1, None);
         }
         let succeeded = record.status == TryStatus::RunDone;
-        let checksum = if succeeded { record.checksum } else { 0 };
-        let TryRecord { offset, length, .. } = record;
-        self.places[at] = Some(Place { segment, offset, length, checksum });
+        let TryRecord { offset, length, crc, checksum, .. } = record;
+        self.places[at] = Some(Place { segment, offset, length, crc, checksum, succeeded });
+        self.outcomes += 1;
+        self.descriptors = self.descriptors.wrapping_add(fingerprint(record.index, checksum));
         if !succeeded {
             self.failures.entry(record.index).or_default().body = record.failed;
             return;

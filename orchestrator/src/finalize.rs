@@ -5,7 +5,7 @@
 //! again writes the same bytes.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use bytes::{Bytes, BytesMut};
@@ -14,25 +14,24 @@ use prs_common::hexadecimal;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
+use prs_common::segment::OutputFile;
 use prs_common::storage::{PutOptions, StorageError, StorageErrorKind, Upload};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::JobContext;
-use crate::catalog::{Catalog, Place, TryFailure};
+use crate::catalog::{Catalog, TryFailure};
+use crate::damage::{Damaged, FinalizeError};
 use crate::job_record::Output;
+use crate::segment_rows::{SegmentRows, what_is_wrong};
 
-/// Bytes read from a segment at a time.
-const WINDOW: u64 = 1 << 20;
-/// Segments read side by side at most; more cost another read, not memory.
-const MOST_WINDOWS: usize = 64;
 /// Files published side by side.
 const PUBLISHED_AT_ONCE: usize = 16;
 /// Bytes written to the result at a time.
 const PIECE: usize = 4 << 20;
 
 /// Writes the result and publishes the files of the mini-batches.
-pub(crate) async fn finalize(job: &JobContext, catalog: &Catalog) -> Result<Output, StorageError> {
+pub(crate) async fn finalize(job: &JobContext, catalog: &Catalog) -> Result<Output, FinalizeError> {
     let mut output = Output { uri: job.output.uri(""), rows: catalog.returned, ..Output::default() };
     if job.spec.output_action == OutputAction::AppendRow {
         write_result(job, catalog, &mut output).await?;
@@ -41,19 +40,19 @@ pub(crate) async fn finalize(job: &JobContext, catalog: &Catalog) -> Result<Outp
     Ok(output)
 }
 
-async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) -> Result<(), StorageError> {
+async fn write_result(job: &JobContext, catalog: &Catalog, output: &mut Output) -> Result<(), FinalizeError> {
     let name = &job.spec.append_row_file_name;
     let mut result = ResultFile { upload: job.output.upload(name).await?, hasher: Sha256::new(), bytes: 0 };
     let mut piece = BytesMut::with_capacity(PIECE);
     if let Some((_, header)) = &catalog.header {
         piece.extend_from_slice(header.as_bytes());
     }
-    let mut windows = Windows { job, catalog, open: HashMap::new(), clock: 0 };
+    let mut segments = SegmentRows::new(&*job.storage, &catalog.segments);
     for place in catalog.places.iter().flatten() {
         if place.length == 0 {
             continue;
         }
-        let rows = windows.rows(place).await?;
+        let rows = segments.rows(place).await?;
         let large = rows.len() >= PIECE;
         if large || piece.len() + rows.len() > PIECE {
             let full = std::mem::replace(&mut piece, BytesMut::with_capacity(PIECE)).freeze();
@@ -89,63 +88,9 @@ impl ResultFile {
     }
 }
 
-/// The parts of segments that are in memory.
-struct Windows<'a> {
-    job: &'a JobContext,
-    catalog: &'a Catalog,
-    open: HashMap<u32, Window>,
-    clock: u64,
-}
-
-struct Window {
-    start: u64,
-    bytes: Bytes,
-    used: u64,
-}
-
-impl Windows<'_> {
-    async fn rows(&mut self, place: &Place) -> Result<Bytes, StorageError> {
-        self.clock += 1;
-        let within = |window: &Window| {
-            let from = place.offset.checked_sub(window.start)?;
-            (from + place.length <= window.bytes.len() as u64)
-                .then(|| window.bytes.slice(from as usize..(from + place.length) as usize))
-        };
-        if let Some(window) = self.open.get_mut(&place.segment)
-            && let Some(rows) = within(window)
-        {
-            window.used = self.clock;
-            return Ok(rows);
-        }
-        let end = place.offset + place.length.max(WINDOW);
-        let key = &self.catalog.segments[place.segment as usize];
-        let bytes = self.job.storage.get_range(key, place.offset..end).await?;
-        let window = Window { start: place.offset, bytes, used: self.clock };
-        let rows = within(&window).ok_or_else(|| StorageError {
-            kind: StorageErrorKind::NotFound,
-            place: self.job.storage.to_string(),
-            key: key.clone(),
-            message: "the segment is shorter than its index says".to_owned(),
-        })?;
-        // A large mini-batch fills its window: nothing in it is needed again.
-        if place.length >= WINDOW {
-            self.open.remove(&place.segment);
-            return Ok(rows);
-        }
-        self.open.insert(place.segment, window);
-        if self.open.len() > MOST_WINDOWS {
-            let oldest = self.open.iter().min_by_key(|(_, window)| window.used).map(|(&segment, _)| segment);
-            if let Some(oldest) = oldest {
-                self.open.remove(&oldest);
-            }
-        }
-        Ok(rows)
-    }
-}
-
 /// Publishes what mini-batches wrote below their output folder. Of several mini-batches that wrote the same
 /// path, the first in input order keeps it; the others get their id into the name.
-async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
+async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), FinalizeError> {
     let mut files: Vec<_> = catalog.files.iter().collect();
     files.sort_by_key(|(index, file)| (*index, &file.path));
     let spec = &job.spec;
@@ -153,13 +98,30 @@ async fn publish_files(job: &JobContext, catalog: &Catalog) -> Result<(), Storag
     let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
     let mut to_publish = Vec::with_capacity(names.len());
     for ((index, file), name) in files.into_iter().zip(names) {
-        to_publish.push(publish(job, *index, &file.key, name));
+        to_publish.push(publish_checked(job, catalog, *index, file, name));
     }
     let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
     while let Some(done) = published.next().await {
         done?;
     }
-    job.output.flush().await
+    Ok(job.output.flush().await?)
+}
+
+/// Publishes a file after it was found to be the one that the mini-batch wrote.
+async fn publish_checked(
+    job: &JobContext,
+    catalog: &Catalog,
+    index: MiniBatchIndex,
+    file: &OutputFile,
+    name: String,
+) -> Result<(), FinalizeError> {
+    if let Some(reason) = what_is_wrong(&*job.storage, file).await? {
+        return Err(FinalizeError::Damaged(Damaged {
+            segment: catalog.segment_of(index).to_owned(),
+            reason,
+        }));
+    }
+    Ok(publish(job, index, &file.key, name).await?)
 }
 
 /// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.

@@ -11,6 +11,7 @@ use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
 use crate::job_context::Timing;
+use crate::seal::{self, Seal};
 
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -189,11 +190,19 @@ pub enum JobRecordError {
     Storage(StorageError),
     /// It is not what this version of prs writes.
     #[error("{place}/job.json cannot be understood: {source}")]
-    Damaged {
+    Malformed {
         /// Where it is.
         place: String,
         /// The reason.
         source: serde_json::Error,
+    },
+    /// It is not what was written.
+    #[error(
+        "{place}/job.json is damaged: its checksum is another; what storage gives back is not what prs wrote there"
+    )]
+    Damaged {
+        /// Where it is.
+        place: String,
     },
 }
 
@@ -221,8 +230,18 @@ impl JobRecord {
             StorageErrorKind::NotFound => JobRecordError::Absent { place: storage.to_string() },
             _ => JobRecordError::Storage(error),
         })?;
-        serde_json::from_slice(&body)
-            .map_err(|source| JobRecordError::Damaged { place: storage.to_string(), source })
+        let malformed = |source| JobRecordError::Malformed { place: storage.to_string(), source };
+        let seal = seal::check(&body);
+        let damaged = || JobRecordError::Damaged { place: storage.to_string() };
+        if seal == Seal::Broken {
+            return Err(damaged());
+        }
+        let record: Self = serde_json::from_slice(&body).map_err(malformed)?;
+        // Records of versions before 0.2.0 have none.
+        if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
+            return Err(damaged());
+        }
+        Ok(record)
     }
 
     /// Whether it completed and nothing is left to resume.
@@ -254,8 +273,8 @@ impl JobRecord {
     }
 
     async fn put(&self, storage: &dyn Storage, options: PutOptions) -> Result<(), StorageError> {
-        let body = serde_json::to_vec_pretty(self).expect("a record holds only plain values");
-        storage.put(layout::JOB, body.into(), options).await
+        let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
+        storage.put(layout::JOB, seal::seal(body).into(), options).await
     }
 }
 
@@ -274,7 +293,7 @@ mod tests {
             (true, 30, 0.0, 0.0, None),
         ];
         for (complete, ended, seconds, per_second, eta) in table {
-            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete };
+            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete, ..Checkpoint::default() };
             let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
             let mut status = Status { progress, ..Status::default() };
             status.set_rate(ended, seconds);

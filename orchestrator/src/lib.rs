@@ -3,7 +3,9 @@
 //! A library that knows no process and no command line: it speaks to the nodes of a job through queue, ledger
 //! and storage alone, so that the same code serves an embedded run and a fleet.
 
+mod audit;
 mod catalog;
+pub mod damage;
 mod finalize;
 pub mod fleet;
 pub mod init_failures;
@@ -20,6 +22,8 @@ pub mod report;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
+pub mod seal;
+mod segment_rows;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;

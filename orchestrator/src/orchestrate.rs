@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use prs_common::layout;
-use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind, TryLimits};
+use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind, TryLimits};
 use prs_common::storage::{Storage, StorageError};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ pub struct OrchestratorEnd {
     pub stop: CancellationToken,
     /// As soon as it does not watch over the job, or never.
     pub retire: CancellationToken,
+    /// Once the program serves the job with no node any more, because the job wanted none.
+    pub alone: CancellationToken,
 }
 
 /// Where a program stands with a job.
@@ -34,6 +36,8 @@ pub enum Place {
     Ended(Box<JobResult>),
     /// The job has ended, or was started anew, under somebody else's eyes.
     Over,
+    /// The job wants nodes again, and this program has none any more; the lease is free.
+    Again,
     /// It was told to stop, and the lease is free.
     Stopped,
 }
@@ -47,6 +51,10 @@ pub fn try_limits(job: &JobContext) -> TryLimits {
 pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
     let look = job.timing.lease / 8;
     while !end.retire.is_cancelled() {
+        if end.alone.is_cancelled() && wants_nodes(job).await {
+            give_up_the_lease(job, owner).await;
+            return Place::Again;
+        }
         let place = tokio::select! {
             place = try_to_watch(job, owner) => place,
             () = end.stop.cancelled() => break,
@@ -69,6 +77,19 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
     }
     give_up_the_lease(job, owner).await;
     Place::Stopped
+}
+
+/// Whether the job has work for nodes. One that had none left has it again when segments were damaged.
+async fn wants_nodes(job: &JobContext) -> bool {
+    let asked = async {
+        let is_open = matches!(
+            job.ledger.state(&job.run).await?,
+            JobState::Queued | JobState::Scheduling | JobState::Running
+        );
+        Ok::<_, LedgerError>(is_open && job.ledger.progress(&job.run).await?.conclusion.is_none())
+    };
+    // What is not known is asked again.
+    asked.await.unwrap_or(false)
 }
 
 async fn give_up_the_lease(job: &JobContext, owner: &str) {
@@ -148,6 +169,12 @@ async fn end(job: &JobContext, watched: Result<JobResult, WatchError>) -> Result
             Ok(Some(Place::Ended(Box::new(result))))
         }
         Err(WatchError::NotTheOrchestrator) => Ok(None),
+        Err(WatchError::RunAgain { reason }) => {
+            tracing::warn!(job = job.id, reason, "mini-batches of damaged segments run again");
+            // Filled anew, as a ledger that was lost, it does not know them.
+            job.ledger.remove(&job.run).await?;
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::ledger::{Blame, Entry, FailedTry};
-use prs_common::segment::{SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
+use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::segment::{SegmentIndex, TryRecord, TryStatus, read_index};
 use prs_common::storage::ObjectMeta;
 
 use crate::JobContext;
@@ -58,15 +59,70 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, WatchError> {
             (object, index)
         }
     };
+    let progress = job.ledger.progress(&job.run).await?;
+    let mut reach = Reach { published: progress.checkpoint.scheduled.max(progress.ended()) };
     let mut read = futures_util::stream::iter(unknown.map(read)).buffered(READ_AT_ONCE);
+    let mut far = Vec::new();
     while let Some((object, index)) = read.next().await {
         match index {
-            Ok(index) => commit(job, &object, &index, &mut recovered).await?,
-            Err(error @ SegmentError::Damaged { .. }) => recovered.damaged.push(error.to_string()),
+            Ok(index) if reach.covers(&index) => {
+                reach.add(&index);
+                commit(job, &object, &index, &mut recovered).await?;
+            }
+            // Others may show that the plan has come so far.
+            Ok(index) => far.push((Reach::of(&index), object)),
+            Err(error) if error.is_damage() => {
+                reach.add_damaged(&object);
+                recovered.damaged.push(error.to_string());
+            }
             Err(error) => return Err(error.into()),
         }
     }
+    far.sort_unstable_by_key(|(highest, _)| *highest);
+    for (highest, object) in far {
+        let index = read_index(&*job.storage, &object).await?;
+        if reach.covers(&index) {
+            reach.add(&index);
+            commit(job, &object, &index, &mut recovered).await?;
+        } else {
+            let key = &object.key;
+            recovered.damaged.push(format!(
+                "{key} is damaged: it names mini-batch {highest}, and the plan cannot have come so far"
+            ));
+        }
+    }
     Ok(recovered)
+}
+
+/// How far the plan can have come, as what was run of it tells. It bounds what an index costs that no plan has.
+struct Reach {
+    /// So many mini-batches have been published, or more.
+    published: u64,
+}
+
+impl Reach {
+    /// Mini-batches that may wait or be in hand beyond those that have ended: the backlog of the scheduler, and the most
+    /// that five hundred nodes take.
+    const OPEN: u64 = 1 << 20;
+    /// Bytes of a segment for each of its outcomes, at least.
+    const LEAST_OUTCOME: u64 = 64;
+
+    /// The highest index in a segment.
+    fn of(index: &SegmentIndex) -> MiniBatchIndex {
+        index.tries.iter().map(|record| record.index).max().unwrap_or(0)
+    }
+
+    fn covers(&self, index: &SegmentIndex) -> bool {
+        Self::of(index) < self.published.saturating_add(Self::OPEN)
+    }
+
+    fn add(&mut self, index: &SegmentIndex) {
+        self.published += index.tries.iter().filter(|record| record.last).count() as u64;
+    }
+
+    fn add_damaged(&mut self, object: &ObjectMeta) {
+        self.published += object.size / Self::LEAST_OUTCOME;
+    }
 }
 
 /// Enters one segment into the ledger.
@@ -133,5 +189,20 @@ mod tests {
         assert_eq!(recovered.known.iter().filter(|checksum| **checksum != 0).count(), 5);
         assert_eq!(scene.job.ledger.progress(&scene.job.run).await.unwrap().succeeded, 6);
         assert_eq!(recover(&scene.job).await.unwrap().ended, 0);
+    }
+
+    #[tokio::test]
+    async fn an_index_that_no_plan_can_have_costs_nothing_and_is_told() {
+        let mut scene = Scene::new(3).await;
+        scene.store([0, 1]).await;
+        // The highest that is possible, and then one of a plan that has come that far.
+        scene.store([Reach::OPEN + 1]).await;
+        scene.store([2 * Reach::OPEN + 4]).await;
+        scene.store([u64::from(u32::MAX)]).await;
+        let recovered = recover(&scene.job).await.unwrap();
+        assert_eq!(recovered.ended, 3);
+        assert_eq!(recovered.known.len() as u64, Reach::OPEN + 2);
+        assert_eq!(recovered.damaged.len(), 2);
+        assert!(recovered.damaged[1].contains("names mini-batch 4294967295"), "{:?}", recovered.damaged);
     }
 }

@@ -15,7 +15,7 @@ use prs_common::ledger::{
     Ledger, LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits,
     Verdict,
 };
-use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
 use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{
@@ -131,20 +131,34 @@ impl Scene {
         self.ledger.commit(&self.job.run, &key, size, &entries).await.unwrap();
     }
 
+    /// The same of `index`, as it would run with the descriptor of `other`.
+    pub(crate) async fn succeed_as(&mut self, index: MiniBatchIndex, other: MiniBatchIndex) {
+        let (key, size, entries) = self.store_as([(index, self.body(other))]).await;
+        self.ledger.commit(&self.job.run, &key, size, &entries).await.unwrap();
+    }
+
     /// Stores such a segment; its writer dies before it commits it.
     pub(crate) async fn store(
         &mut self,
         indexes: impl IntoIterator<Item = MiniBatchIndex>,
     ) -> (String, u64, Vec<Entry>) {
+        let bodies: Vec<_> = indexes.into_iter().map(|index| (index, self.body(index))).collect();
+        self.store_as(bodies).await
+    }
+
+    async fn store_as(
+        &mut self,
+        bodies: impl IntoIterator<Item = (MiniBatchIndex, Vec<u8>)>,
+    ) -> (String, u64, Vec<Entry>) {
         let mut segment = SegmentBuilder::default();
-        for index in indexes {
+        for (index, body) in bodies {
             let record = TryRecord {
                 number: 1,
                 last: true,
                 items: 1,
                 succeeded: 1,
                 returned: 1,
-                ..TryRecord::new(index, &self.body(index), TryStatus::RunDone)
+                ..TryRecord::new(index, &body, TryStatus::RunDone)
             };
             segment.add(
                 record,
@@ -152,8 +166,8 @@ impl Scene {
                 format!("{index}\n").into(),
             );
         }
-        let (parts, index) = segment.seal(self.job.incarnation, 0, "127.0.0.1");
         let key = layout::segment(self.job.incarnation, 0, "0", self.segments);
+        let (parts, index) = segment.seal(&key, self.job.incarnation, 0, "127.0.0.1");
         self.segments += 1;
         let size = parts.iter().map(Bytes::len).sum::<usize>() as u64;
         self.storage.put_parts(&key, parts).await.unwrap();
@@ -162,7 +176,9 @@ impl Scene {
 
     /// Notes that the whole plan, of so many mini-batches, is published.
     pub(crate) async fn planned(&self, scheduled: u64) {
-        let checkpoint = Checkpoint { scheduled, items: scheduled, complete: true };
+        let fingerprints = (0..scheduled).map(|index| fingerprint(index, checksum(&self.body(index))));
+        let descriptors = fingerprints.fold(0, u64::wrapping_add);
+        let checkpoint = Checkpoint { scheduled, items: scheduled, descriptors, complete: true };
         self.ledger.checkpoint(&self.job.run, checkpoint).await.unwrap();
     }
 

@@ -16,6 +16,7 @@ use prs_common::queue::{QueueError, QueueErrorKind};
 use prs_common::storage::StorageError;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
@@ -141,18 +142,7 @@ async fn run(
     }
     let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
-    let (sender, receiver) = mpsc::channel(8);
-    let planner = {
-        let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
-        let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.is_on_a_fleet());
-        tokio::task::spawn_blocking(move || {
-            let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared };
-            plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            })
-        })
-    };
+    let (receiver, planner) = plan_aside(job, stop);
     let mut publisher = Publisher { job, owner, assignment, after, some_ended, stop, leased: Instant::now() };
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
@@ -169,6 +159,25 @@ async fn run(
     job.ledger.checkpoint(&job.run, complete).await?;
     job.ledger.release(&job.run, Duty::Schedule, owner).await?;
     Ok(Scheduled::Complete)
+}
+
+/// Plans `job` on a thread of its own, until the end or until `stop`. What it found comes through the channel; how it
+/// ended is known once that is closed.
+pub(crate) fn plan_aside(
+    job: &JobContext,
+    stop: &CancellationToken,
+) -> (mpsc::Receiver<Batch>, JoinHandle<Result<(), PlanError>>) {
+    let (sender, receiver) = mpsc::channel(8);
+    let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
+    let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.is_on_a_fleet());
+    let planner = tokio::task::spawn_blocking(move || {
+        let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared };
+        plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        })
+    });
+    (receiver, planner)
 }
 
 /// Publishes what the planner sends.
@@ -214,10 +223,12 @@ impl Publisher<'_> {
                 {
                     batch.bodies.extend(next.bodies);
                     batch.items += next.items;
+                    batch.descriptors = batch.descriptors.wrapping_add(next.descriptors);
                 }
             }
             checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
             checkpoint.items += batch.items;
+            checkpoint.descriptors = checkpoint.descriptors.wrapping_add(batch.descriptors);
             if checkpoint.scheduled <= self.after {
                 continue;
             }

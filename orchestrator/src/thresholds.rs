@@ -41,7 +41,7 @@ mod tests {
 
     fn progress(failed: u64, items_failed: u64, scheduled: u64, complete: bool) -> Progress {
         Progress {
-            checkpoint: Checkpoint { scheduled, items: 0, complete },
+            checkpoint: Checkpoint { scheduled, complete, ..Checkpoint::default() },
             failed,
             items: items_failed + 5,
             items_succeeded: 5,

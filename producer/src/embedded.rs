@@ -15,7 +15,7 @@ use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::recover::{Recovered, recover};
 use prs_orchestrator::schedule::{Assignment, schedule};
-use prs_orchestrator::watch::{View, watch};
+use prs_orchestrator::watch::{View, WatchError, watch};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
 use prs_worker::{Host, NodeEnd, NodeSettings, Prefetch, end_left_overs, opener, run_node};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -65,20 +65,39 @@ impl Signals {
     }
 }
 
-/// Runs a job to its end.
-pub(crate) async fn run(run: Run) -> Result<JobResult, Failure> {
-    let Run { folder, record, python, extension, mut signals } = run;
-    let output = output_folder(&folder, &record);
-    let job = context(&folder, &output, &record);
-    let work = job.work.clone();
+/// Runs a job to its end, again where segments were damaged.
+pub(crate) async fn run(mut run: Run) -> Result<JobResult, Failure> {
+    let output = output_folder(&run.folder, &run.record);
     // Left over when a former run was killed.
-    run_folder::forget_cancel(&folder);
-    end_left_overs(&job.id);
+    run_folder::forget_cancel(&run.folder);
+    end_left_overs(&run.record.job_id);
+    let result = loop {
+        match run_once(&mut run, &output).await? {
+            Err(WatchError::RunAgain { reason }) => {
+                output::say(format_args!("{reason}; their mini-batches run again"));
+            }
+            result => break result,
+        }
+    };
+    run_folder::forget_cancel(&run.folder);
+    for store in [&run.folder, &output] {
+        if let Err(error) = LocalStorage::new(store).sweep().await {
+            output::say(error);
+        }
+    }
+    Ok(result.map_err(anyhow::Error::from)?)
+}
+
+/// Runs what has no outcome yet. The error inside is the orchestrator's.
+async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, WatchError>, Failure> {
+    let Run { folder, record, python, extension, signals } = run;
+    let job = context(folder, output, record);
+    let work = job.work.clone();
     remove(&work);
     std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let behind = LeftBehind::default();
     behind.note(format_args!("prs-producer resume {} goes on from here", folder.display()));
-    let recovered = behind.unless_interrupted(&mut signals, open(&job)).await?;
+    let recovered = behind.unless_interrupted(signals, open(&job)).await?;
     if job.incarnation > 1 {
         output::say(format_args!("{} mini-batches are done already", recovered.ended));
     }
@@ -91,8 +110,8 @@ pub(crate) async fn run(run: Run) -> Result<JobResult, Failure> {
     let worker = format!("{}-{}", host.name, std::process::id());
     let owner = worker.clone();
     let node = NodeSettings {
-        python,
-        extension,
+        python: python.clone(),
+        extension: extension.clone(),
         worker,
         host,
         slots,
@@ -107,37 +126,35 @@ pub(crate) async fn run(run: Run) -> Result<JobResult, Failure> {
         let assignment = Assignment { known: recovered.known, ..Assignment::default() };
         tasks.spawn(async move { schedule(&job, &owner, assignment, &stop).await });
     }
-    tasks.spawn(serve(job.clone(), node));
+    let end = NodeEnd::default();
+    tasks.spawn(serve(job.clone(), node, end.clone()));
     let deaf = CancellationToken::new();
-    let listener = tokio::spawn(listen(job.clone(), folder.clone(), signals, deaf.clone()));
+    let heard = listen(job.clone(), folder.clone(), signals, deaf.clone());
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
-    let place = shown(&folder);
-    let result = watch(&job, &owner, record, &place, &view).await;
-    if let Err(error) = &result {
-        // Nobody watches any more: nothing may go on.
-        abort(&job, error.to_string()).await;
-    }
-    drop(view);
-    stop.cancel();
-    // The job has ended: what fails from here on is said, and changes nothing.
-    if let Err(error) = job.queue.delete(&job.queue_name()).await {
-        output::say(error);
-    }
-    tasks.close();
-    tasks.wait().await;
-    deaf.cancel();
-    for task in [display, listener] {
-        let _ = task.await;
-    }
-    run_folder::forget_cancel(&folder);
-    remove(&work);
-    for store in [&folder, &output] {
-        if let Err(error) = LocalStorage::new(store).sweep().await {
+    let place = shown(folder);
+    let watched = async {
+        let result = watch(&job, &owner, record.clone(), &place, &view).await;
+        if let Err(error) = &result {
+            // Nobody watches any more: nothing may go on.
+            abort(&job, error.to_string()).await;
+            end.stop.cancel();
+        }
+        drop(view);
+        stop.cancel();
+        // The job has ended: what fails from here on is said, and changes nothing.
+        if let Err(error) = job.queue.delete(&job.queue_name()).await {
             output::say(error);
         }
-    }
-    Ok(result.map_err(anyhow::Error::from)?)
+        tasks.close();
+        tasks.wait().await;
+        deaf.cancel();
+        result
+    };
+    let (result, ()) = tokio::join!(watched, heard);
+    let _ = display.await;
+    remove(&work);
+    Ok(result)
 }
 
 /// Opens the books and the queue of a job, and reads what is done already.
@@ -145,7 +162,7 @@ async fn open(job: &JobContext) -> Result<Recovered, Failure> {
     let opened = async {
         job.ledger.create(&job.run, try_limits(job)).await?;
         job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
-        anyhow::Ok(if job.incarnation > 1 { recover(job).await? } else { Recovered::default() })
+        anyhow::Ok(recover(job).await?)
     };
     Ok(opened.await?)
 }
@@ -179,8 +196,8 @@ pub(crate) fn output_folder(folder: &Path, record: &JobRecord) -> PathBuf {
 }
 
 /// Runs the one node. There is no other to go on with the job when it ends before the job does.
-async fn serve(job: JobContext, node: NodeSettings) {
-    let reason = match tokio::spawn(run_node(job.clone(), node, NodeEnd::default())).await {
+async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
+    let reason = match tokio::spawn(run_node(job.clone(), node, end)).await {
         Ok(Ok(_)) => "the node left before the job was done".to_owned(),
         Ok(Err(error)) => format!("the node left the job: {error}"),
         Err(panic) => format!("the node ended unexpectedly: {panic}"),
@@ -202,7 +219,7 @@ async fn abort(job: &JobContext, reason: String) {
 
 /// Cancels the job at the first signal, or when another program asks for it; ends the program at the next signal.
 /// Processes end with the program.
-async fn listen(job: JobContext, folder: PathBuf, mut signals: Signals, stop: CancellationToken) {
+async fn listen(job: JobContext, folder: PathBuf, signals: &mut Signals, stop: CancellationToken) {
     let mut asked = false;
     loop {
         let reason = tokio::select! {

@@ -124,7 +124,7 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     let info = NodeInfo { worker: "w".to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 };
     ledger.create(job, LIMITS).await?;
     ledger.set_state(job, JobState::Running).await?;
-    ledger.checkpoint(job, Checkpoint { scheduled: 10, items: 30, complete: true }).await?;
+    ledger.checkpoint(job, Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true }).await?;
     ledger.record_failure(job, &failed).await?;
     ledger.begin(job, 8, "start").await?;
     ledger.begin(job, 9, "start").await?;

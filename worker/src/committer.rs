@@ -7,16 +7,20 @@
 //! failures are counted before, several at a time: nobody else waits for them.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use prs_common::checksum::crc32c_of;
 use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::{Answer, settle_all};
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
-use prs_common::storage::StorageError;
+use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::recover::entry;
@@ -226,16 +230,34 @@ impl Committer {
         }
         let staged_in = tried.staging.join(tried.seq.to_string());
         for path in std::mem::take(&mut tried.files) {
-            let (key, staged) = (layout::staged_file(&id, &path), staged_in.join(&path));
-            let put = self.until_done("a file of a mini-batch", || self.job.storage.put_file(&key, &staged));
-            if put.await.is_none() {
+            let staged = staged_in.join(&path);
+            let Some(file) = self.store_file(layout::staged_file(&id, &path), path, staged).await else {
                 self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
                 return None;
-            }
-            tried.record.files.push(OutputFile { path, key });
+            };
+            tried.record.files.push(file);
         }
         let _ = std::fs::remove_dir_all(&staged_in);
         Some(Prepared { ready, tried, verdict: None })
+    }
+
+    /// Brings a file that a mini-batch wrote to storage. Nothing when that cannot be done any more.
+    async fn store_file(&self, key: String, path: String, staged: PathBuf) -> Option<OutputFile> {
+        let what = "a file of a mini-batch";
+        let summed = self.until_done(what, || {
+            let (staged, key) = (staged.clone(), key.clone());
+            async move {
+                let sum = tokio::task::spawn_blocking({
+                    let staged = staged.clone();
+                    move || File::open(staged).and_then(crc32c_of)
+                });
+                let sum = sum.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+                sum.map_err(|error| unreadable(&staged, key, &error))
+            }
+        });
+        let (size, crc) = summed.await?;
+        self.until_done(what, || self.job.storage.put_file(&key, &staged)).await?;
+        Some(OutputFile { path, key, size, crc })
     }
 
     /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
@@ -294,7 +316,7 @@ impl Committer {
         let Open { builder, entries, settled, .. } = open;
         let bytes = builder.bytes();
         let key = layout::segment(self.job.incarnation, self.node_id, &self.service, number);
-        let (parts, index) = builder.seal(self.job.incarnation, self.node_id, &self.ip);
+        let (parts, index) = builder.seal(&key, self.job.incarnation, self.node_id, &self.ip);
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
         drop(index);
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -375,6 +397,16 @@ impl Committer {
                 }
             }
         }
+    }
+}
+
+/// A file that a mini-batch has written, and that this node cannot read.
+fn unreadable(staged: &Path, key: String, error: &io::Error) -> StorageError {
+    StorageError {
+        kind: StorageErrorKind::PermissionDenied,
+        place: staged.display().to_string(),
+        key,
+        message: error.to_string(),
     }
 }
 

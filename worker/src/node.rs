@@ -10,10 +10,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::code_archive::{CodeArchiveError, unpack};
+use prs_common::code_archive::{CodeArchiveError, is_intact, unpack};
 use prs_common::failpoint;
+use prs_common::layout::checksum_of_code;
 use prs_common::ledger::{LedgerError, NodeInfo, NodeReport, Signal};
 use prs_common::log_file::LogFile;
+use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::StorageError;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
@@ -43,6 +45,10 @@ enum NodeError {
     Unfit(String),
     #[error("the code of the job cannot be fetched: {0}")]
     Code(#[from] StorageError),
+    #[error(
+        "the code of the job is damaged in storage: {key} is not what its name says; submit the job again"
+    )]
+    DamagedCode { key: String },
     #[error("the code of the job cannot be unpacked: {0}")]
     Unpack(#[from] CodeArchiveError),
     #[error("cannot prepare {}: {source}", path.display())]
@@ -150,15 +156,30 @@ async fn unwanted(mut wanted: watch::Receiver<Signal>) {
     let _ = wanted.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
 }
 
-/// The code archive, as often as it takes.
-async fn fetch_code(job: &JobContext) -> Result<Bytes, StorageError> {
+/// The code archive, as often as it takes. One that is not what its name says is read some times, for it may have been
+/// damaged on the way.
+async fn fetch_code(job: &JobContext) -> Result<Bytes, NodeError> {
+    let mut damaged = 0;
     loop {
         match job.storage.get(&job.code).await {
+            Ok(body) => {
+                let (archive, key) = (body.clone(), job.code.clone());
+                let checked =
+                    tokio::task::spawn_blocking(move || is_intact(&archive, checksum_of_code(&key)));
+                if checked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+                    return Ok(body);
+                }
+                damaged += 1;
+                if damaged == READS {
+                    return Err(NodeError::DamagedCode { key: job.storage.uri(&job.code) });
+                }
+                tokio::time::sleep(read_again_after(damaged)).await;
+            }
             Err(error) if job.is_on_a_fleet() && error.is_retryable() => {
                 tracing::warn!(job = job.id, %error, "the code of the job is not here yet; trying again");
                 tokio::time::sleep(CODE_PAUSE).await;
             }
-            fetched => return fetched,
+            Err(error) => return Err(error.into()),
         }
     }
 }

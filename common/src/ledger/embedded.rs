@@ -80,6 +80,10 @@ impl Job {
     }
 
     fn end(&mut self, entry: &Entry) -> bool {
+        let plan = self.progress.checkpoint;
+        if plan.complete && entry.index >= plan.scheduled {
+            return false;
+        }
         let at = entry.index as usize;
         if at >= self.ended.len() {
             self.ended.resize(at + 1, false);

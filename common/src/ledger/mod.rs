@@ -131,8 +131,20 @@ pub struct Checkpoint {
     pub scheduled: u64,
     /// Input items in them.
     pub items: u64,
+    /// Sum of the [`fingerprint`](crate::mini_batch::fingerprint)s of their descriptors.
+    pub descriptors: u64,
     /// Whether these are all.
     pub complete: bool,
+}
+
+/// A checkpoint is told behind what it is about: so many mini-batches more, at most, may have been published.
+const AHEAD: u64 = 1 << 16;
+
+impl Checkpoint {
+    /// No mini-batch of the job has this index or a larger one.
+    pub fn end_of_plan(&self) -> MiniBatchIndex {
+        if self.complete { self.scheduled } else { self.scheduled + AHEAD }
+    }
 }
 
 /// The outcome of one mini-batch.
@@ -372,7 +384,8 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// Whether each of these mini-batches has its outcome.
     async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError>;
 
-    /// Makes the outcomes in a segment final; returns the mini-batches whose outcome was known already.
+    /// Makes the outcomes in a segment final; returns the mini-batches whose outcome was known already. Once the plan
+    /// is known to be complete, one that it does not have counts as these do, and is not remembered.
     async fn commit(
         &self,
         job: &str,

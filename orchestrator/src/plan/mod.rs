@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize};
-use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
 use prs_common::storage::StorageError;
 use tokio::runtime::Handle;
 
@@ -35,6 +35,8 @@ pub struct Batch {
     pub bodies: Vec<Bytes>,
     /// Input items in all of them.
     pub items: u64,
+    /// Sum of the fingerprints of the descriptors.
+    pub descriptors: u64,
 }
 
 /// Why a plan ends before the inputs do.
@@ -180,7 +182,10 @@ impl Sink<'_> {
             self.batch.first = self.next;
         }
         self.batch.items += mini_batch.items();
-        self.batch.bodies.push(mini_batch.encode().into());
+        let body = mini_batch.encode();
+        let added = fingerprint(self.next, checksum(&body));
+        self.batch.descriptors = self.batch.descriptors.wrapping_add(added);
+        self.batch.bodies.push(body.into());
         self.next += 1;
         if self.batch.bodies.len() >= self.size {
             self.flush();

@@ -7,12 +7,13 @@ use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
 
 use super::{Decision, Watch, WatchError, mark_lost};
-use crate::JobContext;
+use crate::damage::{self, Damaged, FinalizeError};
 use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::orchestrate::remove_segments;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
+use crate::{JobContext, audit};
 
 /// First pause after the job could not be ended; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -54,7 +55,13 @@ impl Watch<'_> {
         self.wait_for_nodes().await;
         // Segments with the last failed tries may come after the last outcome.
         let progress = self.job.ledger.progress(&self.job.run).await?;
-        self.follow_all(progress.segments).await?;
+        match self.follow_all(progress.segments).await {
+            // How the job ends is decided, and these rows are not needed for it.
+            Err(error @ WatchError::Damaged(_)) => {
+                self.journal.error(format_args!("the reports lack what is {error}"));
+            }
+            followed => followed?,
+        }
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
             list_failures(self.job, catalog).await?;
@@ -67,13 +74,13 @@ impl Watch<'_> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_all(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
-        // A guard, for what must not happen: a result with holes would look like any other.
-        let (found, wanted) = (catalog.outcomes(), progress.checkpoint.scheduled);
-        if found != wanted {
-            let reason = format!(
-                "{wanted} mini-batches have ended and the segments hold the outcomes of {found}; prs-producer resume runs the others again"
-            );
-            return Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
+        if !audit::agrees(catalog, &progress.checkpoint) {
+            self.journal
+                .decision("the outcomes are not those of the plan, which is made again to find out where");
+            let foreign = audit::find_foreign(self.job, catalog).await?;
+            if !foreign.is_empty() {
+                return Err(WatchError::Damaged(foreign));
+            }
         }
         let failed = |reason: String| Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
         if self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0 {
@@ -90,7 +97,15 @@ impl Watch<'_> {
         }
         tokio::select! {
             output = finalize(self.job, catalog) => {
-                let output = output?;
+                let output = match output {
+                    Ok(output) => output,
+                    Err(FinalizeError::Storage(error)) => return Err(error.into()),
+                    Err(FinalizeError::Damaged(first)) => {
+                        // The others are found at once: each round of running again is counted.
+                        let all = damage::find_damaged(&*self.job.storage, catalog).await?;
+                        return Err(WatchError::Damaged(if all.is_empty() { vec![first] } else { all }));
+                    }
+                };
                 self.journal.decision(format_args!("the output is written: {}", output.uri));
                 Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
             }
@@ -149,6 +164,28 @@ impl Watch<'_> {
                 Err(error) if !error.is_retryable() => return Err(error),
                 _ => {}
             }
+        }
+    }
+
+    /// Sets damaged segments aside, so that their mini-batches run again. The error says that this was done, or why
+    /// not.
+    pub(super) async fn run_again(&mut self, damaged: Vec<Damaged>) -> WatchError {
+        let (job, reason) = (self.job, damage::describe(&damaged));
+        let set_aside = async {
+            // A successor may have ended the job and removed the segments.
+            self.renew().await?;
+            if recorded(job).await?.is_some() {
+                return Err(WatchError::NotTheOrchestrator);
+            }
+            Ok(damage::set_aside(&*job.storage, job.incarnation, &damaged).await?)
+        };
+        match set_aside.await {
+            Ok(true) => {
+                self.journal.decision(format_args!("{reason}; set aside, and their mini-batches run again"));
+                WatchError::RunAgain { reason }
+            }
+            Ok(false) => WatchError::Damaged(damaged),
+            Err(error) => error,
         }
     }
 

@@ -23,7 +23,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Reads segments that were committed since the last look, for a while.
+    /// Reads segments that were committed since the last look, for a while. All that are read are, before one that is
+    /// damaged is an error.
     pub(super) async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
         let until = Instant::now() + READING;
         if committed < self.followed {
@@ -45,7 +46,10 @@ impl Watch<'_> {
             self.catalog = Some(catalog);
             outcome?;
         }
-        Ok(())
+        match &self.catalog {
+            Some(catalog) if !catalog.damaged.is_empty() => Err(WatchError::Damaged(catalog.damaged.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger

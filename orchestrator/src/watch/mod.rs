@@ -18,8 +18,10 @@ use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
 use crate::catalog::Catalog;
+use crate::damage::{self, Damaged};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
+use crate::plan::PlanError;
 use crate::queues::tickets_waiting;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
@@ -55,6 +57,18 @@ pub enum WatchError {
     /// A committed segment cannot be read.
     #[error(transparent)]
     Segment(#[from] SegmentError),
+    /// The plan cannot be compared with what was run.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Committed segments are not what was written, or not of this job.
+    #[error("{}", damage::describe(.0))]
+    Damaged(Vec<Damaged>),
+    /// Damaged segments were set aside: the ledger must be filled anew, and what has no outcome runs again.
+    #[error("mini-batches run again: {reason}")]
+    RunAgain {
+        /// Which segments, and why.
+        reason: String,
+    },
     /// The logs cannot be written.
     #[error("cannot write the logs in {}: {source}", path.display())]
     Logs {
@@ -98,7 +112,10 @@ impl WatchError {
         match self {
             Self::Ledger(error) => error.is_retryable(),
             Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
+            Self::Plan(error) => error.is_retryable(),
             Self::Segment(_)
+            | Self::Damaged(_)
+            | Self::RunAgain { .. }
             | Self::Logs { .. }
             | Self::NoPlan { .. }
             | Self::NotTheOrchestrator
@@ -110,14 +127,22 @@ impl WatchError {
 
     /// Whether it is a fault of this host, which another one may not have.
     fn is_of_this_host(&self) -> bool {
-        matches!(self, Self::Logs { .. } | Self::NoPlan { .. })
+        match self {
+            Self::Logs { .. } | Self::NoPlan { .. } => true,
+            Self::Plan(error) => error.is_of_this_host(),
+            _ => false,
+        }
     }
 
     /// Whether the job itself is not to blame: somebody else watches over it, everyone begins anew, or nobody knows
     /// what it is.
     fn ends_the_watch_alone(&self) -> bool {
         match self {
-            Self::NotTheOrchestrator | Self::LedgerLost | Self::Superseded | Self::Record(_) => true,
+            Self::NotTheOrchestrator
+            | Self::LedgerLost
+            | Self::RunAgain { .. }
+            | Self::Superseded
+            | Self::Record(_) => true,
             Self::Ledger(error) => error.kind == LedgerErrorKind::NotFound,
             _ => false,
         }
@@ -148,6 +173,10 @@ pub async fn watch(
             watch.until_ended(decision).await.map_err(|error| (error, "the result cannot be written"))
         }
         Err(error) => Err((error, "the job cannot be watched over")),
+    };
+    let outcome = match outcome {
+        Err((WatchError::Damaged(damaged), what)) => Err((watch.run_again(damaged).await, what)),
+        outcome => outcome,
     };
     match outcome {
         Ok(result) => Ok(result),

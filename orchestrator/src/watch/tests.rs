@@ -1,8 +1,10 @@
 //! What an orchestrator makes of what it finds, with servers that fail.
 
+mod damaged;
+
 use std::time::Duration;
 
-use prs_common::ledger::{Conclusion, JobState, Ledger, LedgerErrorKind, NodeReport};
+use prs_common::ledger::{Conclusion, Entry, JobState, Ledger, LedgerErrorKind, NodeReport};
 use prs_common::storage::{Storage, StorageErrorKind};
 
 use super::{View, WatchError, watch};

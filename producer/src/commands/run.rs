@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::code_archive::pack;
+use prs_common::code_archive::{is_intact, pack};
 use prs_common::job::{JobSpec, OutputAction, change, load};
 use prs_common::layout;
 use prs_common::ledger::JobState;
@@ -46,6 +46,12 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
     let spec = change(&record.spec, &job.name, set).map_err(Failure::usage)?;
     let archive = place.storage.get(&record.code).await.context("cannot read the code of the former job");
     let archive = archive.map_err(|error| place.failure(error))?;
+    if !is_intact(&archive, layout::checksum_of_code(&record.code)) {
+        let key = place.storage.uri(&record.code);
+        return Err(Failure::wrong(format!(
+            "the code of the former job is damaged in storage: {key} is not what its name says; submit the job file again"
+        )));
+    }
     let former = Some(Arc::clone(&place.storage));
     run(NewJob { spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
 }

@@ -167,7 +167,9 @@ impl Service<'_> {
                     });
                     node_came_to = Some(ended);
                     // Whoever writes the result may die over it: somebody who still knows of the job must be there then.
-                    if ended != NodeCameTo::End {
+                    if ended == NodeCameTo::End {
+                        watch_end.alone.cancel();
+                    } else {
                         watch_end.retire.cancel();
                     }
                 }
@@ -196,6 +198,7 @@ impl Service<'_> {
         let _ = shipping.await;
         match (place, node_came_to) {
             (Some(Place::Ended(_) | Place::Over), _) => Served::Over(Parting::JobGoesOn),
+            (Some(Place::Again), _) => Served::NotHere,
             (_, Some(NodeCameTo::Useless)) => Served::Useless,
             // Also when the job wants no more nodes: whoever writes its result may be this worker, which leaves.
             _ => Served::Left,

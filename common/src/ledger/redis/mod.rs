@@ -7,7 +7,7 @@
 //!
 //! | key | type | holds |
 //! |---|---|---|
-//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `planned` (0, 1), the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `conclusion` and its `reason`. A job is there when this key is |
+//! | `prs:{<job>}:job` | hash | `state`; `created_by`, the call that made the job; `run_max_try`, `max_node_losses`; `scheduled`, `scheduled_items`, `descriptors` (the sum of their fingerprints), `planned` (0, 1), the checkpoint; `succeeded`, `failed`, `items`, `items_succeeded`, the counts; `conclusion` and its `reason`. A job is there when this key is |
 //! | `prs:{<job>}:ended` | string | one bit a mini-batch: its outcome is known |
 //! | `prs:{<job>}:segments` | list | committed segments in their order, each packed: key, size, mini-batches lost |
 //! | `prs:{<job>}:segment_keys` | hash | position of a segment in the list, by key |
@@ -229,18 +229,18 @@ impl Ledger for RedisLedger {
     }
 
     async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
-        let Checkpoint { scheduled, items, complete } = checkpoint;
-        let (scheduled, items) = (scheduled.to_string(), items.to_string());
-        let complete: &[u8] = if complete { b"1" } else { b"0" };
-        self.run(job, &scripts::CHECKPOINT, &[Key::Job], &[scheduled.as_bytes(), items.as_bytes(), complete])
-            .await
+        let Checkpoint { scheduled, items, descriptors, complete } = checkpoint;
+        let arguments = [scheduled, items, u64::from(complete), descriptors].map(|number| number.to_string());
+        let arguments = arguments.each_ref().map(|argument| argument.as_bytes());
+        self.run(job, &scripts::CHECKPOINT, &[Key::Job], &arguments).await
     }
 
     async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
         type Answer = (Vec<u64>, u64, (Option<String>, Option<String>));
         let (counts, segments, (conclusion, reason)): Answer =
             self.run(job, &scripts::PROGRESS, &[Key::Job, Key::Segments], &[]).await?;
-        let [scheduled, scheduled_items, planned, succeeded, failed, items, items_succeeded] = counts[..]
+        let [scheduled, scheduled_items, planned, succeeded, failed, items, items_succeeded, descriptors] =
+            counts[..]
         else {
             return Err(self.strange(job, format_args!("{} counts", counts.len())));
         };
@@ -250,7 +250,8 @@ impl Ledger for RedisLedger {
             }
             None => None,
         };
-        let checkpoint = Checkpoint { scheduled, items: scheduled_items, complete: planned == 1 };
+        let checkpoint =
+            Checkpoint { scheduled, items: scheduled_items, descriptors, complete: planned == 1 };
         Ok(Progress { checkpoint, succeeded, failed, items, items_succeeded, segments, conclusion })
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn commit_is_seen_at_once(ledger: &dyn Ledger) {
     assert_eq!(segments.len(), 1);
     assert_eq!((segments[0].key.as_str(), segments[0].size), ("seg/a", 123));
     assert!(segments[0].lost.is_empty());
-    let checkpoint = Checkpoint { scheduled: 3, items: 30, complete: true };
+    let checkpoint = Checkpoint { scheduled: 3, items: 30, descriptors: 7, complete: true };
     ledger.checkpoint(&job, checkpoint).await.unwrap();
     assert!(ledger.progress(&job).await.unwrap().is_complete());
 }
@@ -76,6 +76,24 @@ pub(super) async fn failed_outcome_wins_too(ledger: &dyn Ledger) {
     assert_eq!((progress.succeeded, progress.failed, progress.items_succeeded), (0, 1, 0));
 }
 
+pub(super) async fn outcome_that_the_plan_does_not_have_never_counts(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "beyond").await;
+    let plan = Checkpoint { scheduled: 2, items: 20, descriptors: 7, complete: true };
+    ledger.checkpoint(&job, plan).await.unwrap();
+    // Remembering the last one would take half a gigabyte.
+    let beyond = u64::from(u32::MAX);
+    let entries = [beyond, 1, 2].map(succeeded);
+    for _ in 0..2 {
+        assert_eq!(sorted(ledger.commit(&job, "a", 1, &entries).await.unwrap()), [2, beyond]);
+    }
+    let progress = ledger.progress(&job).await.unwrap();
+    assert_eq!((progress.succeeded, progress.items, progress.items_succeeded), (1, 10, 9));
+    assert_eq!(sorted(ledger.segments(&job, 0, 9).await.unwrap().remove(0).lost), [2, beyond]);
+    assert_eq!(ended(ledger, &job, 0..3).await.unwrap(), [false, true, false]);
+    assert!(ledger.commit(&job, "b", 1, &[succeeded(0)]).await.unwrap().is_empty());
+    assert!(ledger.progress(&job).await.unwrap().is_complete());
+}
+
 pub(super) async fn mini_batch_twice_in_a_commit_counts_once(ledger: &dyn Ledger) {
     let job = fresh(ledger, "within").await;
     let entries = [succeeded(3), failed(4), failed(3), succeeded(3)];
@@ -95,7 +113,7 @@ pub(super) async fn counts_are_exact(ledger: &dyn Ledger) {
     let large = |index| Entry { index, succeeded: true, items: LARGE - 6, items_succeeded: LARGE - 7 };
     ledger.commit(&job, "a", LARGE, &[large(0)]).await.unwrap();
     assert_eq!(ledger.commit(&job, "b", 1, &[large(0), succeeded(1)]).await.unwrap(), [0]);
-    let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, complete: false };
+    let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, descriptors: 7, complete: false };
     ledger.checkpoint(&job, checkpoint).await.unwrap();
     ledger.checkpoint(&job, Checkpoint { scheduled: LARGE - 1, ..checkpoint }).await.unwrap();
     let progress = ledger.progress(&job).await.unwrap();

@@ -149,7 +149,12 @@ pub(super) async fn one_of_many_final_states_wins(ledger: &dyn Ledger) {
 
 pub(super) async fn checkpoint_only_grows(ledger: &dyn Ledger) {
     let job = fresh(ledger, "checkpoint").await;
-    let at = |scheduled, complete| Checkpoint { scheduled, items: scheduled * 10, complete };
+    let at = |scheduled, complete| Checkpoint {
+        scheduled,
+        items: scheduled * 10,
+        descriptors: u64::MAX - scheduled,
+        complete,
+    };
     for (note, expected) in [
         (at(5, false), at(5, false)),
         (at(5, false), at(5, false)),

@@ -39,6 +39,7 @@ macro_rules! __ledger_cases {
                 commit_twice_counts_once
                 first_commit_wins
                 failed_outcome_wins_too
+                outcome_that_the_plan_does_not_have_never_counts
                 mini_batch_twice_in_a_commit_counts_once
                 counts_are_exact
                 racing_segments_share_every_mini_batch

@@ -1,4 +1,5 @@
--- Makes the outcomes in a segment final. Returns the mini-batches whose outcome was known already, packed.
+-- Makes the outcomes in a segment final. Returns the mini-batches whose outcome was known already, packed. An index
+-- that the complete plan does not have counts as one of these, and sets no bit.
 -- ARGV: key and size of the segment; how many mini-batches of it succeeded and failed, how many items they have and
 -- how many of these succeeded; the indexes, packed; for each of them (succeeded, items, items that did), packed
 local job, ended, segments, segment_keys, tries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -13,16 +14,24 @@ end
 local CHUNK = 1000
 local indexes = cmsgpack.unpack(ARGV[7])
 local lost, lost_at = {}, {}
+local plan = redis.call('HMGET', job, 'scheduled', 'planned')
+local end_of_plan = tonumber(plan[2] or '0') == 1 and tonumber(plan[1]) or math.huge
 for first = 1, #indexes, CHUNK do
   local last = math.min(first + CHUNK - 1, #indexes)
-  local set, n = {}, 0
+  local set, n, set_at = {}, 0, {}
   for at = first, last do
-    set[n + 1], set[n + 2], set[n + 3], set[n + 4] = 'SET', 'u1', indexes[at], 1
-    n = n + 4
+    if indexes[at] < end_of_plan then
+      set[n + 1], set[n + 2], set[n + 3], set[n + 4] = 'SET', 'u1', indexes[at], 1
+      n, set_at[#set_at + 1] = n + 4, at
+    else
+      lost[#lost + 1], lost_at[#lost_at + 1] = indexes[at], at
+    end
   end
-  for at, before in ipairs(redis.call('BITFIELD', ended, unpack(set))) do
-    if before == 1 then
-      lost[#lost + 1], lost_at[#lost_at + 1] = indexes[first + at - 1], first + at - 1
+  if n > 0 then
+    for bit, before in ipairs(redis.call('BITFIELD', ended, unpack(set))) do
+      if before == 1 then
+        lost[#lost + 1], lost_at[#lost_at + 1] = indexes[set_at[bit]], set_at[bit]
+      end
     end
   end
 end

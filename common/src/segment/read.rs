@@ -1,0 +1,240 @@
+//! Reading the table of contents of a segment, and finding out whether it is what was written.
+//!
+//! A read that brings something damaged is made again some times: most damage happens on the way. What stays damaged
+//! is an error of its own, so that a caller can let the mini-batches run again.
+
+use std::time::Duration;
+
+use super::{MAGIC, SegmentIndex};
+use crate::checksum::crc32c;
+use crate::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+
+/// Bytes after the index: its length, its checksum and [`MAGIC`].
+const TRAILER: usize = 20;
+/// Bytes of the index that the read of the trailer brings along.
+const GUESS: u64 = 256 << 10;
+/// How often something damaged is read before it counts as damaged in storage.
+pub const READS: u32 = 4;
+
+/// The pause after so many reads (from 1) that brought something damaged.
+pub fn read_again_after(reads: u32) -> Duration {
+    Duration::from_millis(50 << reads.min(5))
+}
+
+/// Why a segment cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The object is no segment, or not as it was written.
+    #[error("{key} is damaged: {reason}")]
+    Damaged {
+        /// The object.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl SegmentError {
+    /// Whether storage has lost what was written, for good: what is in there must run again.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } => true,
+            Self::Storage(error) => {
+                matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
+            }
+        }
+    }
+}
+
+/// Reads the table of contents of a segment. What is damaged is read [`READS`] times.
+pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
+    let mut reads = 1;
+    loop {
+        match read_once(storage, object).await {
+            Err(SegmentError::Damaged { .. }) if reads < READS => {
+                tokio::time::sleep(read_again_after(reads)).await;
+                reads += 1;
+            }
+            read => return read,
+        }
+    }
+}
+
+async fn read_once(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
+    let damaged = |reason: String| SegmentError::Damaged { key: object.key.clone(), reason };
+    let said = |reason: &str| damaged(reason.to_owned());
+    let trailer_at = object.size.checked_sub(TRAILER as u64).ok_or_else(|| said("it is too short"))?;
+    // One read usually brings trailer and index.
+    let guess = trailer_at.saturating_sub(GUESS);
+    let tail = storage.get_range(&object.key, guess..object.size).await?;
+    if tail.len() as u64 != object.size - guess {
+        return Err(said("it is shorter than the listing says"));
+    }
+    let (rest, trailer) = tail.split_at(tail.len() - TRAILER);
+    let (length, sum, magic) = (&trailer[..8], &trailer[8..12], &trailer[12..]);
+    if magic != MAGIC {
+        return Err(said("it does not end as a segment of this version of prs does"));
+    }
+    let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+    let sum = u32::from_le_bytes(sum.try_into().expect("four bytes"));
+    let start = trailer_at.checked_sub(length).ok_or_else(|| said("its index is longer than itself"))?;
+    let encoded = if start >= guess {
+        tail.slice((start - guess) as usize..rest.len())
+    } else {
+        storage.get_range(&object.key, start..trailer_at).await?
+    };
+    if crc32c(&encoded) != sum {
+        return Err(said("its index has another checksum"));
+    }
+    let index: SegmentIndex = rmp_serde::from_slice(&encoded).map_err(|error| damaged(error.to_string()))?;
+    if index.key != object.key {
+        return Err(damaged(format!("its content is that of {}", index.key)));
+    }
+    check(&index, start).map_err(damaged)?;
+    Ok(index)
+}
+
+/// What is wrong with an index of a segment that has `rows` bytes of rows.
+fn check(index: &SegmentIndex, rows: u64) -> Result<(), String> {
+    let mut last = None;
+    for record in &index.tries {
+        let number = record.index;
+        if u32::try_from(number).is_err() {
+            return Err(format!("it names mini-batch {number}, and no job has so many"));
+        }
+        if record.process as usize >= index.processes.len() {
+            return Err(format!("mini-batch {number} ran in a process that it does not name"));
+        }
+        if record.offset.checked_add(record.length).is_none_or(|end| end > rows) {
+            return Err(format!("the rows of mini-batch {number} end behind its own"));
+        }
+        if record.succeeded > record.items {
+            return Err(format!("more items of mini-batch {number} succeeded than it has"));
+        }
+        if record.last && last.replace(number) == Some(number) {
+            return Err(format!("it has two outcomes of mini-batch {number}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::{LARGE, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
+    use super::*;
+    use crate::storage::{LocalStorage, PutOptions};
+
+    const KEY: &str = "segments/a";
+
+    fn record(index: u64) -> TryRecord {
+        TryRecord { last: true, detail: "x".repeat(100), ..TryRecord::new(index, b"", TryStatus::RunDone) }
+    }
+
+    fn build(rows: &[(u64, Bytes)]) -> (Vec<Bytes>, SegmentIndex) {
+        let mut builder = SegmentBuilder::default();
+        for (index, rows) in rows {
+            let process = ProcessRef { name: format!("process{:03}", index % 2), pid: 1 };
+            builder.add(record(*index), &process, rows.clone());
+        }
+        builder.seal(KEY, 1, 0, "127.0.0.1")
+    }
+
+    async fn read(bytes: impl Into<Bytes>) -> Result<SegmentIndex, SegmentError> {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let bytes = bytes.into();
+        let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
+        storage.put(KEY, bytes, PutOptions::default()).await.unwrap();
+        read_once(&storage, &object).await
+    }
+
+    async fn round_trip(rows: Vec<(u64, Bytes)>) {
+        let (parts, index) = build(&rows);
+        let whole = parts.concat();
+        assert_eq!(read(whole.clone()).await.unwrap(), index);
+        for (wanted, expected) in rows {
+            let found = index.tries.iter().find(|record| record.index == wanted).unwrap();
+            let seen = &whole[found.offset as usize..(found.offset + found.length) as usize];
+            assert_eq!(seen, expected);
+            assert_eq!(found.crc, crc32c(seen));
+        }
+        assert!(index.tries.is_sorted_by_key(|record| record.index));
+    }
+
+    #[tokio::test]
+    async fn rows_are_found_by_the_index_in_plan_order() {
+        round_trip(vec![(2, "two\n".into()), (0, "zero\n".into()), (1, Bytes::new())]).await;
+    }
+
+    #[tokio::test]
+    async fn large_rows_and_long_indices_are_read_back() {
+        let large = Bytes::from(vec![b'x'; LARGE + 1]);
+        round_trip(vec![(1, large), (0, "small\n".into()), (2, "last\n".into())]).await;
+        round_trip((0..5000).rev().map(|index| (index, format!("{index}\n").into())).collect()).await;
+    }
+
+    /// Every bit of the index and of the trailer matters; those of the rows have checksums in the index.
+    #[tokio::test]
+    async fn no_bit_of_an_index_can_change() {
+        let (parts, index) = build(&[(0, "zero\n".into()), (1, "one\n".into())]);
+        let whole = parts.concat();
+        for bit in 0..whole.len() * 8 {
+            let mut other = whole.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            match read(other).await {
+                Ok(read) => assert!(bit / 8 < 9 && read == index, "bit {bit}"),
+                Err(error) => assert!(bit / 8 >= 9 && error.is_damage(), "bit {bit}: {error}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_segment_is_told_apart() {
+        let (parts, _) = build(&[(0, "zero\n".into())]);
+        let whole = parts.concat();
+        let other_key = SegmentBuilder::default().seal("segments/b", 1, 0, "").0.concat();
+        let table = [
+            (b"x".to_vec(), "too short"),
+            (b"0123456789abcdef0123456789".to_vec(), "does not end"),
+            (whole[..whole.len() - 1].to_vec(), "does not end"),
+            (other_key, "that of segments/b"),
+        ];
+        for (bytes, told) in table {
+            let error = read(bytes).await.unwrap_err();
+            assert!(error.is_damage() && error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(KEY), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_index_names_only_what_is_there() {
+        let process = ProcessRef::default();
+        let index = |tries: Vec<TryRecord>| SegmentIndex {
+            key: KEY.to_owned(),
+            incarnation: 1,
+            node_id: 0,
+            ip: String::new(),
+            processes: vec![process.clone()],
+            tries,
+        };
+        let table = [
+            (index(vec![TryRecord { offset: 3, length: 7, ..record(0) }]), ""),
+            (index(vec![TryRecord { last: false, ..record(0) }, record(0)]), ""),
+            (index(vec![record(1 << 32)]), "no job has so many"),
+            (index(vec![TryRecord { process: 1, ..record(0) }]), "a process that"),
+            (index(vec![TryRecord { offset: 3, length: 8, ..record(0) }]), "end behind"),
+            (index(vec![TryRecord { offset: 1, length: u64::MAX, ..record(0) }]), "end behind"),
+            (index(vec![record(0), record(0)]), "two outcomes"),
+            (index(vec![TryRecord { items: 1, succeeded: 2, ..record(0) }]), "than it has"),
+        ];
+        for (index, told) in table {
+            let checked = check(&index, 10).err().unwrap_or_default();
+            assert!(checked.contains(told) && checked.is_empty() == told.is_empty(), "{checked:?} {told:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What becomes of segments that storage did not keep as they were written, or that hold what no plan has.
+//!
+//! Their outcomes cannot count. A damaged segment is set aside: it moves to a folder where nobody takes it for a
+//! segment, and a note beside it tells why. The ledger is then filled anew from the segments that are left, as after its
+//! loss, and what has no outcome runs again. The folders also count how often that happened: a store that damages
+//! whatever it is given ends the job with the names of the keys.
+
+use prs_common::layout;
+use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+
+use crate::catalog::{Catalog, Place};
+use crate::segment_rows::{SegmentRows, what_is_wrong};
+
+/// How often the mini-batches of damaged segments run again, in one start of a job.
+const MOST_ROUNDS: u32 = 8;
+/// Segments that a reason names.
+const NAMED: usize = 3;
+
+/// A segment whose outcomes cannot count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its key.
+    pub segment: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why the output cannot be made of the segments.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FinalizeError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{}: {}", .0.segment, .0.reason)]
+    Damaged(Damaged),
+}
+
+/// One line about some damaged segments.
+pub(crate) fn describe(damaged: &[Damaged]) -> String {
+    let named: Vec<_> =
+        damaged.iter().take(NAMED).map(|one| format!("{}: {}", one.segment, one.reason)).collect();
+    let more = damaged.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("damaged in storage: {}{more}", named.join("; "))
+}
+
+/// Every damaged segment of those in the catalog. Each row and each file is read once.
+pub(crate) async fn find_damaged(
+    storage: &dyn Storage,
+    catalog: &Catalog,
+) -> Result<Vec<Damaged>, StorageError> {
+    let mut places: Vec<&Place> = catalog.places.iter().flatten().filter(|place| place.length > 0).collect();
+    places.sort_unstable_by_key(|place| (place.segment, place.offset));
+    let mut rows = SegmentRows::new(storage, &catalog.segments);
+    let mut damaged: Vec<Damaged> = Vec::new();
+    let mut add = |found: Damaged| {
+        if damaged.iter().all(|known| known.segment != found.segment) {
+            damaged.push(found);
+        }
+    };
+    let mut bad = None;
+    for place in places {
+        if bad == Some(place.segment) {
+            continue;
+        }
+        match rows.rows(place).await {
+            Ok(_) => {}
+            Err(FinalizeError::Damaged(found)) => {
+                bad = Some(place.segment);
+                add(found);
+            }
+            Err(FinalizeError::Storage(error)) => return Err(error),
+        }
+    }
+    for (index, file) in &catalog.files {
+        if let Some(reason) = what_is_wrong(storage, file).await? {
+            add(Damaged { segment: catalog.segment_of(*index).to_owned(), reason });
+        }
+    }
+    Ok(damaged)
+}
+
+/// Sets damaged segments of this start of a job aside. False when that has happened too often: running their
+/// mini-batches again does not help.
+pub(crate) async fn set_aside(
+    storage: &dyn Storage,
+    incarnation: u32,
+    damaged: &[Damaged],
+) -> Result<bool, StorageError> {
+    let round = 1 + last_round(storage, incarnation).await?;
+    if round > MOST_ROUNDS {
+        return Ok(false);
+    }
+    for Damaged { segment, reason } in damaged {
+        let aside = layout::damaged_segment(incarnation, round, segment);
+        // First the note: a segment that is gone leaves nothing else to count by.
+        storage.put(&format!("{aside}.txt"), format!("{reason}\n").into(), PutOptions::default()).await?;
+        if !layout::is_segment(segment) {
+            continue;
+        }
+        match storage.copy(segment, &aside).await {
+            Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
+            _ => storage.delete(segment).await?,
+        }
+    }
+    Ok(true)
+}
+
+async fn last_round(storage: &dyn Storage, incarnation: u32) -> Result<u32, StorageError> {
+    let listed = storage.list(layout::DAMAGED).await?;
+    let rounds = listed.iter().filter_map(|object| layout::round_of_damage(&object.key));
+    Ok(rounds.filter(|(of, _)| *of == incarnation).map(|(_, round)| round).max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::storage::LocalStorage;
+
+    use super::*;
+
+    fn damaged(segment: &str) -> Damaged {
+        Damaged { segment: segment.to_owned(), reason: "a bit".to_owned() }
+    }
+
+    #[tokio::test]
+    async fn damaged_segments_move_aside_and_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let (bad, good) = (layout::segment(1, 0, "5f", 7), layout::segment(1, 0, "5f", 8));
+        for key in [&bad, &good] {
+            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+        }
+        assert!(set_aside(&storage, 1, &[damaged(&bad), damaged("segments/1-gone.seg")]).await.unwrap());
+        let left: Vec<_> = storage.list(layout::SEGMENTS).await.unwrap();
+        let segments: Vec<_> = left.iter().filter(|object| layout::is_segment(&object.key)).collect();
+        assert_eq!(segments.len(), 1);
+        assert_eq!(segments[0].key, good);
+        assert_eq!(left.len(), 4, "{left:?}");
+        for round in 2..=MOST_ROUNDS {
+            assert!(set_aside(&storage, 1, &[damaged("segments/x.seg")]).await.unwrap(), "{round}");
+        }
+        assert!(!set_aside(&storage, 1, &[damaged("segments/x.seg")]).await.unwrap());
+        assert!(set_aside(&storage, 2, &[damaged("segments/x.seg")]).await.unwrap(), "another start");
+    }
+
+    #[test]
+    fn a_reason_names_some_of_the_keys() {
+        let all: Vec<_> = (0..5).map(|number| damaged(&format!("s{number}"))).collect();
+        assert_eq!(describe(&all[..1]), "damaged in storage: s0: a bit");
+        assert_eq!(describe(&all), "damaged in storage: s0: a bit; s1: a bit; s2: a bit; and 2 more");
+    }
+}
