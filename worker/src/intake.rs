@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::{Answer, Deliveries, Delivery, settle_all};
 use prs_common::storage::StorageErrorKind;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::inputs::{Localized, Localizer, Pin};
+use crate::plan_end::PlanEnd;
 use crate::settlement::{InHand, Ready};
 use crate::silence::Silence;
 
@@ -57,13 +59,19 @@ fn index_of(body: &[u8]) -> Result<MiniBatchIndex, String> {
     let mini_batch = MiniBatch::decode(body).map_err(|error| error.to_string())?;
     match mini_batch.index {
         index if u32::try_from(index).is_ok() => Ok(index),
-        index => Err(format!("no job has a mini-batch {index}")),
+        index => Err(not_planned(index)),
     }
+}
+
+fn not_planned(index: MiniBatchIndex) -> String {
+    format!("the plan of the job has no mini-batch {index}")
 }
 
 /// Takes mini-batches in.
 pub(crate) struct Intake {
     pub(crate) job: JobContext,
+    /// Bounds the indices that are taken.
+    pub(crate) plan_end: PlanEnd,
     /// How many may be unsettled at a time; it changes with what they take.
     pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) in_hand: InHand,
@@ -147,12 +155,37 @@ impl Intake {
         false
     }
 
-    /// The index of a mini-batch. What is in the memory of this program nobody else has written.
-    fn index_of(&self, body: &[u8]) -> Result<MiniBatchIndex, String> {
-        if self.job.is_on_a_fleet() {
-            return index_of(body);
+    /// The index of a mini-batch; an error for a message that is none of the job. What is in the memory of this program
+    /// nobody else has written. Nothing when the node ends before the ledger has told how far the plan goes.
+    async fn index_of(&self, body: &[u8]) -> Option<Result<MiniBatchIndex, String>> {
+        if !self.job.is_on_a_fleet() {
+            return Some(MiniBatch::peek_index(body).map_err(|error| error.to_string()));
         }
-        MiniBatch::peek_index(body).map_err(|error| error.to_string())
+        let index = match index_of(body) {
+            Ok(index) => index,
+            Err(error) => return Some(Err(error)),
+        };
+        let asked = self.asked("a mini-batch", || self.plan_end.covers(&self.job, index));
+        Some(if asked.await? { Ok(index) } else { Err(not_planned(index)) })
+    }
+
+    /// Asks the ledger until it answers; nothing when the node ends meanwhile. A ledger that does not know the job is
+    /// about to be filled anew, or the job is over.
+    async fn asked<T, F: Future<Output = Result<T, LedgerError>>>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> Option<T> {
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(error) => tracing::warn!(%error, "{what} waits: the ledger does not answer"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_UP_PAUSE) => {}
+                () = self.end.stop.cancelled() => return None,
+            }
+        }
     }
 
     /// What to run of some deliveries; everything else about them is settled here. Nothing when the node ends
@@ -160,7 +193,7 @@ impl Intake {
     async fn look_at(&self, deliveries: Vec<Delivery>) -> Option<Taken> {
         let mut taken = Taken::default();
         for delivery in deliveries {
-            let index = match self.index_of(&delivery.body) {
+            let index = match self.index_of(&delivery.body).await? {
                 Ok(index) => index,
                 Err(error) => {
                     tracing::error!(%error, "a message that is no mini-batch goes to the dead letters");
@@ -208,19 +241,9 @@ impl Intake {
     /// Acknowledges those that have their outcome, and returns the others.
     async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
         let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
-        let ended = loop {
-            match self.job.ledger.ended(&self.job.run, &indexes).await {
-                Ok(ended) => break ended,
-                Err(error) => {
-                    tracing::warn!(%error, "mini-batches that were delivered before wait: the ledger does not answer");
-                    tokio::select! {
-                        () = tokio::time::sleep(LOOK_UP_PAUSE) => {}
-                        () = self.end.stop.cancelled() => return None,
-                    }
-                }
-            }
-        };
-        let mut ended = ended.into_iter();
+        let ended =
+            self.asked("what was delivered before", || self.job.ledger.ended(&self.job.run, &indexes));
+        let mut ended = ended.await?.into_iter();
         let (done, open): (Vec<_>, Vec<_>) =
             suspects.into_iter().partition(|_| ended.next().unwrap_or(false));
         if let Err(error) = settle_all(done.into_iter().map(|ready| ready.delivery), Answer::Ack).await {

@@ -18,6 +18,7 @@ mod interpreter;
 mod launch;
 mod node;
 mod node_settings;
+mod plan_end;
 mod process;
 mod process_log;
 mod python_home;

@@ -28,6 +28,7 @@ use crate::heartbeat::Heartbeat;
 use crate::inputs::Localizer;
 use crate::intake::{Intake, IntakeEnd};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
+use crate::plan_end::PlanEnd;
 use crate::python_home;
 use crate::settlement::InHand;
 use crate::suspects::Suspects;
@@ -250,6 +251,7 @@ impl Service<'_> {
         }));
         let intake = Intake {
             job: job.clone(),
+            plan_end: PlanEnd::default(),
             prefetch: Arc::clone(&prefetch),
             in_hand: self.in_hand,
             ready,

@@ -188,6 +188,11 @@ impl Stored<'_> {
         self.fleet.s3.put_object(BUCKET, &format!("{}{key}", self.prefix), bytes);
     }
 
+    /// Changes the bytes of an object where they lie, as a disk does.
+    pub fn damage(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        self.fleet.s3.damage(BUCKET, &format!("{}{key}", self.prefix), change);
+    }
+
     /// The rows of the result.
     #[track_caller]
     pub fn result(&self) -> Vec<u8> {

@@ -72,6 +72,13 @@ impl Live {
         self.status.is_some()
     }
 
+    /// The most memory that it had so far, bytes; 0 once it has ended.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
     /// Whether it is stopped, by `SIGSTOP`.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();

@@ -34,6 +34,9 @@ fn a_selection_on_one_fleet() {
         failpoints::orchestrator_dies_at(fleet, random, "output_written");
     });
     round("messages_that_are_none", fleet, messages::that_are_none);
+    round("messages_are_forged", fleet, messages::are_forged);
+    round("messages_are_damaged", fleet, messages::are_damaged);
+    round("the_store_flips_bits", fleet, storage::flips_bits);
     round("tickets_of_another_version", fleet, messages::of_another_version);
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
@@ -77,6 +80,7 @@ scenarios! {
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;
     the_store_fails_now_and_then = storage::fails_now_and_then;
+    the_store_flips_bits = storage::flips_bits;
     a_worker_is_cut_off_for_some_seconds = |fleet, random| {
         let seconds = 10 + random.below(15);
         partition::a_worker_is_cut_off(fleet, random, seconds);
@@ -84,6 +88,8 @@ scenarios! {
     a_worker_is_cut_off_for_a_minute = |fleet, random| partition::a_worker_is_cut_off(fleet, random, 60);
     clocks_differ = partition::clocks_differ;
     messages_that_are_none = messages::that_are_none;
+    messages_are_forged = messages::are_forged;
+    messages_are_damaged = messages::are_damaged;
     tickets_of_another_version = messages::of_another_version;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
 }

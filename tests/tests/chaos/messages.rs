@@ -1,10 +1,10 @@
-//! Messages that nobody of prs has sent.
+//! Messages that nobody of prs has sent, or that are not what was sent.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::mini_batch::{MiniBatch, Work};
-use prs_common::queue::{Queue, RabbitMqQueue};
+use prs_common::queue::{Answer, Queue, RabbitMqQueue};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 use serde_json::json;
@@ -13,13 +13,18 @@ use crate::scene::{Expected, Plot, Scene};
 
 const TICKETS: &str = "prs.fleet.default";
 
-fn publish(fleet: &Fleet, queue: &str, bodies: Vec<Bytes>) {
+fn on_the_broker<T>(fleet: &Fleet, work: impl AsyncFnOnce(&RabbitMqQueue) -> T) -> T {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let broker = RabbitMqQueue::connect(&fleet.broker.url()).await.unwrap();
-        broker.publish(queue, bodies).await.unwrap();
+        let done = work(&broker).await;
         broker.close().await;
-    });
+        done
+    })
+}
+
+fn publish(fleet: &Fleet, queue: &str, bodies: Vec<Bytes>) {
+    on_the_broker(fleet, async |broker| broker.publish(queue, bodies).await.unwrap());
 }
 
 /// Garbage in the queue of the job and among the tickets goes to the dead letters.
@@ -42,6 +47,87 @@ pub(crate) fn that_are_none(fleet: &mut Fleet, random: &mut Random) {
     // Tickets are read by who is free.
     scene.hire(&[]);
     scene.ends(&Expected { dead, ..Expected::default() });
+}
+
+/// A well-formed mini-batch of other files, under indices that the plan has, will not have, and cannot have.
+pub(crate) fn are_forged(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 160, ..Plot::default() });
+    scene.submit(&[]);
+    let queue = job_queue(&scene);
+    let all = scene.plot.mini_batches as u64;
+    wait_for("the plan to be published", Duration::from_mins(1), || {
+        (waiting(scene.fleet, &queue) == all).then_some(())
+    });
+    let files = scene.job.path("data").display().to_string();
+    let forged = |index: u64| -> Bytes {
+        let work = Work::Files { base: &files, paths: vec!["0000.txt"] };
+        MiniBatch { index, input: 0, work }.encode().into()
+    };
+    let own = [random.below(all), random.below(all)];
+    let beyond = [all, all + 1 + random.below(60_000), 30_000_000, u64::from(u32::MAX)];
+    // First in line: the true ones come when these have their outcomes.
+    let mut bodies: Vec<Bytes> = own.into_iter().chain(beyond).map(forged).collect();
+    bodies.extend(taken(scene.fleet, &queue));
+    publish(scene.fleet, &queue, bodies);
+    scene.hire(&[]);
+    scene.hire(&[]);
+    scene.until_ended(|_| {});
+    assert!(
+        scene.decisions().iter().any(|(_, words)| words.contains("not of the mini-batch that was planned"))
+    );
+    let peak = scene.crew.iter().map(|member| member.live.peak_memory()).max().unwrap();
+    assert!(peak < 400 << 20, "{peak} bytes in a worker");
+    scene.ends(&Expected { dead: beyond.len() as u64, ..Expected::default() });
+}
+
+/// One bit of each of some messages is another.
+pub(crate) fn are_damaged(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 80, ..Plot::default() });
+    scene.submit(&[]);
+    let queue = job_queue(&scene);
+    let all = scene.plot.mini_batches as u64;
+    wait_for("the plan to be published", Duration::from_mins(1), || {
+        (waiting(scene.fleet, &queue) == all).then_some(())
+    });
+    let mut bodies = taken(scene.fleet, &queue);
+    for _ in 0..8 {
+        let at = random.below(all) as usize;
+        let mut changed = bodies[at].to_vec();
+        let bit = random.below(changed.len() as u64 * 8) as usize;
+        changed[bit / 8] ^= 1 << (bit % 8);
+        bodies[at] = changed.into();
+    }
+    publish(scene.fleet, &queue, bodies);
+    scene.hire(&[]);
+    scene.hire(&[]);
+    scene.until_ended(|_| {});
+    let dead = waiting(scene.fleet, "prs.dead");
+    scene.ends(&Expected { dead, ..Expected::default() });
+}
+
+fn job_queue(scene: &Scene<'_>) -> String {
+    format!("prs.job.{}", scene.id())
+}
+
+/// Messages that wait in a queue; 0 while there is no such queue.
+fn waiting(fleet: &Fleet, queue: &str) -> u64 {
+    on_the_broker(fleet, async |broker| broker.depth(queue).await.map_or(0, |depth| depth.ready))
+}
+
+/// Takes every message from a queue.
+fn taken(fleet: &Fleet, queue: &str) -> Vec<Bytes> {
+    let all = waiting(fleet, queue) as usize;
+    on_the_broker(fleet, async |broker| {
+        let mut deliveries = broker.consume(queue, all).await.unwrap();
+        let mut bodies = Vec::new();
+        while bodies.len() < all {
+            for delivery in deliveries.next(all).await {
+                bodies.push(delivery.body.clone());
+                delivery.settle(Answer::Ack).await.unwrap();
+            }
+        }
+        bodies
+    })
 }
 
 /// A ticket of another version is left to others, loudly, and disturbs nobody.

@@ -1,4 +1,5 @@
-//! A store that fails now and then: a fifth of what is asked of it is refused, late, or cut off.
+//! A store that fails now and then: a fifth of what is asked of it is refused, late, cut off, or not answered by a
+//! store; or what it gives back is not what it was given.
 
 use std::time::Duration;
 
@@ -6,6 +7,25 @@ use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::{Fleet, Random};
 
 use crate::scene::{Expected, Plot, Scene};
+
+/// One bit of a tenth of what the workers read is another: found by the checksums, and read again.
+pub(crate) fn flips_bits(fleet: &mut Fleet, random: &mut Random) {
+    let faults = HttpFaults {
+        seed: random.below(1 << 30),
+        percent: 10,
+        kinds: vec![Fault::Flip],
+        ..HttpFaults::default()
+    };
+    let proxy = HttpProxy::start(fleet.s3.address(), faults);
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 160, ..Plot::default() });
+    for _ in 0..2 {
+        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
+    }
+    scene.submit(&[]);
+    scene.ends_with(&Expected::default(), |scene| {
+        assert!(proxy.count(Fault::Flip) > 3, "{} flips\n{}", proxy.count(Fault::Flip), scene.story());
+    });
+}
 
 pub(crate) fn fails_now_and_then(fleet: &mut Fleet, random: &mut Random) {
     let faults = HttpFaults {
