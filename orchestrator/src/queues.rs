@@ -8,6 +8,7 @@ use prs_common::queue::{QueueError, QueueErrorKind, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::JobContext;
+use crate::seal::{self, Seal};
 
 /// A broker may take a message back that was not settled for so long, seconds. A ticket is held as long as a worker
 /// serves the job.
@@ -84,18 +85,36 @@ impl Ticket {
 
     /// The message.
     pub fn encode(&self) -> Bytes {
-        serde_json::to_vec(self).expect("a ticket holds only text and a number").into()
+        let text = serde_json::to_string_pretty(self).expect("a ticket holds only text and a number");
+        seal::seal(text).into()
     }
 
-    /// Reads a message.
-    pub fn decode(body: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(body)
+    /// Reads a message; the error says why it is no ticket.
+    pub fn decode(body: &[u8]) -> Result<Self, String> {
+        if seal::check(body) == Seal::Broken {
+            return Err("its checksum is another than when it was sent".to_owned());
+        }
+        serde_json::from_slice(body).map_err(|error| error.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ticket_leads_to_its_job_or_nowhere() {
+        let ticket = Ticket { prs_version: "1.2.3".into(), job_id: "job-1".into(), incarnation: 7 };
+        let body = ticket.encode();
+        assert_eq!(Ticket::decode(&body).as_ref(), Ok(&ticket));
+        for bit in 0..body.len() * 8 {
+            let mut other = body.to_vec();
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                Ticket::decode(&other).is_ok_and(|read| read == ticket) || Ticket::decode(&other).is_err()
+            );
+        }
+    }
 
     #[test]
     fn only_long_mini_batches_are_too_long_for_an_old_broker() {

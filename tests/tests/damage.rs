@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::Path;
 
+use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_tests::harness::{Ended, Fleet, Job, Random};
 use serde_json::json;
 
@@ -139,4 +140,49 @@ fn in_a_bucket() {
         job.unmark("cure");
     }
     drop(worker);
+}
+
+/// The archive of another script under the name of this job's.
+#[test]
+fn code_that_was_replaced_never_runs() {
+    let (job, other) = (curable(), Job::new("def run(mini_batch):\n    return ['EVIL']\n").with_files(2));
+    job.completes();
+    other.completes();
+    let archive = |job: &Job| job.run().path().join(&job.run().files("code")[0]);
+    fs::copy(archive(&other), archive(&job)).unwrap();
+    job.mark("cure");
+    let ended = job.resume();
+    job.has_failed(&ended, &["code/", "not what its name says"]);
+    let refused = job.command(&["resubmit", &job.run().path().display().to_string()]);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("not what its name says"), "{}", refused.stderr);
+}
+
+/// A segment as prs writes them, with an outcome of a mini-batch that the plan does not have.
+#[test]
+fn indices_that_no_plan_has_cost_nothing() {
+    let job = curable();
+    job.completes();
+    job.mark("cure");
+    for (number, index) in [1 << 40, u64::from(u32::MAX), 30_000_000, 5_000].into_iter().enumerate() {
+        let run = job.path(&format!("run-{number}"));
+        copy(job.run().path(), &run);
+        let key = format!("segments/0001-00009-dead-{number:08}.seg");
+        let mut segment = SegmentBuilder::default();
+        let record = TryRecord { last: true, ..TryRecord::new(index, b"", TryStatus::RunDone) };
+        segment.add(record, &ProcessRef::default(), "a row of nobody\n".into());
+        let (parts, _) = segment.seal(&key, 1, 9, "192.0.2.1");
+        fs::write(run.join(&key), parts.concat()).unwrap();
+        let mut resume = job.start(&["resume", &run.display().to_string(), "-o", "json"]);
+        let mut peak = 0;
+        while !resume.has_ended() {
+            peak = peak.max(resume.peak_memory());
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let ended = resume.wait();
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&key), "{index} is not told: {}", ended.stderr);
+        is_right_or_named("a foreign index", &key, &ended, |name| fs::read(run.join(name)).ok());
+        assert!(peak < 200 << 20, "{peak} bytes for {index}");
+    }
 }

@@ -24,6 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at the tickets of a job that nobody serves yet.
 const INVITE_INTERVAL: Duration = Duration::from_secs(3);
+/// A worker that has taken a ticket joins its job within this time.
+const TICKETS_IN_HAND: Duration = Duration::from_secs(12);
 
 /// How a wait ended.
 pub(crate) enum Waited {
@@ -64,14 +66,23 @@ async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &C
     }
 }
 
-/// Invites workers again when the broker loses their tickets before the first of them came. From then on the
-/// orchestrator does.
+/// Invites workers again when the tickets to the job are lost before the first worker came: with the broker's queue, or
+/// damaged, or taken by workers that could not use them. From then on the orchestrator does.
 async fn keep_invited(job: &JobContext) -> Infallible {
+    let mut missing_since = None;
     loop {
         tokio::time::sleep(INVITE_INTERVAL).await;
         let kept = async {
-            if job.ledger.nodes(&job.run).await?.is_empty() && tickets_waiting(job).await?.is_none() {
-                output::say("the broker has lost the tickets to the job; workers are invited again");
+            let has_nodes = !job.ledger.nodes(&job.run).await?.is_empty();
+            let waiting = tickets_waiting(job).await?;
+            if has_nodes || waiting.is_some_and(|tickets| tickets > 0) {
+                missing_since = None;
+                return Ok(());
+            }
+            let since = *missing_since.get_or_insert_with(Instant::now);
+            if waiting.is_none() || since.elapsed() > TICKETS_IN_HAND {
+                missing_since = None;
+                output::say("the tickets to the job are lost; workers are invited again");
                 invite(job, job.spec.node_count).await?;
             }
             anyhow::Ok(())

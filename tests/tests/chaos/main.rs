@@ -90,6 +90,7 @@ scenarios! {
     messages_that_are_none = messages::that_are_none;
     messages_are_forged = messages::are_forged;
     messages_are_damaged = messages::are_damaged;
+    tickets_are_damaged = messages::tickets_are_damaged;
     tickets_of_another_version = messages::of_another_version;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
 }

@@ -105,6 +105,26 @@ pub(crate) fn are_damaged(fleet: &mut Fleet, random: &mut Random) {
     scene.ends(&Expected { dead, ..Expected::default() });
 }
 
+/// One bit of every ticket is another: nobody comes, and the program that waits invites workers again.
+pub(crate) fn tickets_are_damaged(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 80, ..Plot::default() });
+    scene.submit(&[]);
+    wait_for("the tickets", Duration::from_mins(1), || (waiting(scene.fleet, TICKETS) == 2).then_some(()));
+    let mut tickets = taken(scene.fleet, TICKETS);
+    for ticket in &mut tickets {
+        let mut changed = ticket.to_vec();
+        let bit = random.below(changed.len() as u64 * 8) as usize;
+        changed[bit / 8] ^= 1 << (bit % 8);
+        *ticket = changed.into();
+    }
+    publish(scene.fleet, TICKETS, tickets);
+    scene.hire(&[]);
+    scene.hire(&[]);
+    scene.until_ended(|_| {});
+    let dead = waiting(scene.fleet, "prs.dead");
+    scene.ends(&Expected { dead, ..Expected::default() });
+}
+
 fn job_queue(scene: &Scene<'_>) -> String {
     format!("prs.job.{}", scene.id())
 }
