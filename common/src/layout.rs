@@ -50,6 +50,34 @@ pub fn staged_file(try_id: &str, path: &str) -> String {
     format!("{FILES}{try_id}/{path}")
 }
 
+/// Notes of what the job brings to its output, which tell its files there from those of others; see [`published`].
+pub const PUBLISHED: &str = "segments/published/";
+
+/// Key of the note that this start of the job is about to give a file with this checksum (SHA-256, in hexadecimal) the
+/// name `name` in the output. The object is empty.
+pub fn published(incarnation: u32, checksum: &str, name: &str) -> String {
+    format!("{PUBLISHED}{incarnation:04}-{checksum}/{name}")
+}
+
+/// Start, checksum and name in the key of such a note.
+pub fn published_parts(key: &str) -> Option<(u32, &str, &str)> {
+    let (note, name) = key.strip_prefix(PUBLISHED)?.split_once('/')?;
+    let (incarnation, checksum) = note.split_once('-')?;
+    Some((incarnation.parse().ok()?, checksum, name))
+}
+
+/// Key of the note of the files of mini-batches that this start of the job is about to publish: an object with names and
+/// staged files, of this checksum.
+pub fn published_files(incarnation: u32, checksum: &str) -> String {
+    format!("{PUBLISHED}{incarnation:04}-{checksum}.files")
+}
+
+/// The start in the key of such a note.
+pub fn published_files_start(key: &str) -> Option<u32> {
+    let note = key.strip_prefix(PUBLISHED)?.strip_suffix(".files").filter(|note| !note.contains('/'))?;
+    note.split_once('-')?.0.parse().ok()
+}
+
 /// Key of a code archive with this checksum.
 pub fn code_archive(checksum: &str) -> String {
     format!("{CODE}{checksum}.tar.gz")
@@ -96,5 +124,14 @@ mod tests {
         assert!(!is_segment(&aside) && aside.ends_with("/0001-00000-5f-00000007.seg"), "{aside}");
         assert_eq!(round_of_damage(&aside), Some((2, 11)));
         assert_eq!(damaged_segment(1, 1, SEGMENTS), "segments/damaged/0001-01/segments");
+    }
+
+    #[test]
+    fn notes_of_what_is_published_say_it_in_their_keys() {
+        let (own, files) = (published(3, "5f", "rows.files"), published_files(12, "5f"));
+        assert_eq!(published_parts(&own), Some((3, "5f", "rows.files")));
+        assert_eq!(published_files_start(&files), Some(12));
+        assert_eq!((published_parts(&files), published_files_start(&own)), (None, None));
+        assert!(own.starts_with(SEGMENTS) && !is_segment(&published(1, "5f", "a.seg")));
     }
 }

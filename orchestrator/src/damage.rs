@@ -5,6 +5,7 @@
 //! loss, and what has no outcome runs again. The folders also count how often that happened: a store that damages
 //! whatever it is given ends the job with the names of the keys.
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 
@@ -13,6 +14,8 @@ use crate::segment_rows::{SegmentRows, what_is_wrong};
 
 /// How often the mini-batches of damaged segments run again, in one start of a job.
 const MOST_ROUNDS: u32 = 8;
+/// Files read side by side.
+const CHECKED_AT_ONCE: usize = 16;
 /// Segments that a reason names.
 const NAMED: usize = 3;
 
@@ -71,12 +74,24 @@ pub(crate) async fn find_damaged(
             Err(FinalizeError::Storage(error)) => return Err(error),
         }
     }
-    for (index, file) in &catalog.files {
-        if let Some(reason) = what_is_wrong(storage, file).await? {
-            add(Damaged { segment: catalog.segment_of(*index).to_owned(), reason });
-        }
-    }
+    damaged_files(storage, catalog).await?.into_iter().for_each(add);
     Ok(damaged)
+}
+
+/// A damaged segment for each file that is not what its mini-batch wrote.
+pub(crate) async fn damaged_files(
+    storage: &dyn Storage,
+    catalog: &Catalog,
+) -> Result<Vec<Damaged>, StorageError> {
+    let mut checks = Vec::with_capacity(catalog.files.len());
+    for (index, file) in &catalog.files {
+        checks.push(async move {
+            let wrong = what_is_wrong(storage, file).await?;
+            Ok(wrong.map(|reason| Damaged { segment: catalog.segment_of(*index).to_owned(), reason }))
+        });
+    }
+    let checked = stream::iter(checks).buffer_unordered(CHECKED_AT_ONCE);
+    checked.try_filter_map(|damaged| std::future::ready(Ok(damaged))).try_collect().await
 }
 
 /// Sets damaged segments of this start of a job aside. False when that has happened too often: running their
@@ -97,7 +112,7 @@ pub(crate) async fn set_aside(
         if !layout::is_segment(segment) {
             continue;
         }
-        match storage.copy(segment, &aside).await {
+        match storage.copy(segment, &aside, PutOptions::default()).await {
             Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
             _ => storage.delete(segment).await?,
         }

@@ -16,6 +16,7 @@ mod journal;
 pub mod log_shipper;
 pub mod orchestrate;
 pub mod plan;
+pub mod publish;
 pub mod queues;
 pub mod recover;
 pub mod report;

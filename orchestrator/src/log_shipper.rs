@@ -150,7 +150,7 @@ impl LogShipper {
     async fn deliver(&self, key: &str, path: &Path, size: u64) -> Result<bool, StorageError> {
         if size > SMALL {
             let Ok(mut file) = tokio::fs::File::open(path).await else { return Ok(false) };
-            let mut upload = self.storage.upload(key).await?;
+            let mut upload = self.storage.upload(key, PutOptions::default()).await?;
             loop {
                 let mut piece = Vec::with_capacity(SMALL as usize);
                 match (&mut file).take(SMALL).read_to_end(&mut piece).await {

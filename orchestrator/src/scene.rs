@@ -399,9 +399,9 @@ impl Storage for FaultyStorage {
         self.pass("put", key)?;
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
         self.pass("upload", key)?;
-        self.inner.upload(key).await
+        self.inner.upload(key, options).await
     }
     async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
         self.pass("get", key)?;
@@ -411,8 +411,8 @@ impl Storage for FaultyStorage {
         self.pass("get", key)?;
         self.inner.get_range(key, range).await
     }
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
-        self.inner.copy(from, to).await
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.copy(from, to, options).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.pass("list", prefix)?;

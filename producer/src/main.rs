@@ -8,6 +8,8 @@ mod fleet;
 mod left_behind;
 mod log_tail;
 mod output;
+mod output_copy;
+mod output_folder;
 mod place;
 mod progress;
 mod run_folder;

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use prs_common::storage::is_valid_key;
+use prs_common::storage::{is_kept_by_stores, is_valid_key};
 
 /// A folder's time of change tells about later changes only when it is older than the clock ticks,
 /// nanoseconds.
@@ -106,10 +106,10 @@ impl Outputs {
                 let name = file.to_str().ok_or_else(|| {
                     format!("the name of {} is not valid UTF-8", self.root.join(file).display())
                 })?;
-                if !is_valid_key(name) || name.split('/').next() == Some(".tmp") {
+                if !is_valid_key(name) || is_kept_by_stores(name) {
                     return Err(format!(
                         "{} cannot be a name in the output: give the file a name without backslashes, control \
-                         characters or a first folder .tmp, of at most 1,024 bytes",
+                         characters or a first part .tmp or .prs-claim, of at most 1,024 bytes",
                         self.root.join(file).display()
                     ));
                 }

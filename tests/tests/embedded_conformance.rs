@@ -17,7 +17,7 @@ mod ledger {
 mod storage {
     use std::path::Path;
 
-    use prs_common::storage::{LocalStorage, PutOptions, Storage, StorageErrorKind};
+    use prs_common::storage::{LocalStorage, PutOptions, Storage, StorageErrorKind, is_kept_by_stores};
     use tempfile::TempDir;
 
     fn fresh() -> (LocalStorage, TempDir) {
@@ -44,7 +44,7 @@ mod storage {
     #[tokio::test]
     async fn no_temporary_file_is_left() {
         let (storage, folder) = fresh();
-        let mut upload = storage.upload("a/dropped").await.unwrap();
+        let mut upload = storage.upload("a/dropped", PutOptions::default()).await.unwrap();
         upload.write("part".into()).await.unwrap();
         assert_eq!(files(folder.path()).len(), 1, "an upload in the making is a file");
         drop(upload);
@@ -54,17 +54,17 @@ mod storage {
         storage.put("a/object", "y".into(), PutOptions { if_absent: true }).await.unwrap_err();
         storage.put("a/object", "z".into(), PutOptions::default()).await.unwrap();
         for _ in 0..2 {
-            storage.copy("a/object", "a/copy").await.unwrap();
+            storage.copy("a/object", "a/copy", PutOptions::default()).await.unwrap();
         }
-        storage.copy("a/none", "a/never").await.unwrap_err();
+        storage.copy("a/none", "a/never", PutOptions::default()).await.unwrap_err();
         storage.put_file("a/none", &folder.path().join("none")).await.unwrap_err();
-        let mut upload = storage.upload("a/upload").await.unwrap();
+        let mut upload = storage.upload("a/upload", PutOptions::default()).await.unwrap();
         upload.write("part".into()).await.unwrap();
         upload.finish().await.unwrap();
         // The target is a folder: the write fails at its very end.
         storage.put("a", "x".into(), PutOptions::default()).await.unwrap_err();
         storage.put("a", "x".into(), PutOptions { if_absent: true }).await.unwrap_err();
-        storage.upload("a").await.unwrap().finish().await.unwrap_err();
+        storage.upload("a", PutOptions::default()).await.unwrap().finish().await.unwrap_err();
 
         let mut left = files(folder.path());
         left.sort_unstable();
@@ -75,11 +75,12 @@ mod storage {
     }
 
     #[tokio::test]
-    async fn only_the_temporary_folder_itself_is_reserved() {
+    async fn only_the_temporary_folder_and_the_claim_are_reserved() {
         let (storage, _folder) = fresh();
         storage.put(".tmp-like/object", "x".into(), PutOptions::default()).await.unwrap();
         assert_eq!(storage.list("").await.unwrap()[0].key, ".tmp-like/object");
-        for key in [".tmp", ".tmp/object"] {
+        for key in [".tmp", ".tmp/object", ".prs-claim"] {
+            assert!(is_kept_by_stores(key));
             let refused = storage.put(key, "x".into(), PutOptions::default()).await.unwrap_err();
             assert_eq!(refused.kind, StorageErrorKind::InvalidKey);
         }

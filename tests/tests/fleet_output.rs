@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::time::Duration;
 
-use prs_tests::harness::{Fleet, Job, RunFolder};
-use serde_json::json;
+use prs_common::hexadecimal;
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Ended, Fleet, Job, RunFolder};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 /// Fails with the second mini-batch until the mark `go`.
 const FAILS: &str = "
@@ -94,4 +98,124 @@ fn whoever_does_not_wait_hears_that_nothing_is_filled() {
     left.expect_code(130);
     hears(&left.stderr, &id);
     job.command(&["cancel", &id]).expect_code(0);
+}
+
+#[test]
+fn an_output_that_a_submit_waits_to_fill_is_no_other_jobs() {
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "claimed", WAITS);
+    let _worker = fleet.worker(&job, &["--target", "claimed"]);
+    let mut submit = fleet.start_submit(&job, &[]);
+    submit.wait_until("the first mini-batch", || !job.marks("begun").is_empty());
+    let is_refused = |ended: Ended| {
+        ended.expect_code(2);
+        assert!(ended.stderr.contains("is being filled by job test-job-"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("is handed in"), "{}", ended.stderr);
+    };
+    is_refused(fleet.submit(&job));
+    // A run on this machine and a copy are told as well.
+    let file = job.write_job_file().display().to_string();
+    let none = ["--broker", "", "--redis", "", "--storage", ""];
+    is_refused(job.command(&[&["submit", &file, "--run-dir", "here"][..], &none].concat()));
+    let done = fleet.hand_in(&job);
+    job.command(&["cancel", &done]).expect_code(0);
+
+    // Whom it belonged to is dead: another may have it, and then the first one again.
+    assert!(submit.kill());
+    let mut other = fleet.start_submit(&job, &[]);
+    other.wait_until_said("is handed in");
+    assert!(other.kill());
+    job.mark("go");
+    fleet.completes(&job);
+    let place = RunFolder::new(job.path("place"));
+    assert_eq!(place.text(RESULT), "row\nrow\n");
+    assert_eq!(place.files(""), [RESULT]);
+}
+
+#[test]
+fn what_a_user_made_of_a_copy_is_not_replaced() {
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "edited", FAILS).with("run_max_try", 1);
+    let _worker = fleet.worker(&job, &["--target", "edited"]);
+    let id = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    let there = job.path("place").join(RESULT);
+    fs::write(&there, "edited").unwrap();
+    job.mark("go");
+    let refused = job.command(&["resume", &id]);
+    refused.expect_code(2);
+    let told = format!("{} is not what job {id} brought", there.display());
+    assert!(refused.stderr.contains(&told) && !refused.stderr.contains("goes on"), "{}", refused.stderr);
+    fs::remove_file(&there).unwrap();
+    job.command(&["resume", &id]).expect_code(0);
+    let place = RunFolder::new(job.path("place"));
+    assert_eq!(place.text(RESULT), "0000.txt\n0001.txt\n0002.txt\n0003.txt\n");
+    assert_eq!(place.files(""), [RESULT]);
+}
+
+#[test]
+fn a_copy_with_other_bytes_than_the_job_wrote_is_refused() {
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "flipped", WAITS);
+    let _worker = fleet.worker(&job, &["--target", "flipped"]);
+    job.mark("go");
+    let id = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    let stored = fleet.stored(&id);
+    let key = format!("output/{RESULT}");
+    let rows = stored.bytes(&key);
+    let mut flipped = rows.clone();
+    flipped[4] ^= 1;
+    stored.replace(&key, &flipped);
+    let copy = job.path("copy").display().to_string();
+    let told = job.command(&["result", &id, "--output-path", &copy]);
+    told.expect_code(42);
+    let sums = [&rows, &flipped].map(|bytes| hexadecimal(&Sha256::digest(bytes)));
+    for part in [&format!("/jobs/{id}/{key}"), &sums[0], &sums[1]] {
+        assert!(told.stderr.contains(part), "{part:?} is not said: {}", told.stderr);
+    }
+    assert!(!job.path("copy").exists(), "nothing is left of the copy");
+    stored.replace(&key, &rows);
+    job.command(&["result", &id, "--output-path", &copy]).expect_code(0);
+    assert_eq!(fs::read(job.path("copy").join(RESULT)).unwrap(), rows);
+    stored.replace(&key, &rows[1..]);
+    job.command(&["result", &id]).expect_code(42);
+    job.command(&["resume", &id]).expect_code(42);
+}
+
+#[test]
+fn a_stored_name_that_prs_uses_fails_the_job_with_the_reason() {
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "named", WAITS);
+    let id = fleet.hand_in(&job);
+    let mut record: Value = serde_json::from_slice(&fleet.stored(&id).bytes("job.json")).unwrap();
+    record["spec"]["append_row_file_name"] = json!(FAILURES);
+    fleet.stored(&id).replace("job.json", record.to_string().as_bytes());
+    let worker = fleet.worker(&job, &["--target", "named", "--job", &id]).wait();
+    assert_ne!(worker.code, Some(0), "{}", worker.stderr);
+    let result = job.command(&["stream", &id, "-o", "json"]).json();
+    assert_eq!(result["state"], "failed", "{result}");
+    let reason = result["reason"].as_str().unwrap();
+    assert!(reason.contains("append_row_file_name") && reason.contains(FAILURES), "{reason}");
+    assert!(job.marks("begun").is_empty());
+    let refused = job.command(&["resume", &id]);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("append_row_file_name"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_result_that_lies_in_the_way_fails_the_job_and_stays() {
+    let fleet = Fleet::shared();
+    let job = job(&fleet, "in-the-way", WAITS);
+    let _worker = fleet.worker(&job, &["--target", "in-the-way"]);
+    let id = fleet.hand_in(&job);
+    wait_for("the first mini-batch", Duration::from_mins(1), || {
+        (!job.marks("begun").is_empty()).then_some(())
+    });
+    let key = format!("output/{RESULT}");
+    fleet.stored(&id).replace(&key, b"precious");
+    job.mark("go");
+    let result = job.command(&["stream", &id, "-o", "json"]).json();
+    assert_eq!(result["state"], "failed", "{result}");
+    let reason = result["reason"].as_str().unwrap();
+    assert!(reason.contains(RESULT) && reason.contains("move it away and resume"), "{reason}");
+    assert_eq!(fleet.stored(&id).bytes(&key), b"precious");
 }

@@ -75,7 +75,7 @@ async fn local_storage_tells_a_full_disk_and_leaves_no_temporary_file() {
         assert_eq!((full.kind, full.is_retryable()), (StorageErrorKind::Full, false));
         let full = storage.put_parts("large", vec![large.clone().into()]).await.unwrap_err();
         assert_eq!(full.kind, StorageErrorKind::Full);
-        let mut upload = storage.upload("large").await.unwrap();
+        let mut upload = storage.upload("large", PutOptions::default()).await.unwrap();
         assert_eq!(upload.write(large.clone().into()).await.unwrap_err().kind, StorageErrorKind::Full);
         assert!(upload.finish().await.is_err(), "what was not written whole is not shown");
         let folder = tempfile::tempdir().unwrap();

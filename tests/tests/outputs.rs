@@ -187,7 +187,7 @@ fn other_files_of_the_output_are_left_alone() {
 
 #[test]
 fn a_name_that_cannot_be_published_fails_its_mini_batch_alone_and_is_named() {
-    for name in [r"back\slash.txt", ".tmp/x"] {
+    for name in [r"back\slash.txt", ".tmp/x", ".prs-claim"] {
         let script = format!(
             r#"
 import os

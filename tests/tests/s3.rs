@@ -322,7 +322,7 @@ mod large_objects {
         storage.put_file("file", &file).await.unwrap();
         assert!(!file.exists(), "the file is consumed");
         for (key, step) in [("upload", 1_234_567), ("upload-at-once", SIZE)] {
-            let mut upload = storage.upload(key).await.unwrap();
+            let mut upload = storage.upload(key, REPLACE).await.unwrap();
             for part in whole.chunks(step) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
             }
@@ -330,7 +330,7 @@ mod large_objects {
             assert_eq!(server.incomplete_uploads(BUCKET).len(), 1, "it is on its way in parts");
             upload.finish().await.unwrap();
         }
-        storage.copy("put", "copy").await.unwrap();
+        storage.copy("put", "copy", REPLACE).await.unwrap();
 
         for key in ["put", "new", "parts", "file", "upload", "upload-at-once", "copy"] {
             assert!(storage.get(key).await.unwrap() == whole, "{key}");
@@ -347,7 +347,7 @@ mod large_objects {
         let storage = opened(&server).await;
         let whole = content(3, 3 << 20);
         storage.put("a b+é%", whole.clone(), REPLACE).await.unwrap();
-        storage.copy("a b+é%", "copy").await.unwrap();
+        storage.copy("a b+é%", "copy", REPLACE).await.unwrap();
         assert!(storage.get("copy").await.unwrap() == whole);
         assert!(server.incomplete_uploads(BUCKET).is_empty());
     }
@@ -355,7 +355,7 @@ mod large_objects {
     #[tokio::test]
     async fn that_are_given_up_leave_no_part() {
         let (storage, server) = fresh().await;
-        let mut upload = storage.upload("dropped").await.unwrap();
+        let mut upload = storage.upload("dropped", REPLACE).await.unwrap();
         upload.write(content(1, 20 << 20)).await.unwrap();
         assert_eq!(server.incomplete_uploads(BUCKET).len(), 1);
         drop(upload);
@@ -376,7 +376,7 @@ mod large_objects {
     async fn killed_writers_are_taken_back(uploads_by_prefix: bool) {
         let server = server_with(S3Settings { uploads_by_prefix, ..S3Settings::default() });
         let storage = opened(&server).await;
-        let mut killed = storage.upload("killed").await.unwrap();
+        let mut killed = storage.upload("killed", REPLACE).await.unwrap();
         killed.write(content(1, 9 << 20)).await.unwrap();
         // Nothing of it runs any more, as after a kill.
         std::mem::forget(killed);
@@ -397,6 +397,8 @@ async fn a_server_without_conditional_puts_is_looked_at_first() {
     let exists = storage.put("new", "second".into(), NEW).await.unwrap_err();
     assert_eq!(exists.kind, StorageErrorKind::AlreadyExists);
     assert_eq!(storage.get("new").await.unwrap(), "first");
+    run("new_copy_keeps_what_came_first", &storage).await;
+    run("new_upload_keeps_what_came_first", &storage).await;
 }
 
 #[tokio::test]
@@ -496,7 +498,7 @@ mod unsafe_way {
         for round in 0..3 {
             let key = format!("upload-{round}");
             let write = || async {
-                let mut upload = storage.upload(&key).await?;
+                let mut upload = storage.upload(&key, REPLACE).await?;
                 for part in whole.chunks(5 << 20) {
                     upload.write(Bytes::copy_from_slice(part)).await?;
                 }
@@ -504,7 +506,7 @@ mod unsafe_way {
             };
             again(write).await;
             let copy = format!("copy-{round}");
-            again(|| storage.copy(&key, &copy)).await;
+            again(|| storage.copy(&key, &copy, REPLACE)).await;
             assert!(again(|| storage.get(&key)).await == whole);
             let file = folder.path().join("file");
             assert_eq!(again(|| storage.download(&copy, &file)).await, whole.len() as u64);
@@ -569,8 +571,11 @@ mod unsafe_way {
             "large_object_by_parts",
             "file_is_moved_into_the_store",
             "upload_is_seen_when_finished",
+            "racing_uploads_of_a_new_object_have_one_winner",
+            "new_upload_keeps_what_came_first",
             "racing_uploads_of_one_object_never_mix",
             "copy_is_an_object_of_its_own",
+            "new_copy_keeps_what_came_first",
             "listing_shows_what_was_written_before",
             "names_of_any_letters",
             "deleting_twice_succeeds",

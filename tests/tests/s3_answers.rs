@@ -74,7 +74,7 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
             Box::pin(async move {
                 storage.put(&gone, body.clone(), REPLACE).await?;
                 storage.put(&key, body, REPLACE).await?;
-                storage.copy(&key, &copy).await?;
+                storage.copy(&key, &copy, REPLACE).await?;
                 storage.delete(&gone).await
             })
         })

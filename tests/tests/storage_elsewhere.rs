@@ -45,12 +45,12 @@ async fn large_objects_come_back() {
     storage.put("new", whole.clone(), new).await.unwrap();
     let exists = storage.put("new", whole.slice(8..), new).await.unwrap_err();
     assert_eq!(exists.kind, StorageErrorKind::AlreadyExists, "{exists}");
-    let mut upload = storage.upload("upload").await.unwrap();
+    let mut upload = storage.upload("upload", PutOptions::default()).await.unwrap();
     for part in whole.chunks(3_333_333) {
         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
     }
     upload.finish().await.unwrap();
-    storage.copy("upload", "copy").await.unwrap();
+    storage.copy("upload", "copy", PutOptions::default()).await.unwrap();
     for key in ["new", "upload", "copy"] {
         assert!(storage.get(key).await.unwrap() == whole, "{key}");
         storage.delete(key).await.unwrap();
@@ -67,7 +67,7 @@ async fn unfinished_uploads_are_swept_away() {
     let part = Bytes::from(vec![b'x'; 9 << 20]);
     let mut uploads = Vec::new();
     for place in ["swept", "other"] {
-        let mut upload = storage.below(place).upload("large").await.unwrap();
+        let mut upload = storage.below(place).upload("large", PutOptions::default()).await.unwrap();
         upload.write(part.clone()).await.unwrap();
         uploads.push(upload);
     }

@@ -12,6 +12,7 @@ use std::path::Path;
 mod arguments;
 mod environment;
 mod error;
+mod file_name;
 mod form;
 mod inputs;
 mod keys;
@@ -24,6 +25,7 @@ mod validate;
 mod yaml;
 
 pub use error::{JobFileError, Problem};
+pub use file_name::check_file_name;
 pub use settings::OVERRIDABLE;
 pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
@@ -63,6 +65,9 @@ pub fn change(spec: &JobSpec, named: &str, overrides: &[(String, String)]) -> Re
     settings::apply_overrides(&mut raw, overrides, &mut problems);
     let mut changed = spec.clone();
     validate::change(&mut changed, raw, &mut problems);
+    if let Err(message) = check_file_name(&spec.append_row_file_name) {
+        problems.push(Problem { key: "append_row_file_name".to_owned(), line: None, message });
+    }
     if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
 }
 

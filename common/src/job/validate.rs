@@ -10,14 +10,12 @@ use std::path::{Component, Path, PathBuf};
 use super::arguments;
 use super::environment;
 use super::error::Problem;
+use super::file_name::check_file_name;
 use super::form::RawSettings;
 use super::inputs;
 use super::keys;
 use super::reader::{INT_MAX, Reader};
 use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction};
-
-/// Characters that `append_row_file_name` must not have.
-const NOT_IN_FILE_NAME: &str = "~\"#%&*:<>?/\\{|}";
 
 /// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
 /// absolute.
@@ -254,13 +252,9 @@ fn output(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {
     }
     if let Some((name, setting)) = reader.text("append_row_file_name").zip(reader.get("append_row_file_name"))
     {
-        let refused = |c: char| NOT_IN_FILE_NAME.contains(c) || c.is_control();
-        if name.is_empty() || name == "." || name == ".." || name.len() > 255 || name.contains(refused) {
-            let message =
-                format!("{name:?} is not a file name: give 1 to 255 bytes without any of {NOT_IN_FILE_NAME}");
-            reader.refuse(&setting, message);
-        } else {
-            spec.append_row_file_name = name;
+        match check_file_name(&name) {
+            Ok(()) => spec.append_row_file_name = name,
+            Err(message) => reader.refuse(&setting, message),
         }
     }
     let given = reader.filled_text("output", "the folder for the output");

@@ -1,7 +1,9 @@
 //! A folder as an object store: the storage of embedded jobs.
 //!
 //! A write goes to a temporary name in the store's own `.tmp` folder, is synced, renamed into place, and the
-//! folder is synced.
+//! folder is synced. An object that must be new gets its name by a rename that replaces nothing; where the file
+//! system knows none, as NFS, as a second name of the temporary file; where it knows neither, this looks first and
+//! then renames, and of several who do so at once more than one may win.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -15,12 +17,15 @@ use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use super::claim::CLAIM;
 use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
 use crate::host_name;
 
-const TEMPORARY: &str = ".tmp";
+pub(super) const TEMPORARY: &str = ".tmp";
 
 /// Objects as files below one folder.
 #[derive(Debug, Clone)]
@@ -44,7 +49,7 @@ impl LocalStorage {
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
-        if is_valid_key(key) && key.split('/').next() != Some(TEMPORARY) {
+        if is_valid_key(key) && !is_kept_by_stores(key) {
             Ok(self.root.join(key))
         } else {
             Err(self.invalid(key))
@@ -78,7 +83,8 @@ impl LocalStorage {
         StorageError { kind, place: self.to_string(), key: key.to_owned(), message: error.to_string() }
     }
 
-    fn temporary(&self) -> io::Result<(PathBuf, File)> {
+    /// A new file of this process in the folder for temporary files.
+    pub(super) fn temporary(&self) -> io::Result<(PathBuf, File)> {
         let folder = self.root.join(TEMPORARY);
         let path = folder.join(format!("{}-{}", *WRITER, COUNTER.fetch_add(1, Ordering::Relaxed)));
         // Another process may sweep the folder away just after it was made.
@@ -112,15 +118,12 @@ impl LocalStorage {
     }
 
     /// Gives a whole file its name.
-    fn place(temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+    pub(super) fn place(temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
         // Somebody may remove the folder, when it is empty, just after it was made.
         let mut again = 0..3;
         loop {
-            let placed = if options.if_absent {
-                fs::hard_link(temporary, target).and_then(|()| fs::remove_file(temporary))
-            } else {
-                fs::rename(temporary, target)
-            };
+            let placed =
+                if options.if_absent { place_new(temporary, target) } else { fs::rename(temporary, target) };
             match (placed, target.parent()) {
                 (Err(error), Some(folder))
                     if error.kind() == io::ErrorKind::NotFound && again.next().is_some() =>
@@ -169,6 +172,32 @@ impl fmt::Display for LocalStorage {
     }
 }
 
+/// Whether stores keep the name `key` for themselves: no object can have it.
+pub fn is_kept_by_stores(key: &str) -> bool {
+    matches!(key.split('/').next(), Some(TEMPORARY | CLAIM))
+}
+
+/// Gives a whole file a name that no other file has.
+fn place_new(temporary: &Path, target: &Path) -> io::Result<()> {
+    match renameat_with(CWD, temporary, CWD, target, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        placed => return Ok(placed?),
+    }
+    match fs::hard_link(temporary, target) {
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK)
+            ) => {}
+        linked => return linked.and_then(|()| fs::remove_file(temporary)),
+    }
+    match fs::symlink_metadata(target) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(temporary, target),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether the writer of the temporary file `name` is dead for sure: a process of this host that is no more.
 fn is_left_behind(name: &str) -> bool {
     let Some((writer, _number)) = name.rsplit_once('-') else { return false };
@@ -179,7 +208,7 @@ fn is_left_behind(name: &str) -> bool {
         return false;
     }
     // Its id may be another process's by now, even this one's.
-    pid == rustix::process::getpid() || test_kill_process(pid) == Err(rustix::io::Errno::SRCH)
+    pid == rustix::process::getpid() || test_kill_process(pid) == Err(Errno::SRCH)
 }
 
 fn read_range(path: &Path, range: &Range<u64>) -> io::Result<Bytes> {
@@ -203,10 +232,11 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
         let Ok(name) = entry.file_name().into_string() else { continue };
         let key = format!("{key}{name}");
         let kind = entry.file_type()?;
+        if is_kept_by_stores(&key) {
+            continue;
+        }
         if kind.is_dir() {
-            if key != TEMPORARY {
-                collect(&entry.path(), &format!("{key}/"), found)?;
-            }
+            collect(&entry.path(), &format!("{key}/"), found)?;
         } else if kind.is_file() {
             match entry.metadata() {
                 Ok(meta) => found.push(describe(key, &meta)),
@@ -252,12 +282,12 @@ impl Storage for LocalStorage {
         .await
     }
 
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
         let key = key.to_owned();
         self.blocking(&key.clone(), move |store, path| {
             let (temporary, file) = store.temporary()?;
             let target = path.to_owned();
-            Ok(LocalUpload { store: store.clone(), key, target, temporary, file: Some(file) })
+            Ok(LocalUpload { store: store.clone(), key, target, temporary, options, file: Some(file) })
         })
         .await
         .map(|upload| Box::new(upload) as Box<dyn Upload>)
@@ -271,7 +301,7 @@ impl Storage for LocalStorage {
         self.blocking(key, move |_, path| read_range(path, &range)).await
     }
 
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
         let source = self.path(from)?;
         let place = self.clone();
         let from = from.to_owned();
@@ -284,7 +314,7 @@ impl Storage for LocalStorage {
                     let mut file = File::create(&temporary)?;
                     io::copy(&mut File::open(&source)?, &mut file).map(drop)
                 })
-                .and_then(|()| Self::place(&temporary, path, PutOptions::default()));
+                .and_then(|()| Self::place(&temporary, path, options));
             // Renaming one name of a file to another of its names does nothing: it may still be there.
             let _ = fs::remove_file(&temporary);
             copied
@@ -366,6 +396,7 @@ struct LocalUpload {
     key: String,
     target: PathBuf,
     temporary: PathBuf,
+    options: PutOptions,
     /// Absent only while a write is under way, and after `finish`.
     file: Option<File>,
 }
@@ -396,9 +427,8 @@ impl Upload for LocalUpload {
     }
 
     async fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
-        let (temporary, target) = (self.temporary.clone(), self.target.clone());
-        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, PutOptions::default()))
-            .await
+        let (temporary, target, options) = (self.temporary.clone(), self.target.clone(), self.options);
+        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, options)).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! rebuilt. The interface has what an S3-compatible store gives and no more. Keys are relative to the place the
 //! store was opened at: non-empty, `/`-separated, without empty, `.` or `..` parts.
 
+mod claim;
 mod local;
 mod open;
 #[cfg(feature = "fleet")]
@@ -20,7 +21,8 @@ use tokio::io::AsyncWriteExt;
 
 #[cfg(feature = "fleet")]
 pub use self::s3::{S3Credentials, S3Options, S3Storage};
-pub use local::LocalStorage;
+pub use claim::{Claim, ClaimError, ClaimHolder};
+pub use local::{LocalStorage, is_kept_by_stores};
 pub use open::{open, probe_writable};
 
 /// Bytes that a download asks for at a time.
@@ -106,8 +108,9 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Moves a local file into the store; the file is gone afterwards.
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError>;
 
-    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`].
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError>;
+    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`], which is also when `options`
+    /// are heeded.
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError>;
 
     /// Reads a whole object.
     async fn get(&self, key: &str) -> Result<Bytes, StorageError>;
@@ -115,8 +118,9 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Reads `range` of an object; an end past the object's end is cut there.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError>;
 
-    /// Copies an object within the store.
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError>;
+    /// Copies an object within the store. A store whose server copies by itself may look first and then copy: of
+    /// several who ask for a new object at once, more than one may win.
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError>;
 
     /// All objects whose keys start with `prefix` (a folder ending in `/`, or empty).
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
@@ -189,7 +193,7 @@ pub trait Storage: Debug + Display + Send + Sync {
 pub trait Upload: Send {
     /// Appends bytes.
     async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError>;
-    /// Makes the object visible.
+    /// Makes the object visible. Where that is refused, nothing is left of it.
     async fn finish(self: Box<Self>) -> Result<(), StorageError>;
 }
 

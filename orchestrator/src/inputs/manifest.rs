@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use prs_common::hexadecimal;
 use prs_common::mini_batch::{ObjectSource, StoreRef};
-use prs_common::storage::{Storage, StorageError, Upload};
+use prs_common::storage::{PutOptions, Storage, StorageError, Upload};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
@@ -136,7 +136,7 @@ impl ManifestWriter {
     /// Begins the object `key`.
     pub async fn create(store: &dyn Storage, key: &str) -> Result<Self, StorageError> {
         let mut writer = Self {
-            upload: store.upload(key).await?,
+            upload: store.upload(key, PutOptions::default()).await?,
             encoder: GzEncoder::new(Vec::new(), Compression::fast()),
             hasher: Sha256::new(),
             numbers: HashMap::new(),
@@ -319,7 +319,7 @@ impl Read for ObjectReader {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PutOptions, StorageErrorKind};
+    use prs_common::storage::{LocalStorage, StorageErrorKind};
 
     use super::*;
 

@@ -181,7 +181,7 @@ mod tests {
         async fn put_file(&self, key: &str, _: &Path) -> Result<(), StorageError> {
             absent(key)
         }
-        async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+        async fn upload(&self, key: &str, _: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
             absent(key)
         }
         async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
@@ -190,7 +190,7 @@ mod tests {
         async fn get_range(&self, key: &str, _: Range<u64>) -> Result<Bytes, StorageError> {
             absent(key)
         }
-        async fn copy(&self, key: &str, _: &str) -> Result<(), StorageError> {
+        async fn copy(&self, key: &str, _: &str, _: PutOptions) -> Result<(), StorageError> {
             absent(key)
         }
         async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {

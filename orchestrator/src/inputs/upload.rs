@@ -115,7 +115,7 @@ async fn send(
     (digest, size): (&str, u64),
     sent: &(dyn Fn(u64) + Sync),
 ) -> Result<(), UploadError> {
-    let mut upload = store.upload(key).await.map_err(UploadError::Store)?;
+    let mut upload = store.upload(key, PutOptions::default()).await.map_err(UploadError::Store)?;
     let mut file = blocking(path, File::open).await?;
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {

@@ -7,7 +7,7 @@ use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
 use prs_common::layout;
 use prs_common::mini_batch::{StoreRef, Work};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, Slice, split_file};
 use tokio::io::AsyncReadExt;
 
@@ -251,7 +251,7 @@ async fn store_copy(store: &dyn Storage, key: &str, file: &Path) -> Result<(), S
         Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut upload = store.upload(key).await?;
+    let mut upload = store.upload(key, PutOptions::default()).await?;
     let mut file = tokio::fs::File::open(file).await.map_err(failed)?;
     loop {
         let mut piece = Vec::with_capacity(PIECE);

@@ -11,6 +11,7 @@ use crate::damage::{self, Damaged, FinalizeError};
 use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::orchestrate::remove_segments;
+use crate::publish;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
 use crate::{JobContext, audit};
@@ -125,7 +126,7 @@ impl Watch<'_> {
         }
         if wanted.state == JobState::Completed && job.spec.output_action == OutputAction::AppendRow {
             // A job that did not complete has no result.
-            job.output.delete(&job.spec.append_row_file_name).await?;
+            publish::withdraw(job, &job.spec.append_row_file_name).await?;
         }
         Ok((end, nothing(job)))
     }

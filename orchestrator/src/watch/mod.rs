@@ -191,6 +191,8 @@ pub async fn watch(
         // Whatever broke, the job gets an end that says so.
         Err((error, what)) => {
             let conclusion = Conclusion { state: JobState::Failed, reason: format!("{what}: {error}") };
+            // It may be decided already that the job ends for another reason.
+            watch.journal.error(format_args!("{}", conclusion.reason));
             let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
             if conclusion.state == JobState::Completed {
                 // There is a result, and whoever watches next says so.

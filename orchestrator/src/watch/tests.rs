@@ -86,6 +86,21 @@ async fn an_end_that_cannot_be_written_is_no_other_end() {
 }
 
 #[tokio::test]
+async fn segments_stay_until_the_record_says_that_the_result_is_there() {
+    for is_written in [false, true] {
+        let mut scene = done().await;
+        (scene.job.timing.fleet, scene.job.log_shipper) = (None, None);
+        if !is_written {
+            scene.storage.fail("put job.json", 1_000, StorageErrorKind::Full);
+        }
+        let result = watched(&scene).await.unwrap();
+        assert_eq!((result.state, result.output.rows), (JobState::Completed, 3), "{result:?}");
+        assert_eq!(scene.record().await.result.is_some(), is_written);
+        assert_eq!(scene.storage.list("segments/").await.unwrap().is_empty(), is_written);
+    }
+}
+
+#[tokio::test]
 async fn what_the_record_says_is_not_written_over() {
     let scene = done().await;
     let first = watched(&scene).await.unwrap();

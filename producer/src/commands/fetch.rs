@@ -1,19 +1,20 @@
 //! `result` and `logs`: what a job brought, on this machine or printed.
 
-use std::io::ErrorKind;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::storage::{Storage, StorageErrorKind, is_valid_key};
+use prs_orchestrator::JobResult;
 use prs_orchestrator::job_record::Output;
 use serde::Serialize;
 
 use crate::cli::{Fetch, Format, Logs};
 use crate::failure::{Code, Failure};
 use crate::output;
+use crate::output_copy::{Former, fetch_output, file_name};
+use crate::output_folder::claim;
 use crate::place::{Place, Seen};
 
 /// Bytes of a log that are read at a time.
@@ -31,8 +32,13 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
             result.state.as_str()
         )));
     }
-    if let Some(target) = &fetch.output_path {
-        fetch_output(&*place.output(&record), target, &mut result.output, Former::Kept).await?;
+    let output = place.output(&record);
+    match &fetch.output_path {
+        Some(target) => {
+            let _claim = claim(target, &result.job_id)?;
+            fetch_output(&*output, target, &mut result.output, &Former::None).await?;
+        }
+        None => check_there(&*output, &result, |error| place.failure(error)).await?,
     }
     if format == Format::Json {
         output::json(&result.output);
@@ -46,55 +52,29 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
     Ok(Code::Completed.into())
 }
 
-/// What becomes of files that are there already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Former {
-    /// Nothing is overwritten: it is an error.
-    Kept,
-    /// They are of a former start of the job: its output now takes their place.
-    Replaced,
-}
-
-/// Copies the whole output to `target`.
-pub(super) async fn fetch_output(
-    source: &dyn Storage,
-    target: &Path,
-    output: &mut Output,
-    former: Former,
+/// Looks whether the result is where the job put it, with the size it had then. `failed` says what it means that the
+/// store fails.
+pub(super) async fn check_there(
+    output: &dyn Storage,
+    result: &JobResult,
+    failed: impl Fn(anyhow::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let objects = source.list("").await.context("cannot list the output")?;
-    let taken = objects.iter().map(|object| target.join(&object.key)).find(|path| path.exists());
-    if let Some(taken) = taken.filter(|_| former == Former::Kept) {
-        return Err(Failure::wrong(format!(
-            "{} exists already and is not overwritten; give another folder",
-            taken.display()
-        )));
+    let Output { bytes, sha256, .. } = &result.output;
+    if sha256.is_none() {
+        return Ok(());
     }
-    let failures = target.join(layout::FAILED_MINI_BATCHES);
-    if former == Former::Replaced && objects.iter().all(|object| object.key != layout::FAILED_MINI_BATCHES) {
-        match std::fs::remove_file(&failures) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {}", failures.display()))?;
-            }
-            _ => {}
+    let (id, name) = (&result.job_id, file_name(&result.output));
+    let uri = output.uri(&name);
+    let remedy = format!("prs-producer resubmit {id} runs the job again");
+    let wrong = match output.head(&name).await {
+        Ok(there) if there.size == *bytes => return Ok(()),
+        Ok(there) => format!("was changed: {uri} has {} bytes and not {bytes}", there.size),
+        Err(error) if error.kind == StorageErrorKind::NotFound => {
+            format!("is gone: there is no {uri} any more")
         }
-    }
-    for object in objects {
-        let path = target.join(&object.key);
-        path.parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .with_context(|| format!("cannot make the folder of {}", path.display()))?;
-        source
-            .download(&object.key, &path)
-            .await
-            .with_context(|| format!("cannot copy {} to {}", source.uri(&object.key), path.display()))?;
-    }
-    let place = match &output.sha256 {
-        Some(_) => target.join(Path::new(&output.uri).file_name().unwrap_or_default()),
-        None => target.to_owned(),
+        Err(error) => return Err(failed(anyhow::Error::from(error).context("cannot look at the result"))),
     };
-    output.uri = place.display().to_string();
-    Ok(())
+    Err(anyhow::anyhow!("the result of job {id} {wrong}; {remedy}").into())
 }
 
 #[derive(Debug, Serialize)]
@@ -155,43 +135,5 @@ async fn print_log(place: &Place, job: &str, name: &str) -> Result<ExitCode, Fai
                 return Err(place.failure(anyhow::Error::from(error).context("cannot read the log")));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use prs_common::storage::{LocalStorage, PutOptions};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn only_a_job_that_goes_on_replaces_what_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, target) = (LocalStorage::new(folder.path().join("from")), folder.path().join("to"));
-        let put = async |key: &str, text: &'static str| {
-            source.put(key, text.into(), PutOptions::default()).await.unwrap();
-        };
-        let fetch = async |former| {
-            let mut output = Output { uri: "s3://b/rows.txt".into(), ..Output::default() };
-            output.sha256 = Some(String::new());
-            fetch_output(&source, &target, &mut output, former).await.map(|()| output.uri)
-        };
-        let read = |name: &str| fs::read_to_string(target.join(name)).ok();
-        put("rows.txt", "one\n").await;
-        put(layout::FAILED_MINI_BATCHES, "{}\n").await;
-        assert_eq!(fetch(Former::Kept).await.unwrap(), target.join("rows.txt").display().to_string());
-        fs::write(target.join("mine.txt"), "").unwrap();
-
-        put("rows.txt", "one\ntwo\n").await;
-        source.delete(layout::FAILED_MINI_BATCHES).await.unwrap();
-        let refused = fetch(Former::Kept).await.unwrap_err();
-        assert!(refused.is_usage() && refused.to_string().contains("rows.txt exists already"), "{refused}");
-        assert_eq!(read("rows.txt").unwrap(), "one\n");
-        fetch(Former::Replaced).await.unwrap();
-        assert_eq!(read("rows.txt").unwrap(), "one\ntwo\n");
-        assert_eq!(read(layout::FAILED_MINI_BATCHES), None, "nothing failed any more");
-        assert!(read("mine.txt").is_some());
     }
 }

@@ -8,8 +8,6 @@ mod show;
 mod stream;
 mod validate;
 
-pub(crate) use run::new_id;
-
 use std::process::ExitCode;
 
 use anyhow::Context;

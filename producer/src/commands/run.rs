@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, pack};
-use prs_common::job::{JobSpec, OutputAction, change, load};
+use prs_common::job::{JobSpec, change, load};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
-use prs_common::storage::{LocalStorage, Storage};
+use prs_common::storage::{Claim, LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
+use prs_orchestrator::publish::Notes;
 use prs_orchestrator::queues::reservation;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
 
-use super::fetch::{Former, fetch_output};
+use super::fetch::check_there;
 use crate::cli::{Format, Resubmit, Resume, Submit};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::fleet::NewJob;
 use crate::left_behind::LeftBehind;
+use crate::output_copy::{Former, fetch_output};
+use crate::output_folder::{check_apart, check_record, claim_for_former, claim_for_new};
 use crate::place::{Place, not_on_a_fleet};
 use crate::{embedded, fleet, output, run_folder};
 
@@ -32,8 +35,8 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
-    let new =
-        NewJob { spec, code: layout::code_archive(&code.checksum), archive: code.body.into(), former: None };
+    let (id, archive) = (new_id(&spec.name), code.body.into());
+    let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };
     run(new, whence, Path::new(run_folder::RUNS), format).await
 }
 
@@ -53,7 +56,8 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
         )));
     }
     let former = Some(Arc::clone(&place.storage));
-    run(NewJob { spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
+    let id = new_id(&spec.name);
+    run(NewJob { id, spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
 }
 
 /// Where a new job is to run.
@@ -86,10 +90,8 @@ async fn run(new: NewJob, whence: Whence<'_>, runs: &Path, format: Format) -> Re
 /// Runs a new job on a fleet.
 async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Result<ExitCode, Failure> {
     say_notes(&new.spec);
-    if let Some(output) = new.spec.output.as_deref().filter(|_| !detach) {
-        check_output(output, &new.spec)?;
-        check_writable(output)?;
-    }
+    let output = new.spec.output.as_deref().filter(|_| !detach);
+    let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
     if let Some(reservation) = reservation(&new.spec, fleet.queue.unsettled_limit()) {
         output::say(format_args!("note: {reservation}"));
     }
@@ -97,7 +99,8 @@ async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Res
     let behind = LeftBehind::default();
     let handed = behind.unless_interrupted(&mut signals, fleet::start(fleet, new, &behind)).await?;
     output::say(format_args!("job {} is handed in", handed.job.id));
-    hand_over(handed, detach, Former::Kept, signals, format).await
+    let target = claim.map(|claim| Target { _claim: claim, former: Former::None });
+    hand_over(handed, target, detach, signals, format).await
 }
 
 /// Runs a new job in this process.
@@ -117,7 +120,7 @@ async fn run_here(
             spec.compute_target, spec.node_count
         ));
     }
-    let mut record = JobRecord::new(new_id(&spec.name), new.code.clone(), spec.clone());
+    let mut record = JobRecord::new(new.id.clone(), new.code.clone(), spec.clone());
     let folder = run_dir.map_or_else(|| runs.join(&record.job_id), Path::to_owned);
     if folder.join(layout::JOB).exists() {
         return Err(Failure::wrong(format!(
@@ -125,14 +128,19 @@ async fn run_here(
             folder.display()
         )));
     }
-    let output = embedded::output_folder(&folder, &record);
-    check_output(&output, &record.spec)?;
-    if record.spec.output.is_some() {
-        check_writable(&output)?;
-    }
+    let claim = |output: &Path| claim_for_new(output, spec, &new.id);
+    // Before anything is made.
+    let elsewhere = match &spec.output {
+        Some(output) => check_apart(output, &folder).and_then(|()| claim(output)).map(Some)?,
+        None => None,
+    };
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?
         .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
+    let _claim = match elsewhere {
+        Some(claim) => claim,
+        None => claim(&embedded::output_folder(&folder, &record))?,
+    };
     let storage = LocalStorage::new(&folder);
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
@@ -162,18 +170,26 @@ fn say_notes(spec: &JobSpec) {
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
     if let Some(fleet) = fleet::connect(arguments.job.whereabouts.urls()?).await? {
         let record = fleet::find(&fleet, &arguments.job.name).await?;
-        if let Some(result) = is_done(&record) {
+        let storage = fleet.job_storage(&record.job_id);
+        let output = storage.below(layout::OUTPUT.trim_end_matches('/'));
+        if let Some(result) = done(&record, &*output, Failure::server).await? {
             return Ok(report(format, result));
         }
-        if let Some(output) = record.spec.output.as_deref().filter(|_| !arguments.detach) {
-            check_writable(output)?;
-        }
+        check_record(&record)?;
+        let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
+            Some(output) => {
+                let notes = Notes::read(&*storage).await.map_err(Failure::server)?;
+                let claim = claim_for_former(output, &record, &notes).await?;
+                Some(Target { _claim: claim, former: Former::Noted(notes) })
+            }
+            None => None,
+        };
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
         let resumed = fleet::resume(&fleet, record, &behind);
         let handed = behind.unless_interrupted(&mut signals, resumed).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
-        return hand_over(handed, arguments.detach, Former::Replaced, signals, format).await;
+        return hand_over(handed, target, arguments.detach, signals, format).await;
     }
     if arguments.detach {
         return Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"));
@@ -182,35 +198,50 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
         Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
     })?;
-    let mut record = JobRecord::read(&LocalStorage::new(&folder)).await.map_err(Failure::usage)?;
-    if let Some(result) = is_done(&record) {
+    let storage = LocalStorage::new(&folder);
+    let mut record = JobRecord::read(&storage).await.map_err(Failure::usage)?;
+    let output = embedded::output_folder(&folder, &record);
+    if let Some(result) = done(&record, &LocalStorage::new(&output), Failure::from).await? {
         return Ok(report(format, result));
     }
+    check_record(&record)?;
     let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
+    let notes = Notes::read(&storage).await.context("cannot read the run folder")?;
+    let _claim = claim_for_former(&output, &record, &notes).await?;
     let signals = Signals::catch()?;
     record.start_again();
-    record.write(&LocalStorage::new(&folder)).await.context("cannot store the job")?;
+    record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     Ok(report(format, &result))
 }
 
-/// The result of a job of which nothing is left to do.
-fn is_done(record: &JobRecord) -> Option<&JobResult> {
-    let result = record.result.as_ref()?;
-    let done = result.state == JobState::Completed && result.mini_batches.failed == 0;
-    done.then(|| {
-        output::say("the job has completed already; nothing is missing or failed");
-        result
-    })
+/// The result of a job of which nothing is left to do, when it still is in its `output`.
+async fn done<'a>(
+    record: &'a JobRecord,
+    output: &dyn Storage,
+    failed: impl Fn(anyhow::Error) -> Failure,
+) -> Result<Option<&'a JobResult>, Failure> {
+    let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else { return Ok(None) };
+    check_there(output, result, failed).await?;
+    output::say("the job has completed already; nothing is missing or failed");
+    Ok(Some(result))
+}
+
+/// Where the output of a job on a fleet is copied to at its end.
+struct Target {
+    /// Nothing else fills the folder meanwhile.
+    _claim: Claim,
+    /// What of the job may be there already.
+    former: Former,
 }
 
 /// Waits for a job that was handed in, where that is wanted.
 async fn hand_over(
     handed: fleet::Handed,
+    target: Option<Target>,
     detach: bool,
-    former: Former,
     mut signals: Signals,
     format: Format,
 ) -> Result<ExitCode, Failure> {
@@ -242,9 +273,10 @@ async fn hand_over(
             return Ok(Code::Interrupted.into());
         }
     };
-    let fetched = match folder.as_deref().filter(|_| result.state == JobState::Completed) {
-        Some(folder) => tokio::select! {
-            fetched = fetch_output(&*storage, folder, &mut result.output, former) => fetched,
+    let target = folder.as_deref().zip(target).filter(|_| result.state == JobState::Completed);
+    let fetched = match target {
+        Some((folder, Target { _claim, former })) => tokio::select! {
+            fetched = fetch_output(&*storage, folder, &mut result.output, &former) => fetched,
             name = signals.next() => Err(Failure::interrupted(format_args!("interrupted ({name})"))),
         },
         None => Ok(()),
@@ -276,7 +308,7 @@ pub(super) fn report(format: Format, result: &JobResult) -> ExitCode {
 }
 
 /// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.
-pub(crate) fn new_id(name: &str) -> String {
+fn new_id(name: &str) -> String {
     let now = now_us();
     let time = prs_common::timestamp::format_us(now);
     let digits: String = time[..19].chars().filter(char::is_ascii_digit).collect();
@@ -296,30 +328,5 @@ fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::canonicalize(folder))
         .with_context(|| format!("cannot make the run folder {}", folder.display()))
-        .map_err(Failure::usage)
-}
-
-/// Refuses an output that has a result already, whose it is nobody knows.
-fn check_output(output: &Path, spec: &JobSpec) -> Result<(), Failure> {
-    let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
-    for name in [Some(layout::FAILED_MINI_BATCHES), result].into_iter().flatten() {
-        let path = output.join(name);
-        if path.exists() {
-            return Err(Failure::wrong(format!(
-                "{} exists already; move it away, or give another output",
-                path.display()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses an output that cannot be written.
-fn check_writable(output: &Path) -> Result<(), Failure> {
-    let probe = output.join(format!(".probe-{}", std::process::id()));
-    std::fs::create_dir_all(output)
-        .and_then(|()| std::fs::write(&probe, ""))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .with_context(|| format!("the output folder {} cannot be written", output.display()))
         .map_err(Failure::usage)
 }

@@ -17,7 +17,6 @@ use prs_orchestrator::schedule::{Assignment, KnownChecksums};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tempfile::TempDir;
 
-use crate::commands::new_id;
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::progress::Uploading;
@@ -38,6 +37,8 @@ pub(crate) struct Handed {
 
 /// What a new job is made of.
 pub(crate) struct NewJob {
+    /// Its id.
+    pub(crate) id: String,
     /// Its settings.
     pub(crate) spec: JobSpec,
     /// Key of the code archive, which is one of the `objects`.
@@ -70,7 +71,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     // Before hours of uploads, and not after.
     let writable = probe_writable(&*fleet.storage).await;
     writable.context("cannot write to the storage of the fleet").map_err(Failure::server)?;
-    let job_id = new_id(&new.spec.name);
+    let job_id = new.id.clone();
     let storage = fleet.job_storage(&job_id);
     behind.note(format_args!(
         "{} may hold code and listings without a job, and the storage inputs; they do no harm and may be removed",

@@ -42,8 +42,8 @@ impl Storage for Slow {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key).await
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key, options).await
     }
     async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
         self.inner.get(key).await
@@ -51,8 +51,8 @@ impl Storage for Slow {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
         self.inner.get_range(key, range).await
     }
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
-        self.inner.copy(from, to).await
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.copy(from, to, options).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         tokio::time::sleep(self.pause).await;

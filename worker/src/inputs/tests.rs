@@ -121,8 +121,8 @@ impl Storage for Watched {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key).await
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key, options).await
     }
     async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
         self.look(key)?;
@@ -133,8 +133,8 @@ impl Storage for Watched {
         tokio::task::yield_now().await;
         self.inner.get_range(key, range).await
     }
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
-        self.inner.copy(from, to).await
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.copy(from, to, options).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.inner.list(prefix).await

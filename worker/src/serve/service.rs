@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prs_common::job::check_file_name;
 use prs_common::ledger::{JobState, LedgerErrorKind};
 use prs_orchestrator::job_record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate};
@@ -208,6 +209,9 @@ impl Service<'_> {
     fn node_settings(&self, job: &JobContext, worker: &str) -> NodeSettings {
         let settings = self.settings;
         let python = find_interpreter(job.spec.environment.as_deref());
+        // No job file brings such a name.
+        let unfit = check_file_name(&job.spec.append_row_file_name).err();
+        let unfit = unfit.map(|reason| format!("append_row_file_name: {reason}"));
         let wanted = job.spec.process_count_per_node;
         let slots = match (wanted, settings.slots) {
             (Some(wanted), Some(most)) => wanted.min(most),
@@ -215,7 +219,11 @@ impl Service<'_> {
             (None, None) => settings.host.default_slots(),
         };
         NodeSettings {
-            unfit: python.as_ref().err().map(|error| format!("{error} (on {})", settings.host.name)),
+            unfit: python
+                .as_ref()
+                .err()
+                .map(|error| format!("{error} (on {})", settings.host.name))
+                .or(unfit),
             python: python.unwrap_or_default(),
             extension: settings.extension.clone(),
             worker: worker.to_owned(),

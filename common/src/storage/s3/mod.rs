@@ -276,9 +276,9 @@ impl Storage for S3Storage {
         self.write_file(&full, file).await.map_err(|failure| self.error(key, failure))
     }
 
-    async fn upload(&self, key: &str) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
         let full = self.full(key)?;
-        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full)))
+        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full, options)))
     }
 
     async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
@@ -291,9 +291,9 @@ impl Storage for S3Storage {
         self.read_range(&full, range).await.map_err(|failure| self.error(key, failure))
     }
 
-    async fn copy(&self, from: &str, to: &str) -> Result<(), StorageError> {
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
         let (source, target) = (self.full(from)?, self.full(to)?);
-        self.copy_object(&source, &target).await.map_err(|failure| {
+        self.copy_object(&source, &target, options).await.map_err(|failure| {
             let key = if failure.kind == StorageErrorKind::NotFound { from } else { to };
             self.error(key, failure)
         })

@@ -92,7 +92,7 @@ impl Multipart {
     }
 
     /// Makes the object visible, when all parts have arrived. A server that has done so forgets the upload: when
-    /// the answer is lost, the mark of the object tells.
+    /// the answer is lost, the mark of the object tells. Where the server knows no condition, `if_absent` looks first.
     pub(super) async fn complete(mut self, options: PutOptions) -> Result<(), Failure> {
         while self.arrive().await? {}
         self.arrived.sort_unstable();
@@ -103,15 +103,23 @@ impl Multipart {
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts.collect())).build();
         let Target { storage, full, id } = &*self.target;
         let bucket = &storage.bucket;
-        let request = || {
-            let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
-            let request = request.upload_id(id).multipart_upload(parts.clone());
-            request.set_if_none_match(options.if_absent.then(|| "*".to_owned())).send()
+        let complete = |if_absent: bool| {
+            let parts = &parts;
+            let request = move || {
+                let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
+                let request = request.upload_id(id).multipart_upload(parts.clone());
+                request.set_if_none_match(if_absent.then(|| "*".to_owned())).send()
+            };
+            confirmed(Retry::new("complete upload", COMPLETE), request, |answer| {
+                confirm_etag(answer.e_tag).map(drop)
+            })
         };
-        let completed = confirmed(Retry::new("complete upload", COMPLETE), request, |answer| {
-            confirm_etag(answer.e_tag).map(drop)
-        });
-        match completed.await {
+        let mut completed = complete(options.if_absent).await;
+        if options.if_absent && completed.as_ref().is_err_and(|failure| failure.code == "NotImplemented") {
+            storage.must_be_absent(full).await?;
+            completed = complete(false).await;
+        }
+        match completed {
             Err(failure)
                 if failure.code == "NoSuchUpload" || failure.kind == StorageErrorKind::AlreadyExists =>
             {

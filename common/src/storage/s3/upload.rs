@@ -20,6 +20,7 @@ pub(super) struct S3Upload {
     storage: S3Storage,
     key: String,
     full: String,
+    options: PutOptions,
     filling: BytesMut,
     /// Begun with the first full part: an object that fits into one is put in one request.
     multipart: Option<Multipart>,
@@ -34,8 +35,17 @@ fn part_size(parts: usize) -> usize {
 }
 
 impl S3Upload {
-    pub(super) fn new(storage: S3Storage, key: String, full: String) -> Self {
-        Self { storage, key, full, filling: BytesMut::new(), multipart: None, parts: 0, failed: false }
+    pub(super) fn new(storage: S3Storage, key: String, full: String, options: PutOptions) -> Self {
+        Self {
+            storage,
+            key,
+            full,
+            options,
+            filling: BytesMut::new(),
+            multipart: None,
+            parts: 0,
+            failed: false,
+        }
     }
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<(), Failure> {
@@ -75,8 +85,8 @@ impl S3Upload {
             self.send(rest.clone()).await?;
         }
         match self.multipart.take() {
-            Some(multipart) => multipart.complete(PutOptions::default()).await,
-            None => self.storage.put_single(&self.full, rest, PutOptions::default()).await,
+            Some(multipart) => multipart.complete(self.options).await,
+            None => self.storage.put_single(&self.full, rest, self.options).await,
         }
     }
 

@@ -101,18 +101,22 @@ impl S3Storage {
         let mark = options.if_absent.then(mark);
         match self.put_object(full, &body, mark.as_deref()).await {
             Err(failure) if failure.code == "NotImplemented" && options.if_absent => {
-                match self.look_up(full).await {
-                    Ok(_) => Err(Failure { kind: StorageErrorKind::AlreadyExists, ..exists() }),
-                    Err(failure) if failure.kind == StorageErrorKind::NotFound => {
-                        self.put_object(full, &body, None).await
-                    }
-                    Err(failure) => Err(failure),
-                }
+                self.must_be_absent(full).await?;
+                self.put_object(full, &body, None).await
             }
             Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => {
                 self.or_own(full, mark.as_deref(), failure).await
             }
             written => written,
+        }
+    }
+
+    /// Looks whether there is no such object yet.
+    pub(super) async fn must_be_absent(&self, full: &str) -> Result<(), Failure> {
+        match self.look_up(full).await {
+            Ok(_) => Err(exists()),
+            Err(failure) if failure.kind == StorageErrorKind::NotFound => Ok(()),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -168,8 +172,17 @@ impl S3Storage {
         upload.complete(options).await
     }
 
-    /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts.
-    pub(super) async fn copy_object(&self, source: &str, target: &str) -> Result<(), Failure> {
+    /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts. Few of them know
+    /// conditional copies: `if_absent` looks first.
+    pub(super) async fn copy_object(
+        &self,
+        source: &str,
+        target: &str,
+        options: PutOptions,
+    ) -> Result<(), Failure> {
+        if options.if_absent {
+            self.must_be_absent(target).await?;
+        }
         let bucket = &self.bucket;
         let from = copy_source(&bucket.name, source);
         let request =

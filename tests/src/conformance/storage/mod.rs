@@ -25,6 +25,7 @@ macro_rules! __storage_cases {
                 copy_is_an_object_of_its_own
                 copy_of_an_absent_object_is_not_found
                 copy_replaces_its_target
+                new_copy_keeps_what_came_first
                 head_is_what_a_listing_says
                 deleting_twice_succeeds
                 download_is_the_object
@@ -32,6 +33,7 @@ macro_rules! __storage_cases {
             }
             races {
                 racing_writers_of_a_new_object_have_one_winner
+                racing_uploads_of_a_new_object_have_one_winner
                 racing_writers_of_one_object_never_mix
                 reader_never_meets_a_part
                 racing_uploads_of_one_object_never_mix
@@ -43,6 +45,7 @@ macro_rules! __storage_cases {
                 file_that_is_absent_moves_nothing
                 upload_is_seen_when_finished
                 upload_that_is_dropped_leaves_nothing
+                new_upload_keeps_what_came_first
                 upload_of_nothing_is_an_empty_object
             }
             listing {

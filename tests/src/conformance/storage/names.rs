@@ -53,11 +53,11 @@ pub(super) async fn malformed_keys_are_refused(storage: &dyn Storage) {
         refused(storage.put(key, "x".into(), NEW).await);
         refused(storage.put_parts(key, vec!["x".into()]).await);
         refused(storage.put_file(key, Path::new(&file)).await);
-        refused(storage.upload(key).await.map(drop));
+        refused(storage.upload(key, REPLACE).await.map(drop));
         refused(storage.get(key).await.map(drop));
         refused(storage.get_range(key, 0..1).await.map(drop));
-        refused(storage.copy(&source, key).await);
-        refused(storage.copy(key, &unique("target")).await);
+        refused(storage.copy(&source, key, REPLACE).await);
+        refused(storage.copy(key, &unique("target"), REPLACE).await);
         refused(storage.delete(key).await);
         if !key.is_empty() && key != "a/" {
             refused(storage.list(key).await.map(drop));

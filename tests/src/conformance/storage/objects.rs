@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prs_common::storage::{Storage, StorageErrorKind};
 
-use super::{NEW, get, keys, kind, put, written_by};
+use super::{NEW, REPLACE, get, keys, kind, put, written_by};
 use crate::conformance::unique;
 
 pub(super) async fn object_comes_back_as_it_was_put(storage: &dyn Storage) {
@@ -52,7 +52,7 @@ pub(super) async fn folder_of_objects_is_not_an_object(storage: &dyn Storage) {
     put(storage, &format!("{folder}/object"), "content").await;
     assert_eq!(kind(storage.get(&folder).await), StorageErrorKind::NotFound);
     assert_eq!(kind(storage.get_range(&folder, 0..1).await), StorageErrorKind::NotFound);
-    assert_eq!(kind(storage.copy(&folder, &unique("copy")).await), StorageErrorKind::NotFound);
+    assert_eq!(kind(storage.copy(&folder, &unique("copy"), REPLACE).await), StorageErrorKind::NotFound);
     storage.delete(&folder).await.unwrap();
     assert_eq!(get(storage, &format!("{folder}/object")).await, "content");
 }
@@ -97,7 +97,7 @@ pub(super) async fn copy_is_an_object_of_its_own(storage: &dyn Storage) {
     let (from, to) = (unique("from"), format!("{}/deep/copy", unique("to")));
     put(storage, &from, written_by(3)).await;
     for _ in 0..2 {
-        storage.copy(&from, &to).await.unwrap();
+        storage.copy(&from, &to, REPLACE).await.unwrap();
         assert!(get(storage, &to).await == written_by(3));
     }
     put(storage, &from, "changed").await;
@@ -108,7 +108,7 @@ pub(super) async fn copy_is_an_object_of_its_own(storage: &dyn Storage) {
 
 pub(super) async fn copy_of_an_absent_object_is_not_found(storage: &dyn Storage) {
     let (from, to) = (unique("from"), unique("to"));
-    let error = storage.copy(&from, &to).await.unwrap_err();
+    let error = storage.copy(&from, &to, REPLACE).await.unwrap_err();
     assert_eq!((error.kind, &error.key), (StorageErrorKind::NotFound, &from));
     assert_eq!(kind(storage.get(&to).await), StorageErrorKind::NotFound);
 }
@@ -117,9 +117,25 @@ pub(super) async fn copy_replaces_its_target(storage: &dyn Storage) {
     let (from, to) = (unique("from"), unique("to"));
     put(storage, &from, "new").await;
     put(storage, &to, "a longer old content").await;
-    storage.copy(&from, &to).await.unwrap();
+    storage.copy(&from, &to, REPLACE).await.unwrap();
     assert_eq!(get(storage, &to).await, "new");
     assert_eq!(get(storage, &from).await, "new");
+}
+
+pub(super) async fn new_copy_keeps_what_came_first(storage: &dyn Storage) {
+    let (from, to) = (unique("from"), unique("to"));
+    put(storage, &from, "new").await;
+    storage.copy(&from, &to, NEW).await.unwrap();
+    // Also where it is the same.
+    for there in ["new", "a longer old content"] {
+        put(storage, &to, there).await;
+        let error = storage.copy(&from, &to, NEW).await.unwrap_err();
+        assert_eq!((error.kind, &error.key), (StorageErrorKind::AlreadyExists, &to));
+        assert_eq!(get(storage, &to).await, there);
+    }
+    assert_eq!(get(storage, &from).await, "new");
+    let absent = storage.copy(&unique("absent"), &unique("never"), NEW).await.unwrap_err();
+    assert_eq!(absent.kind, StorageErrorKind::NotFound);
 }
 
 pub(super) async fn head_is_what_a_listing_says(storage: &dyn Storage) {

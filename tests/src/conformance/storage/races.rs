@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use prs_common::storage::{Storage, StorageErrorKind};
 
-use super::{NEW, get, put, written_by};
+use super::{NEW, REPLACE, get, put, written_by};
 use crate::conformance::unique;
 use crate::deadline::within;
 
@@ -15,6 +15,23 @@ pub(super) async fn racing_writers_of_a_new_object_have_one_winner(storage: &dyn
         let key = format!("{}/object", unique("winner"));
         let outcomes = join_all((0..16).map(|number| storage.put(&key, written_by(number), NEW))).await;
         let winners: Vec<_> = (0..16).filter(|number| outcomes[*number].is_ok()).collect();
+        assert_eq!(winners.len(), 1, "{outcomes:?}");
+        let others = outcomes.into_iter().filter_map(Result::err);
+        assert!(others.into_iter().all(|error| error.kind == StorageErrorKind::AlreadyExists));
+        assert!(get(storage, &key).await == written_by(winners[0]), "the object is the winner's");
+    }
+}
+
+pub(super) async fn racing_uploads_of_a_new_object_have_one_winner(storage: &dyn Storage) {
+    for _ in 0..5 {
+        let key = format!("{}/object", unique("winner"));
+        let outcomes = join_all((0..8).map(async |number| {
+            let mut upload = storage.upload(&key, NEW).await.unwrap();
+            upload.write(written_by(number)).await.unwrap();
+            upload.finish().await
+        }));
+        let outcomes = outcomes.await;
+        let winners: Vec<_> = (0..8).filter(|number| outcomes[*number].is_ok()).collect();
         assert_eq!(winners.len(), 1, "{outcomes:?}");
         let others = outcomes.into_iter().filter_map(Result::err);
         assert!(others.into_iter().all(|error| error.kind == StorageErrorKind::AlreadyExists));
@@ -51,7 +68,7 @@ pub(super) async fn reader_never_meets_a_part(storage: &dyn Storage) {
                     storage.put_parts(&key, parts).await.unwrap();
                 }
                 _ => {
-                    let mut upload = storage.upload(&key).await.unwrap();
+                    let mut upload = storage.upload(&key, REPLACE).await.unwrap();
                     for part in written_by(number).chunks(50_000) {
                         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                     }
@@ -91,7 +108,7 @@ pub(super) async fn racing_uploads_of_one_object_never_mix(storage: &dyn Storage
     let uploads = (0..6).map(|number| {
         let key = &key;
         async move {
-            let mut upload = storage.upload(key).await.unwrap();
+            let mut upload = storage.upload(key, REPLACE).await.unwrap();
             for part in written_by(number).chunks(40_000) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                 tokio::task::yield_now().await;

@@ -1,0 +1,233 @@
+//! The files that mini-batches wrote below their output folder (spec E15).
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use futures_util::StreamExt;
+use prs_common::job::OutputAction;
+use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::mini_batch::{MiniBatchIndex, id_of};
+use prs_common::segment::OutputFile;
+use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use tokio::sync::OnceCell;
+
+use super::notes::{former_files, note_files};
+use super::{NEW, PIECE, error};
+use crate::JobContext;
+
+/// Files published side by side.
+const PUBLISHED_AT_ONCE: usize = 16;
+
+/// Publishes `files`. Of several mini-batches that wrote the same path, the first in input order keeps it; the others
+/// get their id into the name.
+pub(crate) async fn publish(
+    job: &JobContext,
+    files: &[(MiniBatchIndex, OutputFile)],
+) -> Result<(), StorageError> {
+    if !files.is_empty() {
+        publish_all(job, files).await?;
+    }
+    job.output.flush().await
+}
+
+async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -> Result<(), StorageError> {
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort_by_key(|(index, file)| (*index, &file.path));
+    let spec = &job.spec;
+    let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
+    let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
+    let noted = names.iter().cloned().zip(files.iter().map(|(_, file)| file.key.clone())).collect();
+    let former = Former { job, latest: note_files(job, &noted).await?, names: OnceCell::new() };
+    let mut to_publish = Vec::with_capacity(names.len());
+    for ((index, file), name) in files.into_iter().zip(names) {
+        to_publish.push(publish_one(job, &former, *index, &file.key, name));
+    }
+    let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
+    while let Some(done) = published.next().await {
+        done?;
+    }
+    Ok(())
+}
+
+/// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.
+fn names<'a>(
+    files: impl Iterator<Item = (MiniBatchIndex, &'a str)> + Clone,
+    own_file: Option<&'a str>,
+) -> Vec<String> {
+    let mut taken: HashSet<Cow<'a, str>> = own_file.into_iter().map(Cow::Borrowed).collect();
+    taken.insert(FAILED_MINI_BATCHES.into());
+    // First everyone who comes first keeps the name; then no made-up name takes one of these. What is a folder
+    // to one file cannot be another file.
+    let mut folders: HashSet<&str> = HashSet::new();
+    let mut keeps = |path: &'a str| {
+        let parents = || path.match_indices('/').map(|(at, _)| &path[..at]);
+        let free = !folders.contains(path) && !parents().any(|parent| taken.contains(parent));
+        if free && taken.insert(path.into()) {
+            folders.extend(parents());
+            return true;
+        }
+        false
+    };
+    let first: Vec<bool> = files.clone().map(|(_, path)| keeps(path)).collect();
+    let name = |((index, path), first): ((MiniBatchIndex, &'a str), bool)| {
+        if first {
+            return path.to_owned();
+        }
+        let id = id_of(index);
+        let mut candidates = std::iter::once(id.clone()).chain((2..).map(|number| format!("{id}-{number}")));
+        let free = candidates.find_map(|id| {
+            // Where a folder of it is somebody's file, the folder is renamed, else the file.
+            let file = path.match_indices('/').find(|(at, _)| taken.contains(&path[..*at]));
+            let renamed = file.map_or(path.len(), |(at, _)| at);
+            let name = with_id(&path[..renamed], &id) + &path[renamed..];
+            taken.insert(name.clone().into()).then_some(name)
+        });
+        let name = free.expect("there are more numbers than files");
+        tracing::info!(path, name, "several mini-batches wrote this file; all are kept");
+        name
+    };
+    files.zip(first).map(name).collect()
+}
+
+/// What was published before; read when it matters.
+struct Former<'a> {
+    job: &'a JobContext,
+    /// Key of the note of what is being published.
+    latest: String,
+    names: OnceCell<HashMap<String, Vec<String>>>,
+}
+
+impl Former<'_> {
+    /// Keys of the staged files that had the name before.
+    async fn keys(&self, name: &str) -> Result<&[String], StorageError> {
+        let names = self.names.get_or_try_init(|| former_files(self.job, &self.latest)).await?;
+        Ok(names.get(name).map_or(&[], Vec::as_slice))
+    }
+
+    /// Whether what has the name in the output is what the job brought under it before.
+    async fn brought(&self, name: &str) -> Result<bool, StorageError> {
+        for key in self.keys(name).await? {
+            if is_published(self.job, key, name).await? == Some(true) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Copies a staged object to the output; a piece at a time where that is another store. Files that the job did not
+/// bring are left alone, and ours gets its id into the name.
+async fn publish_one(
+    job: &JobContext,
+    former: &Former<'_>,
+    index: MiniBatchIndex,
+    key: &str,
+    name: String,
+) -> Result<(), StorageError> {
+    if let Some(prefix) = job.output_prefix {
+        let target = format!("{prefix}{name}");
+        match job.storage.copy(key, &target, NEW).await {
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
+            copied => return copied,
+        }
+        if !former.keys(&name).await?.is_empty() {
+            return job.storage.copy(key, &target, PutOptions::default()).await;
+        }
+    }
+    let renamed = with_id(&name, &id_of(index));
+    for name in [&name, &renamed] {
+        match is_published(job, key, name).await? {
+            Some(true) => return Ok(()),
+            Some(false) if former.brought(name).await? => job.output.delete(name).await?,
+            Some(false) => continue,
+            None => {}
+        }
+        match copy_over(job, key, name).await {
+            // A folder, or a file that came at this moment.
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
+            copied => return copied,
+        }
+    }
+    let message = "files that the job did not bring have this name and the one without the id, and they are not \
+                   overwritten: move them away and resume the job";
+    Err(error(job, StorageErrorKind::AlreadyExists, &renamed, message))
+}
+
+/// Whether the output has `name` with the bytes of the staged object `key`; nothing where it has no such file.
+async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<bool>, StorageError> {
+    let mut offset = 0;
+    loop {
+        let range = offset..offset + PIECE as u64;
+        let there = match job.output.get_range(name, range.clone()).await {
+            Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(None),
+            there => there?,
+        };
+        if there != job.storage.get_range(key, range).await? {
+            return Ok(Some(false));
+        }
+        if there.len() < PIECE {
+            return Ok(Some(true));
+        }
+        offset += PIECE as u64;
+    }
+}
+
+async fn copy_over(job: &JobContext, key: &str, name: &str) -> Result<(), StorageError> {
+    let mut upload = job.output.upload(name, NEW).await?;
+    let mut offset = 0;
+    loop {
+        let piece = job.storage.get_range(key, offset..offset + PIECE as u64).await?;
+        let length = piece.len();
+        if length > 0 {
+            upload.write(piece).await?;
+        }
+        offset += length as u64;
+        if length < PIECE {
+            return upload.finish().await;
+        }
+    }
+}
+
+/// `a/b.csv` with `mb-7` becomes `a/b.mb-7.csv`.
+fn with_id(path: &str, id: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    match name.rsplit_once('.') {
+        Some((stem, suffix)) if !stem.is_empty() => format!("{folder}{slash}{stem}.{id}.{suffix}"),
+        _ => format!("{folder}{slash}{name}.{id}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_gets_a_name_of_its_own() {
+        let files = [(0, "x"), (1, "x/y"), (1, "u/v"), (2, "u")];
+        assert_eq!(names(files.into_iter(), None), ["x", "x.mb-0000000001/y", "u/v", "u.mb-0000000002"]);
+        let files = [(0, "a.txt"), (1, "a.txt"), (1, "rows.txt"), (2, "a.mb-0000000001.txt"), (2, "a.txt")];
+        let expected = [
+            "a.txt",
+            "a.mb-0000000001-2.txt",
+            "rows.mb-0000000001.txt",
+            "a.mb-0000000001.txt",
+            "a.mb-0000000002.txt",
+        ];
+        assert_eq!(names(files.into_iter(), Some("rows.txt")), expected);
+    }
+
+    #[test]
+    fn the_id_goes_before_the_suffix() {
+        let table = [
+            ("a.csv", "a.mb-7.csv"),
+            ("x/y/a.csv", "x/y/a.mb-7.csv"),
+            ("x.d/a", "x.d/a.mb-7"),
+            (".hidden", ".hidden.mb-7"),
+            ("a.tar.gz", "a.tar.mb-7.gz"),
+        ];
+        for (path, expected) in table {
+            assert_eq!(with_id(path, "mb-7"), expected);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The folder that a job fills on this machine: what must not be in it, and its claim for the time of the run.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use prs_common::job::{JobSpec, OutputAction, check_file_name};
+use prs_common::layout;
+use prs_common::storage::{Claim, LocalStorage};
+use prs_orchestrator::JobRecord;
+use prs_orchestrator::publish::{Notes, checksum_of};
+
+use crate::failure::Failure;
+
+/// Claims `folder` for the job `job_id`, until the claim is dropped.
+pub(crate) fn claim(folder: &Path, job_id: &str) -> Result<Claim, Failure> {
+    Claim::take(folder, job_id).map_err(Failure::usage)
+}
+
+/// Claims `folder` for a new job, and refuses one that has a result already, whose it is nobody knows.
+pub(crate) fn claim_for_new(folder: &Path, spec: &JobSpec, job_id: &str) -> Result<Claim, Failure> {
+    // First, so that a folder that is refused stays as it is; then again, for another job may have ended meanwhile.
+    check_new(folder, spec)?;
+    let claim = claim(folder, job_id)?;
+    check_new(folder, spec)?;
+    Ok(claim)
+}
+
+/// Claims `folder` for another start of a job, and refuses one with a result that no former start brought, as its
+/// `notes` tell.
+pub(crate) async fn claim_for_former(
+    folder: &Path,
+    record: &JobRecord,
+    notes: &Notes,
+) -> Result<Claim, Failure> {
+    let claim = claim(folder, &record.job_id)?;
+    let storage = LocalStorage::new(folder);
+    for name in own_files(&record.spec) {
+        let there =
+            checksum_of(&storage, name).await.context("cannot read the output").map_err(Failure::usage)?;
+        let is_foreign = match there {
+            Some(sha256) => notes.brought(name, &sha256).is_none(),
+            // A folder, or a link to nothing.
+            None => folder.join(name).symlink_metadata().is_ok(),
+        };
+        if is_foreign {
+            return Err(Failure::wrong(format!(
+                "{} is not what job {} brought, and it is not overwritten: move it away, and nothing that is done runs again",
+                folder.join(name).display(),
+                record.job_id
+            )));
+        }
+    }
+    Ok(claim)
+}
+
+/// Refuses an output within the run folder, where the job keeps what it needs itself; `output/` there is for it.
+pub(crate) fn check_apart(output: &Path, run: &Path) -> Result<(), Failure> {
+    let (output, run) = (resolved(output), resolved(run));
+    if output.starts_with(&run) && !output.starts_with(run.join(layout::OUTPUT)) {
+        return Err(Failure::wrong(format!(
+            "the output {} is within the run folder {}, where the job keeps what it needs itself: give another output, or leave it out",
+            output.display(),
+            run.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses the stored settings of a job whose result file has a name that must not be.
+pub(crate) fn check_record(record: &JobRecord) -> Result<(), Failure> {
+    let named = check_file_name(&record.spec.append_row_file_name);
+    named.map_err(|reason| {
+        Failure::wrong(format!(
+            "job {} cannot go on: append_row_file_name: {reason}; submit it again with another name",
+            record.job_id
+        ))
+    })
+}
+
+fn check_new(folder: &Path, spec: &JobSpec) -> Result<(), Failure> {
+    for name in own_files(spec) {
+        let path = folder.join(name);
+        // Also a link to nothing.
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::wrong(format!(
+                "{} exists already; move it away, or give another output",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The files that prs itself writes into an output.
+fn own_files(spec: &JobSpec) -> impl Iterator<Item = &str> {
+    let result = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
+    [Some(layout::FAILED_MINI_BATCHES), result].into_iter().flatten()
+}
+
+/// `path` without links, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for there in path.ancestors() {
+        if let (Ok(resolved), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {
+            return resolved.join(rest);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn an_output_is_beside_what_a_run_needs_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("runs/job");
+        for right in ["runs/job/output", "runs/job/output/below", "runs", "runs/job-2", "elsewhere"] {
+            check_apart(&folder.path().join(right), &run).unwrap();
+        }
+        let refuse = |output: &Path| {
+            let refused = check_apart(output, &run).unwrap_err();
+            assert!(
+                refused.is_usage() && refused.to_string().contains("is within the run folder"),
+                "{refused}"
+            );
+        };
+        for wrong in ["runs/job", "runs/job/segments", "runs/job/logs/sys", "runs/job/output-2"] {
+            refuse(&folder.path().join(wrong));
+        }
+        std::fs::create_dir_all(run.join("segments")).unwrap();
+        symlink(run.join("segments"), folder.path().join("link")).unwrap();
+        refuse(&folder.path().join("link"));
+        refuse(&folder.path().join("link/below"));
+    }
+}
