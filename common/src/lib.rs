@@ -18,6 +18,7 @@ pub mod log_file;
 pub mod mini_batch;
 pub mod process_page;
 pub mod queue;
+pub mod seal;
 pub mod segment;
 #[cfg(feature = "fleet")]
 pub mod servers;

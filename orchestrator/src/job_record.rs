@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{JobState, NodeView, Progress};
+use prs_common::seal::{self, Seal};
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
 use crate::job_context::Timing;
-use crate::seal::{self, Seal};
 
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);

@@ -23,7 +23,6 @@ pub mod report;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
-pub mod seal;
 mod segment_rows;
 pub mod stored_descriptors;
 pub mod thresholds;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_common::job::JobSpec;
 use prs_common::queue::{QueueError, QueueErrorKind, QueueOptions};
+use prs_common::seal::{self, Seal};
 use serde::{Deserialize, Serialize};
 
 use crate::JobContext;
-use crate::seal::{self, Seal};
 
 /// A broker may take a message back that was not settled for so long, seconds. A ticket is held as long as a worker
 /// serves the job.

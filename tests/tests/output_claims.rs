@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prs_common::hexadecimal;
+use prs_common::seal::seal;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Ended, Job, Live, RunFolder};
 use serde_json::{Value, json};
@@ -195,7 +196,8 @@ fn change_record(job: &Job, change: impl FnOnce(&mut Value)) {
     let path = job.run().path().join("job.json");
     let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut record);
-    fs::write(&path, record.to_string()).unwrap();
+    record.as_object_mut().unwrap().remove("crc32c");
+    fs::write(&path, seal(serde_json::to_string_pretty(&record).unwrap())).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The text stays JSON that anybody may read. It finds damage, not forgery: anybody can compute it.
 
-use prs_common::checksum::crc32c;
+use crate::checksum::crc32c;
 
 /// Name of the last member.
 const MEMBER: &str = "crc32c";
