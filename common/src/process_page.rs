@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create};
 
 /// Bytes of the page.
 const SIZE: usize = 64;
@@ -71,9 +71,14 @@ impl Claim {
 
 impl ProcessPage {
     /// Makes a page; its descriptor is closed on exec unless it is passed on.
+    ///
+    /// Its size is sealed: a script that cuts off what it finds among its descriptors would otherwise end the agent, at
+    /// its next look at the page.
     pub fn create() -> std::io::Result<Self> {
-        let descriptor = memfd_create("prs-process-page", MemfdFlags::CLOEXEC)?;
+        let descriptor = memfd_create("prs-process-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fchmod(&descriptor, Mode::RUSR | Mode::WUSR)?;
         ftruncate(&descriptor, SIZE as u64)?;
+        fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Self::open(descriptor)
     }
 
@@ -182,6 +187,20 @@ mod tests {
         other.enter(Phase::Running, 77);
         other.set_items(5);
         assert_eq!((page.phase(), page.items()), ((Phase::Running, 77), 5));
+    }
+
+    #[test]
+    fn a_page_cannot_be_cut_off_under_its_other_side() {
+        let page = ProcessPage::create().unwrap();
+        let inherited = File::from(page.descriptor().try_clone_to_owned().unwrap());
+        for size in [0, 1 << 20] {
+            let refused = inherited.set_len(size).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "{size}");
+        }
+        assert!(fcntl_add_seals(&inherited, SealFlags::WRITE).is_err());
+        let mode = rustix::fs::fstat(&inherited).unwrap().st_mode;
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(page.claim(), Claim { limit: 0, started: 0 });
     }
 
     #[test]

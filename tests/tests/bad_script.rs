@@ -165,6 +165,27 @@ fn a_script_that_changes_its_surroundings_harms_nobody() {
 }
 
 #[test]
+fn a_script_that_cuts_off_its_descriptors_ends_at_most_itself() {
+    // What the process shares with the agent is among them; without its memory, the agent would die of a signal.
+    let body = r"
+        def cut_off(number):
+            try:
+                os.ftruncate(number, 0)
+            except OSError as error:
+                return error.errno
+        links = {number: os.readlink(f'/proc/self/fd/{number}') for number in range(3, 64) if os.path.exists(f'/proc/self/fd/{number}')}
+        pages = [number for number, link in links.items() if link.startswith('/memfd:prs')]
+        import errno
+        assert [cut_off(number) for number in pages] == [errno.EPERM], links
+        time.sleep(0.1)
+";
+    let job = once(body);
+    job.completes();
+    assert_eq!(job.run().rows(), ALL_ROWS);
+    assert_eq!(job.run().statuses()["mb-0000000000"], ["RUN_DONE"]);
+}
+
+#[test]
 fn printing_without_end_is_kept_in_the_log_and_slows_nothing_else() {
     const MEGABYTES: usize = 200;
     let job = once(&format!(
