@@ -89,9 +89,12 @@ pub fn checksum_of_code(key: &str) -> &str {
     name.strip_suffix(".tar.gz").unwrap_or(name)
 }
 
+/// Listings of the inputs.
+pub const INPUTS: &str = "inputs/";
+
 /// Key of the listing of the input `name`, in the job's storage.
 pub fn manifest(name: &str) -> String {
-    format!("inputs/{name}.manifest")
+    format!("{INPUTS}{name}.manifest")
 }
 
 /// What the keys of uploaded files begin with, in the storage that the jobs of a fleet share.

@@ -16,13 +16,16 @@ pub mod layout;
 pub mod ledger;
 pub mod log_file;
 pub mod mini_batch;
+pub mod private_folder;
 pub mod process_page;
 pub mod queue;
+pub mod remove_tree;
 pub mod seal;
 pub mod segment;
 #[cfg(feature = "fleet")]
 pub mod servers;
 pub mod storage;
+pub mod temporary_folder;
 pub mod timestamp;
 pub mod wire;
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState};
+use prs_common::private_folder::PrivateFolder;
 use prs_common::queue::{EmbeddedQueue, QueueOptions};
+use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::orchestrate::try_limits;
@@ -94,7 +96,7 @@ async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, Watc
     let job = context(folder, output, record);
     let work = job.work.clone();
     remove(&work);
-    std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    PrivateFolder::make(&work).context("cannot make a folder for what the job needs while it runs")?;
     let behind = LeftBehind::default();
     behind.note(format_args!("prs-producer resume {} goes on from here", folder.display()));
     let recovered = behind.unless_interrupted(signals, open(&job)).await?;
@@ -184,7 +186,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
         logs: folder.join("logs"),
         logs_uri: folder.join("logs").display().to_string(),
         log_shipper: None,
-        work: folder.join("work"),
+        work: folder.join(run_folder::WORK),
         timing: Timing::embedded(),
         spec,
     }
@@ -246,11 +248,8 @@ async fn listen(job: JobContext, folder: PathBuf, signals: &mut Signals, stop: C
 
 /// Removes a scratch folder. A script may have left something in it that cannot be removed; that is no failure.
 fn remove(folder: &Path) {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            output::say(format_args!("{} is left behind: {error}", folder.display()));
-        }
-        _ => {}
+    if let Err(error) = remove_tree(folder) {
+        output::say(format_args!("{} is left behind: {error}", folder.display()));
     }
 }
 

@@ -86,6 +86,14 @@ impl Place {
         }
     }
 
+    /// The same, for a job whose code is to be run.
+    pub(crate) async fn find_to_run(job: &Job) -> Result<Self, Failure> {
+        match Reader::connect(job.whereabouts.urls()?).await? {
+            Some(reader) => Self::on_fleet(Arc::new(reader), &job.name),
+            None => Ok(Self::folder(run_folder::find_to_run(job)?)),
+        }
+    }
+
     /// The places of all jobs of a folder or a fleet.
     pub(crate) async fn all(list: &List) -> Result<Vec<Self>, Failure> {
         let List { whereabouts } = list;

@@ -1,23 +1,42 @@
 //! The folder of a run: where it is, who works in it, and how others ask for its end.
+//!
+//! prs runs the code in it, so a run begins, and goes on, only in a folder that no other user can change. Commands that
+//! only read take any.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::ledger::JobState;
-use prs_common::storage::LocalStorage;
+use prs_common::private_folder::PrivateFolder;
+use prs_common::storage::{LocalStorage, TEMPORARY};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job_record::JobRecordError;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::cli::Job;
 use crate::failure::Failure;
 
 /// Where runs are kept unless somebody says otherwise.
 pub(crate) const RUNS: &str = "prs-runs";
+/// Folder for what need not outlive the program that runs the job.
+pub(crate) const WORK: &str = "work";
+/// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
+/// them: the user's umask says who may read it.
+const PRIVATE: [&str; 8] = [
+    layout::CODE,
+    layout::INPUTS,
+    layout::LOGS,
+    layout::PLAIN,
+    layout::PLAN,
+    layout::SEGMENTS,
+    TEMPORARY,
+    WORK,
+];
 const LOCK: &str = ".lock";
 /// Asks the program that works in the folder to cancel the job; holds who asks.
 const CANCEL: &str = "cancel";
@@ -50,26 +69,63 @@ pub(crate) fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
 
 /// Whether some program works in `folder`.
 pub(crate) fn is_locked(folder: &Path) -> bool {
-    File::open(folder.join(LOCK)).is_ok_and(|file| {
+    // In the folder of another user it may be anything, also a pipe that would be waited for.
+    let file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(folder.join(LOCK));
+    file.is_ok_and(|file| {
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     })
 }
 
+/// Makes the folder of a new run.
+pub(crate) fn make(folder: &Path) -> Result<PathBuf, Failure> {
+    prepare(&PrivateFolder::make(folder).context("cannot use the run folder").map_err(Failure::usage)?)
+}
+
+/// The folder of a run that goes on.
+pub(crate) fn find_to_resume(job: &Job) -> Result<PathBuf, Failure> {
+    prepare(&open_to_run(job)?)
+}
+
+/// The folder of a run whose code is to be run elsewhere.
+pub(crate) fn find_to_run(job: &Job) -> Result<PathBuf, Failure> {
+    Ok(open_to_run(job)?.path().to_owned())
+}
+
+fn open_to_run(job: &Job) -> Result<PrivateFolder, Failure> {
+    PrivateFolder::open(&look_for(job)?).context("cannot use the run folder").map_err(Failure::usage)
+}
+
+/// Makes the folders of a run that others could look into otherwise.
+fn prepare(folder: &PrivateFolder) -> Result<PathBuf, Failure> {
+    if folder.is_open_to_others() {
+        for name in PRIVATE {
+            let made = folder.make_below(name.trim_end_matches('/'));
+            made.context("cannot use the run folder").map_err(Failure::usage)?;
+        }
+    }
+    Ok(folder.path().to_owned())
+}
+
 /// The folder of the job that a command names by id or folder.
 pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
+    let found = look_for(job)?;
+    fs::canonicalize(&found)
+        .with_context(|| format!("cannot open {}", found.display()))
+        .map_err(Failure::usage)
+}
+
+fn look_for(job: &Job) -> Result<PathBuf, Failure> {
     let folders = [PathBuf::from(&job.name), job.whereabouts.runs().join(&job.name)];
     let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
-    let found = found.ok_or_else(|| {
+    found.cloned().ok_or_else(|| {
         Failure::wrong(format!(
             "there is no job {:?}: neither {} nor {} holds a job.json; prs-producer list shows the jobs of a folder",
             job.name,
             folders[0].display(),
             folders[1].display()
         ))
-    })?;
-    fs::canonicalize(found)
-        .with_context(|| format!("cannot open {}", found.display()))
-        .map_err(Failure::usage)
+    })
 }
 
 /// What is true of `record`, as it was just read from `folder`: a job that nobody works on any more, and that has no

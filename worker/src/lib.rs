@@ -28,6 +28,7 @@ mod silence;
 mod slot;
 mod suspects;
 mod unique;
+mod work_folder;
 
 pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
@@ -36,3 +37,4 @@ pub use interpreter::{InterpreterMissing, find_interpreter};
 pub use node::run_node;
 pub use node_settings::{NodeEnd, NodeSettings, Prefetch};
 pub use python_home::{ExtensionMissing, find_extension};
+pub use work_folder::{WorkFolder, WorkFolderError};

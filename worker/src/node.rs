@@ -33,6 +33,7 @@ use crate::python_home;
 use crate::settlement::InHand;
 use crate::suspects::Suspects;
 use crate::unique::unique;
+use crate::work_folder;
 
 /// Pause before the code is fetched again from a store that did not answer.
 const CODE_PAUSE: Duration = Duration::from_secs(1);
@@ -128,10 +129,8 @@ pub async fn run_node(
         tracing::error!(%panic, "the heartbeat broke; the node will be missed");
     }
     // Nobody waits for the files of the inputs to go.
-    if let Err(error) = tokio::fs::remove_dir_all(&folder).await
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(path = %folder.display(), %error, "the scratch folder of the node is left behind");
+    if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
+        tracing::error!(%panic, "the scratch folder of the node is left behind");
     }
     let last = reported.borrow().clone();
     Ok(last)

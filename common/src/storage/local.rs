@@ -25,7 +25,8 @@ use super::claim::CLAIM;
 use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
 use crate::host_name;
 
-pub(super) const TEMPORARY: &str = ".tmp";
+/// Where objects are written before they have their names, below the root.
+pub const TEMPORARY: &str = ".tmp";
 
 /// Objects as files below one folder.
 #[derive(Debug, Clone)]

@@ -22,7 +22,7 @@ use tokio::io::AsyncWriteExt;
 #[cfg(feature = "fleet")]
 pub use self::s3::{S3Credentials, S3Options, S3Storage};
 pub use claim::{Claim, ClaimError, ClaimHolder};
-pub use local::{LocalStorage, is_kept_by_stores};
+pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, probe_writable};
 
 /// Bytes that a download asks for at a time.

@@ -44,7 +44,7 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
 pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<ExitCode, Failure> {
     let Resubmit { job, set, run_dir, detach } = arguments;
     let whence = Whence::of(job.whereabouts.urls()?, run_dir.as_deref(), *detach)?;
-    let place = Place::find(job).await?;
+    let place = Place::find_to_run(job).await?;
     let record = place.record().await?;
     let spec = change(&record.spec, &job.name, set).map_err(Failure::usage)?;
     let archive = place.storage.get(&record.code).await.context("cannot read the code of the former job");
@@ -194,7 +194,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     if arguments.detach {
         return Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"));
     }
-    let folder = run_folder::find(&arguments.job)?;
+    let folder = run_folder::find_to_resume(&arguments.job)?;
     let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
         Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
     })?;
@@ -325,8 +325,5 @@ fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
             absolute.display()
         )));
     }
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::canonicalize(folder))
-        .with_context(|| format!("cannot make the run folder {}", folder.display()))
-        .map_err(Failure::usage)
+    run_folder::make(folder)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::job::{JobSpec, load};
 use prs_common::storage::{LocalStorage, Storage};
+use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_worker::{Host, find_interpreter, opener};
@@ -34,8 +35,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
     check_script(&spec, &python)?;
-    let scratch = tempfile::Builder::new().prefix("prs-validate-").tempdir();
-    let scratch = scratch.context("cannot make a temporary folder")?;
+    let scratch = TemporaryFolder::make("prs-validate-").context("cannot make a temporary folder")?;
     let mut planned = Planned {
         name: spec.name.clone(),
         mini_batches: 0,

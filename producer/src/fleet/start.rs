@@ -10,12 +10,12 @@ use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::storage::{PutOptions, Storage, probe_writable};
+use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::queues::{invite, job_queue_options};
 use prs_orchestrator::schedule::{Assignment, KnownChecksums};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
-use tempfile::TempDir;
 
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
@@ -32,7 +32,7 @@ pub(crate) struct Handed {
     /// What of its plan is to be published.
     pub(crate) assignment: Assignment,
     /// Local folder, gone with this.
-    pub(crate) _folder: TempDir,
+    pub(crate) _folder: TemporaryFolder,
 }
 
 /// What a new job is made of.
@@ -116,7 +116,7 @@ pub(super) async fn open_books(job: &JobContext) -> Result<(), LedgerError> {
 /// Invites workers to a job whose books are open.
 pub(super) async fn hand_in(
     record: JobRecord,
-    (job, folder): (JobContext, TempDir),
+    (job, folder): (JobContext, TemporaryFolder),
     known: KnownChecksums,
 ) -> Result<Handed, Failure> {
     let owner = owner();
@@ -133,9 +133,8 @@ pub(super) async fn hand_in(
 }
 
 /// A job as this program sees it, with a local folder.
-pub(super) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, TempDir), Failure> {
-    let folder =
-        tempfile::Builder::new().prefix("prs-").tempdir().context("cannot make a temporary folder")?;
+pub(super) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, TemporaryFolder), Failure> {
+    let folder = TemporaryFolder::make("prs-producer-").context("cannot make a temporary folder")?;
     let folders = LocalFolders { logs: folder.path().join("logs"), work: folder.path().join("work") };
     let made = [&folders.logs, &folders.work].into_iter().try_for_each(std::fs::create_dir_all);
     made.with_context(|| format!("cannot make folders in {}", folder.path().display()))?;

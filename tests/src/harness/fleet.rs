@@ -76,12 +76,19 @@ impl Fleet {
 
     /// Starts a worker with further variables, which may replace those that lead it to the servers.
     pub fn worker_with(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
+        // A relative folder serves as well as any.
+        self.worker_anywhere(job, &[&["--work-dir", "work"], arguments].concat(), variables)
+    }
+
+    /// The same, for a worker that works where its arguments and variables say.
+    pub fn worker_anywhere(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let mut command = program("prs-worker");
-        // A relative folder serves as well as any.
+        for variable in ["STATE_DIRECTORY", "XDG_RUNTIME_DIR"] {
+            command.env_remove(variable);
+        }
         command
             .current_dir(self.folder.path())
-            .args(["--work-dir", "work"])
             .args(arguments)
             .env("PRS_WORKER_NAME", format!("worker-{number}"))
             .env(TOKEN, job.token())

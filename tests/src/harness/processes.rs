@@ -31,6 +31,13 @@ impl Found {
     }
 }
 
+/// Whether a process runs. A zombie does not.
+pub fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which is in parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
 /// Every process with this token. A zombie has no environment and is not found: it runs no more.
 pub fn having_token(token: &str) -> Vec<Found> {
     let wanted = format!("{TOKEN}={token}");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::Signal;
+use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ToProcess, encode_frame};
@@ -136,9 +137,10 @@ impl Dispatcher<'_> {
         let folder = running.folder.clone();
         // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
         // the folder of the node.
-        let output = folder.join("output");
-        let _ = std::fs::remove_dir_all(folder.join("working"));
-        let _ = std::fs::remove_dir_all(output);
+        for name in ["working", "output"] {
+            // What cannot be removed is told when the folder of the node goes.
+            let _ = remove_tree(&folder.join(name));
+        }
         if !running.init_failed && self.slots[position].restart_at.is_none() {
             self.slots[position].restart_at = Some(Instant::now());
         }

@@ -7,6 +7,7 @@ mod service;
 mod tickets;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prs_common::queue::Answer;
@@ -14,7 +15,7 @@ use prs_orchestrator::Fleet;
 use prs_orchestrator::queues::{Ticket, ticket_queue};
 use tokio::time::Instant;
 
-use crate::{Host, NodeEnd};
+use crate::{Host, NodeEnd, WorkFolder};
 use service::{Served, Service};
 use tickets::{Taken, Tickets};
 
@@ -33,7 +34,7 @@ pub struct WorkerSettings {
     /// Most processes it runs at a time.
     pub slots: Option<u32>,
     /// Folder for what need not outlive a job.
-    pub work_folder: PathBuf,
+    pub work_folder: Arc<WorkFolder>,
     /// The extension that processes load.
     pub extension: PathBuf,
     /// The host.

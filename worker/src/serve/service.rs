@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use crate::unique::unique;
-use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node};
+use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node, work_folder};
 
 /// Mini-batches a node of a fleet takes before they are settled, at most.
 const MOST_TAKEN: usize = 2_000;
@@ -90,18 +90,23 @@ impl Service<'_> {
             return Served::Over(Parting::JobGoesOn);
         }
         let worker = format!("{}-{}-{}", self.settings.name, std::process::id(), unique());
-        let folder = self.settings.work_folder.join(format!("{job_id}-{worker}"));
+        let folder = match self.settings.work_folder.folder(&format!("{job_id}-{worker}")) {
+            Ok(folder) => folder.path().to_owned(),
+            Err(error) => {
+                tracing::error!(%error, "this worker cannot serve jobs: it has no folder");
+                return Served::NotHere;
+            }
+        };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
         let job = self.fleet.context(&record, folders);
-        if incarnation.is_some() && !self.wants_nodes(&job).await {
-            return Served::NotHere;
-        }
-        tracing::info!(job = job_id, worker, "serving the job");
-        let served = self.work(&job, &worker).await;
-        if let Err(error) = tokio::fs::remove_dir_all(&folder).await
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %folder.display(), %error, "the folder of the job is left behind");
+        let served = if incarnation.is_none() || self.wants_nodes(&job).await {
+            tracing::info!(job = job_id, worker, "serving the job");
+            self.work(&job, &worker).await
+        } else {
+            Served::NotHere
+        };
+        if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
+            tracing::error!(%panic, "the folder of the job is left behind");
         }
         match served {
             // Who ended it may have been somebody else.
@@ -113,7 +118,7 @@ impl Service<'_> {
     /// Cleans up behind a job that has ended: whoever ended it may not have come to that, and this ticket may be the
     /// last one that leads to it.
     async fn leave_no_trace(&self, record: &JobRecord, parting: Parting) -> Served {
-        let folder = self.settings.work_folder.join(&record.job_id);
+        let folder = self.settings.work_folder.path().join(&record.job_id);
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
         let job = self.fleet.context(record, folders);
         match clean_up(&job).await {

@@ -4,6 +4,7 @@ mod cli;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,7 +12,7 @@ use clap::Parser;
 use prs_common::servers::ConnectError;
 use prs_worker::command_line::log;
 use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_tickets};
-use prs_worker::{Host, NodeEnd, connect_fleet, find_extension, raise_descriptor_limit};
+use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::Arguments;
@@ -49,21 +50,18 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let urls = arguments.servers.urls()?;
     let host = Host::detect();
     let name = arguments.name.unwrap_or_else(|| host.name.clone());
-    let work_folder = arguments.work_dir.unwrap_or_else(|| std::env::temp_dir().join("prs-worker"));
-    // The processes of scripts run elsewhere.
-    let work_folder = std::path::absolute(work_folder).context("cannot tell where --work-dir is")?;
+    let extension = find_extension()?;
+    let work_folder = Arc::new(WorkFolder::open(arguments.work_dir.as_deref())?);
     let settings = WorkerSettings {
         targets: arguments.target,
         slots: arguments.slots,
         work_folder,
-        extension: find_extension()?,
+        extension,
         cache_bytes: arguments.cache_gib << 30,
         idle_limit: arguments.exit_when_idle.map(Duration::from_secs),
         host,
         name,
     };
-    std::fs::create_dir_all(&settings.work_folder)
-        .with_context(|| format!("cannot make the work folder {}", settings.work_folder.display()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -81,6 +79,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             broker = %fleet.queue,
             ledger = %fleet.ledger,
             storage = %fleet.storage,
+            folder = %settings.work_folder.path().display(),
             "the worker is ready"
         );
         let mut code = 0;
