@@ -24,7 +24,18 @@ pub const FAILED_MINI_BATCHES: &str = "failed_mini_batches.jsonl";
 /// Key of a segment. Keys sort by incarnation and, within a node, by age. `service` tells the services of one node
 /// id apart: a ledger that was lost may give an id away again.
 pub fn segment(incarnation: u32, node_id: u32, service: &str, number: u64) -> String {
-    format!("{SEGMENTS}{incarnation:04}-{node_id:05}-{service}-{number:08}.seg")
+    format!("{SEGMENTS}{}{number:08}.seg", writer(incarnation, node_id, service))
+}
+
+/// What the names of all segments of one service of a node begin with, and the ids of its tries.
+pub fn writer(incarnation: u32, node_id: u32, service: &str) -> String {
+    format!("{incarnation:04}-{node_id:05}-{service}-")
+}
+
+/// Whether `key` is that of a segment, or of a staged file, of this [`writer`].
+pub fn is_written_by(key: &str, writer: &str) -> bool {
+    let name = key.strip_prefix(FILES).or_else(|| key.strip_prefix(SEGMENTS));
+    name.is_some_and(|name| name.starts_with(writer))
 }
 
 /// Whether `key` is that of a segment.
@@ -136,5 +147,15 @@ mod tests {
         assert_eq!(published_files_start(&files), Some(12));
         assert_eq!((published_parts(&files), published_files_start(&own)), (None, None));
         assert!(own.starts_with(SEGMENTS) && !is_segment(&published(1, "5f", "a.seg")));
+    }
+
+    #[test]
+    fn objects_are_told_by_their_writer() {
+        let writer = writer(1, 0, "5f");
+        assert!(is_written_by(&segment(1, 0, "5f", 7), &writer));
+        assert!(is_written_by(&staged_file(&format!("{writer}process000-1"), "a/b"), &writer));
+        for other in [segment(1, 0, "50", 7), segment(2, 0, "5f", 7), stored_descriptor(1)] {
+            assert!(!is_written_by(&other, &writer), "{other}");
+        }
     }
 }

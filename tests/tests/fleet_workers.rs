@@ -128,6 +128,34 @@ fn one_worker_serves_several_targets_and_many_run_on_one_host() {
 }
 
 #[test]
+fn a_worker_that_slept_over_the_end_of_its_job_leaves_nothing_in_storage() {
+    let fleet = Fleet::shared();
+    let job =
+        on_fleet(&fleet, "sleeper", WAITS).with_files(12).with("mini_batch_size", 1).with("node_count", 2);
+    let id = fleet.hand_in(&job);
+    let one_slot = ["--target", "sleeper", "--slots", "1"];
+    let _other = fleet.worker(&job, &one_slot);
+    wait_for("the orchestrator, and a mini-batch", PATIENCE, || {
+        (fleet.orchestrator_of(&id).is_some() && !job.marks("began").is_empty()).then_some(())
+    });
+    let stops = [("PRS_FAILPOINT".to_owned(), "segment_sealed:1:stop".to_owned())];
+    let mut sleeper = fleet.worker_with(&job, &one_slot, &stops);
+    wait_for("a mini-batch at the other worker", PATIENCE, || (job.marks("began").len() == 2).then_some(()));
+    job.mark("go");
+    wait_for("the worker with a segment in hand", PATIENCE, || sleeper.is_stopped().then_some(()));
+    job.command(&["stream", &id]).expect_code(0);
+    let segments = || {
+        let keys = fleet.stored(&id).keys();
+        keys.into_iter().filter(|key| key.starts_with("segments/")).collect::<Vec<_>>()
+    };
+    wait_for("the end of the segments", PATIENCE, || segments().is_empty().then_some(()));
+    assert!(sleeper.signal(Signal::CONT));
+    sleeper.wait_until_said("the ticket is settled");
+    assert_eq!(segments(), Vec::<String>::new(), "{}", sleeper.stderr());
+    assert_eq!(fleet.stored(&id).result(), rows(12));
+}
+
+#[test]
 fn the_second_signal_stops_what_the_first_lets_end() {
     let fleet = Fleet::shared();
     let job = on_fleet(&fleet, "signals", WAITS).with_files(1);

@@ -29,6 +29,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::late_objects::remove_late_objects;
 use crate::settlement::{Ready, Settle, Settlement, Tried, nodes_lost};
 
 /// Rows that make a segment worth writing, bytes.
@@ -204,6 +205,9 @@ impl Committer {
             this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
         while under_way.join_next().await.is_some() {}
+        if this.over.is_cancelled() {
+            remove_late_objects(&*this.job.storage, &this.writer()).await;
+        }
     }
 
     /// What a try came to with the servers; nothing when the mini-batch goes back.
@@ -292,8 +296,12 @@ impl Committer {
 
     /// Unique name of a try in the job.
     fn try_id(&self, tried: &Tried) -> String {
-        let (service, process) = (&self.service, &tried.process.name);
-        format!("{:04}-{:05}-{service}-{process}-{}", self.job.incarnation, self.node_id, tried.seq)
+        format!("{}{}-{}", self.writer(), tried.process.name, tried.seq)
+    }
+
+    /// What the names of everything begin with that it stores.
+    fn writer(&self) -> String {
+        layout::writer(self.job.incarnation, self.node_id, &self.service)
     }
 
     fn many(&self) -> usize {
@@ -320,6 +328,7 @@ impl Committer {
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
         drop(index);
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        failpoint::pass("segment_sealed");
         let put = async {
             if with_files {
                 self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;

@@ -15,6 +15,7 @@ mod host;
 pub mod inputs;
 mod intake;
 mod interpreter;
+mod late_objects;
 mod launch;
 mod node;
 mod node_settings;

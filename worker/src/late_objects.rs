@@ -1,0 +1,111 @@
+//! What a node stored too late. A worker that slept over the end of its job stores a segment that no program reads, when
+//! the cleaning up behind the job is long done: the node removes it itself.
+//!
+//! Only the record of the job decides. While a job goes on, or may be resumed, every segment in its storage counts,
+//! committed or not, also when the ledger has lost the job.
+
+use std::time::Duration;
+
+use prs_common::layout;
+use prs_common::storage::{Storage, StorageError};
+use prs_orchestrator::JobRecord;
+use prs_orchestrator::job_record::JobRecordError;
+
+/// How long a worker that leaves waits for the storage.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Removes what `writer` stored, if nothing that is stored for the job's result is needed any more.
+pub(crate) async fn remove_late_objects(storage: &dyn Storage, writer: &str) {
+    let removed = tokio::time::timeout(PATIENCE, remove(storage, writer)).await;
+    let error = match removed {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(elapsed) => elapsed.to_string(),
+    };
+    tracing::warn!(%storage, writer, error, "segments that came too late may be left behind");
+}
+
+async fn remove(storage: &dyn Storage, writer: &str) -> Result<(), StorageError> {
+    match JobRecord::read(storage).await {
+        Ok(record) if record.is_done_with() => {}
+        Err(JobRecordError::Storage(error)) => return Err(error),
+        _ => return Ok(()),
+    }
+    for object in storage.list(layout::SEGMENTS).await? {
+        if layout::is_written_by(&object.key, writer) {
+            tracing::info!(key = object.key, "it came after the end of the job and is removed");
+            storage.delete(&object.key).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::job::JobSpec;
+    use prs_common::ledger::JobState;
+    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_orchestrator::JobResult;
+    use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
+
+    use super::*;
+
+    fn ended(record: &mut JobRecord, state: JobState, failed: u64) {
+        record.state = state;
+        record.result = Some(JobResult {
+            job_id: record.job_id.clone(),
+            name: "job".to_owned(),
+            state,
+            reason: None,
+            output: Output::default(),
+            logs: String::new(),
+            mini_batches: MiniBatchCounts { scheduled: 2, succeeded: 2 - failed, failed },
+            items: ItemCounts::default(),
+            seconds: 1.0,
+        });
+    }
+
+    #[tokio::test]
+    async fn what_may_still_be_of_use_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let (writer, other) = (layout::writer(1, 0, "5f"), layout::writer(1, 1, "5f"));
+        let own =
+            [layout::segment(1, 0, "5f", 3), layout::staged_file(&format!("{writer}process000-1"), "a/b")];
+        let others =
+            [layout::segment(1, 1, "5f", 3), layout::staged_file(&format!("{other}process000-1"), "a/b")];
+        for key in own.iter().chain(&others) {
+            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+        }
+        let keys = async || {
+            let listed = storage.list(layout::SEGMENTS).await.unwrap();
+            listed.into_iter().map(|object| object.key).collect::<Vec<_>>()
+        };
+        let all = keys().await;
+        assert_eq!(all.len(), 4);
+        remove_late_objects(&storage, &writer).await;
+        assert_eq!(keys().await, all, "without a record nothing is known");
+
+        let spec = JobSpec::new("job", "/code", "main.py", vec![]);
+        let mut record = JobRecord::new("job-1".to_owned(), "code/x.tar.gz".to_owned(), spec);
+        let states = [
+            None,
+            Some((JobState::Canceled, 0)),
+            Some((JobState::Failed, 0)),
+            Some((JobState::Completed, 1)),
+        ];
+        for state in states {
+            if let Some((state, failed)) = state {
+                ended(&mut record, state, failed);
+            }
+            record.write(&storage).await.unwrap();
+            remove_late_objects(&storage, &writer).await;
+            assert_eq!(keys().await, all, "the job goes on, or may be resumed: {state:?}");
+        }
+        ended(&mut record, JobState::Completed, 0);
+        record.write(&storage).await.unwrap();
+        remove_late_objects(&storage, &writer).await;
+        let left = keys().await;
+        assert!(left.len() == 2 && others.iter().all(|key| left.contains(key)), "{left:?}");
+    }
+}
