@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Job, Tmpfs};
+use prs_tests::harness::{Job, Tmpfs, is_running};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Starts children of every kind in the first call of each process, and tells their ids.
 const STARTS_CHILDREN: &str = r#"
@@ -169,6 +170,172 @@ def run(mini_batch, context):
     job.mark("go");
     job.has_completed(&resume.wait());
     assert_eq!(job.run().rows(), ["0000.txt", "0001.txt", "0002.txt", "0003.txt"]);
+}
+
+/// A function that starts a daemon: a child of a child, in a session of its own, with nothing in its environment. It
+/// marks the daemon's id as `daemon`.
+const HIDES: &str = r#"
+import os
+from marks import mark, is_marked, wait_for
+
+def daemon():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            mark("daemon", f"{os.getpid()} {os.getppid()}")
+            os.execve("/bin/sleep", ["sleep", "1000"], {})
+        os._exit(0)
+    os.wait()
+"#;
+
+/// The daemons that were started. They are in no environment, so the job does not end them by itself.
+struct Daemons<'a>(&'a Job);
+
+impl Daemons<'_> {
+    fn all(&self) -> Vec<i32> {
+        let marks = self.0.marks("daemon");
+        marks.iter().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    fn running(&self) -> Vec<i32> {
+        self.all().into_iter().filter(|pid| is_running(*pid)).collect()
+    }
+
+    #[track_caller]
+    fn have_ended(&self, count: usize) {
+        assert_eq!(self.all().len(), count);
+        assert_eq!(self.running(), Vec::<i32>::new(), "they are left behind");
+    }
+}
+
+impl Drop for Daemons<'_> {
+    fn drop(&mut self) {
+        for pid in self.running() {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+fn hiding(run: &str) -> Job {
+    Job::new(&format!("{HIDES}\n{run}")).with_files(4)
+}
+
+/// Each process starts a daemon and then waits.
+const EACH_HIDES: &str = r#"
+def run(mini_batch):
+    daemon()
+    mark("ready")
+    wait_for("go")
+    return [os.path.basename(path) for path in mini_batch]
+"#;
+
+#[test]
+fn a_daemon_without_an_environment_is_ended_with_the_job() {
+    let job = hiding(EACH_HIDES);
+    let daemons = Daemons(&job);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both daemons", || job.marks("ready").len() == 2 && daemons.running().len() == 2);
+    job.mark("go");
+    job.has_completed(&submit.wait());
+    daemons.have_ended(2);
+    drop(daemons);
+
+    let job = hiding(EACH_HIDES);
+    let daemons = Daemons(&job);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both daemons", || job.marks("ready").len() == 2 && daemons.running().len() == 2);
+    submit.interrupt();
+    submit.wait().expect_code(130);
+    daemons.have_ended(2);
+}
+
+#[test]
+fn a_daemon_is_ended_with_its_own_process_and_no_other() {
+    // One process dies while the other works on; then its daemon dies and that of the other does not.
+    let job = hiding(
+        r#"
+def run(mini_batch, context):
+    if context.retry_count == 0:
+        daemon()
+        mark("ready")
+        wait_for(f"go-{context.minibatch_index}")
+        if context.minibatch_index == 0:
+            os._exit(3)
+    return [os.path.basename(path) for path in mini_batch]
+"#,
+    );
+    let daemons = Daemons(&job);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both daemons", || job.marks("ready").len() == 2 && daemons.running().len() == 2);
+    job.mark("go-0");
+    submit.wait_until("the end of one daemon", || daemons.running().len() == 1);
+    submit.wait_until("the process's death and another try", || {
+        job.run().text_so_far("logs/sys/job_report/processed_mini-batches.csv").contains("RUN_DONE")
+    });
+    assert_eq!(daemons.running().len(), 1, "a process that lives keeps what it started");
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    assert!(main.contains("left 1 processes behind; they are killed"), "{main}");
+    job.mark("go-1");
+    job.has_completed(&submit.wait());
+    daemons.have_ended(2);
+}
+
+#[test]
+fn a_daemon_that_outlives_the_program_is_ended_by_resume() {
+    let job = hiding(EACH_HIDES);
+    let daemons = Daemons(&job);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("both daemons", || job.marks("ready").len() == 2 && daemons.running().len() == 2);
+    assert!(submit.kill());
+    job.soon_leaves_nothing();
+    assert_eq!(daemons.running().len(), 2, "there is nothing to test: they are gone already");
+    let mut resume = job.start_resume();
+    resume.wait_until("the end of the first daemons", || {
+        daemons.running().len() == 2 && daemons.all().len() == 4
+    });
+    job.mark("go");
+    job.has_completed(&resume.wait());
+    daemons.have_ended(4);
+}
+
+#[test]
+fn children_of_a_process_that_lives_are_its_own() {
+    // A helper that was started once serves many mini-batches, also one that has left its parent.
+    let script = r#"
+import multiprocessing, os, subprocess
+from marks import mark
+
+helper = None
+
+def serve(requests, answers):
+    for request in iter(requests.get, None):
+        answers.put(request * 2)
+
+def init():
+    global helper, requests, answers, shell
+    context = multiprocessing.get_context("spawn")
+    requests, answers = context.Queue(), context.Queue()
+    helper = context.Process(target=serve, args=(requests, answers))
+    helper.start()
+    shell = subprocess.Popen(["sh", "-c", "exec 3<&0; setsid sh -c 'while read line; do echo $line$line; done' <&3 & wait"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env={})
+
+def run(mini_batch, context):
+    requests.put(context.minibatch_index)
+    shell.stdin.write("a\n")
+    return [f"{answers.get()} {subprocess.run(['echo', 'b'], capture_output=True, text=True).stdout.strip()}"]
+
+def shutdown():
+    requests.put(None)
+    helper.join()
+    shell.stdin.close()
+    mark("ended", helper.exitcode)
+"#;
+    let job = Job::new(script).with_files(40);
+    job.completes();
+    let expected: Vec<String> = (0..20).map(|index| format!("{} b", 2 * index)).collect();
+    assert_eq!(job.run().rows(), expected);
+    assert!(!job.marks("ended").is_empty() && job.marks("ended").iter().all(|code| code == "0"));
 }
 
 #[test]

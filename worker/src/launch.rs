@@ -6,6 +6,7 @@ use prs_common::job::{Input, OutputAction};
 use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
+use crate::descendants::{Family, Mark};
 use crate::node_settings::NodeSettings;
 use crate::process::ProcessSettings;
 
@@ -61,14 +62,26 @@ impl Launch<'_> {
         }
     }
 
+    /// The first processes of the node, so many of them, and what they started.
+    pub(crate) fn family(&self, processes: u32) -> Family {
+        let names = (0..processes).map(process_name);
+        let marks = names.map(|name| Mark::new(&self.job.id, &self.token(&name)));
+        Family::of_processes(self.token_prefix(), marks)
+    }
+
     /// What the tokens of all processes of the node start with.
-    pub(crate) fn token_prefix(&self) -> String {
+    fn token_prefix(&self) -> String {
         format!("{}-{}-{}-{}-", self.job.id, self.job.incarnation, self.node_id, self.service)
+    }
+
+    fn token(&self, name: &str) -> String {
+        format!("{}{name}.", self.token_prefix())
     }
 
     /// What it is started with.
     pub(crate) fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
         let (logs, node_id) = (&self.job.logs, self.node_id);
+        let token = self.token(name);
         let own = [
             ("AZUREML_RUN_ID", self.job.id.clone()),
             ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
@@ -85,9 +98,15 @@ impl Launch<'_> {
             stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
             variables: own.chain(users).collect(),
             gpu,
-            token: format!("{}{name}.", self.token_prefix()),
+            mark: Mark::new(&self.job.id, &token),
+            token,
         }
     }
+}
+
+/// The name of the process with this number, counted from 0 on each node.
+pub(crate) fn process_name(number: u32) -> String {
+    format!("process{number:03}")
 }
 
 fn describe_input(input: &Input) -> InputInfo {

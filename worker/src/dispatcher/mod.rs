@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::batch_size;
 use crate::committer::Backlog;
 use crate::intake::Taken;
 use crate::launch::Launch;
@@ -30,7 +31,6 @@ use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
 use crate::settlement::{Ready, Settlement, settle_outcome};
 use crate::slot::{Kill, Slot, Stage};
 use crate::suspects::Ask;
-use crate::{batch_size, descendants};
 
 /// Events of processes that wait for the dispatcher.
 const EVENTS_AHEAD: usize = 256;
@@ -189,8 +189,8 @@ impl<'a> Dispatcher<'a> {
             }
         }
         if self.tending.all_end.is_cancelled() {
-            let prefix = self.launch().token_prefix();
-            let swept = tokio::task::spawn_blocking(move || descendants::kill_all(&prefix)).await;
+            let family = self.launch().family(self.processes_started);
+            let swept = tokio::task::spawn_blocking(move || family.kill()).await;
             if let Ok(count @ 1..) = swept {
                 self.with.main_log.line(format_args!("{count} processes were left behind; they are killed"));
             }

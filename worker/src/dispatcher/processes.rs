@@ -14,6 +14,7 @@ use prs_orchestrator::init_failures;
 
 use super::Dispatcher;
 use crate::gpu;
+use crate::launch::process_name;
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, settle_death};
@@ -42,7 +43,7 @@ impl Dispatcher<'_> {
     fn start_process(&mut self, position: usize) {
         let number = self.processes_started;
         self.processes_started += 1;
-        let name = format!("process{number:03}");
+        let name = process_name(number);
         let used =
             self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
         let gpu = gpu::lowest_free(self.with.settings.host.gpus, used);

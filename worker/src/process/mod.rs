@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use frames::{Message, OwnedOutcome};
 pub(crate) use spawn::{ProcessSettings, SpawnError};
 
-use crate::descendants;
+use crate::descendants::Family;
 use frames::FrameReader;
 
 /// How long the last frames of a dead process may take to arrive.
@@ -93,7 +93,7 @@ impl Process {
             slot,
             number,
             pid,
-            token: settings.token.clone(),
+            family: Arc::new(Family::of_process(&settings.token, settings.mark)),
             child: spawned.child,
             events: tending.events.clone(),
             all_end: tending.all_end.clone(),
@@ -134,7 +134,7 @@ struct Supervisor {
     slot: usize,
     number: u32,
     pid: u32,
-    token: String,
+    family: Arc<Family>,
     child: Child,
     events: mpsc::Sender<Event>,
     all_end: CancellationToken,
@@ -147,11 +147,11 @@ impl Supervisor {
         let status = self.until_exit(&mut reader).await;
         // First end what may still hold the socket open, then read what the process had written.
         spawn::kill_group(self.pid);
-        let token = self.token.clone();
+        let family = Arc::clone(&self.family);
         let left_behind = if self.all_end.is_cancelled() {
             0
         } else {
-            tokio::task::spawn_blocking(move || descendants::kill_all(&token)).await.unwrap_or(0)
+            tokio::task::spawn_blocking(move || family.kill()).await.unwrap_or(0)
         };
         let rest = async {
             while let Some(message) = reader.next().await {

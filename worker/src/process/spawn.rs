@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use crate::descendants::TOKEN_VARIABLE;
+use crate::descendants::{Mark, TOKEN_VARIABLE};
 
 /// Everything that makes one process.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) gpu: Option<u32>,
     /// What the process and its children are known by.
     pub(crate) token: String,
+    /// What they are known by when they have lost the token.
+    pub(crate) mark: Mark,
 }
 
 /// A process that could not be started.
@@ -100,16 +102,17 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         kept.push(descriptor);
     }
     let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
-    pass_on(&mut command, numbers);
+    prepare(&mut command, numbers, settings.mark);
     let child = command.spawn().map_err(python)?;
     Ok(Spawned { child, socket, page })
 }
 
-/// Lets the child inherit `descriptors`: they are closed on exec in this process, so that no other child that
-/// is being started at the same time gets them.
+/// Gives the child its `mark` and lets it inherit `descriptors`: they are closed on exec in this process, so that no
+/// other child that is being started at the same time gets them.
 #[expect(unsafe_code, reason = "descriptors are passed on between fork and exec")]
-fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
+fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark) {
     let inherit = move || {
+        mark.set();
         for &descriptor in &descriptors {
             // SAFETY: the caller keeps the descriptors open until the child has been started.
             let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
@@ -117,7 +120,8 @@ fn pass_on(command: &mut Command, descriptors: Vec<RawFd>) {
         }
         Ok(())
     };
-    // SAFETY: only `fcntl` is called between fork and exec; it is async-signal-safe and nothing is allocated.
+    // SAFETY: only `fcntl`, `getrlimit` and `setrlimit` are called between fork and exec: system calls that allocate
+    // nothing and take no lock.
     unsafe { command.pre_exec(inherit) };
 }
 
