@@ -16,10 +16,8 @@ mod run_folder;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let arguments = cli::Arguments::parse();
+    let arguments = prs_worker::command_line::parse();
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);
     match outcome {

@@ -1,8 +1,10 @@
 //! What the program prints: data on standard output, everything else on standard error (spec section 7).
+//!
+//! Data that cannot be printed is a failure of the command, unless its reader went away. What standard error does not
+//! take, because the disk behind it is full or its reader is gone, is lost and changes nothing.
 
-#![expect(clippy::print_stderr, reason = "the one place that prints")]
-
-use std::io::{self, IsTerminal, Write};
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
@@ -19,15 +21,20 @@ static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Says why the command failed.
 pub(crate) fn complain(failure: &Failure) {
-    eprintln!("error: {failure}");
+    write_stderr(format_args!("error: {failure}"));
 }
 
 /// Says something that is no data; above the progress bar, where one is shown.
-pub(crate) fn say(text: impl std::fmt::Display) {
+pub(crate) fn say(text: impl Display) {
+    let write = || write_stderr(format_args!("{text}"));
     match &*BAR.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(bar) => bar.suspend(|| eprintln!("{text}")),
-        None => eprintln!("{text}"),
+        Some(bar) => bar.suspend(write),
+        None => write(),
     }
+}
+
+fn write_stderr(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The progress bar that is shown, or none any more.
@@ -41,40 +48,41 @@ pub(crate) fn is_watched() -> bool {
 }
 
 /// Prints an object.
-pub(crate) fn json(value: &impl Serialize) {
-    let text = serde_json::to_string_pretty(value).expect("only plain values are printed");
-    data(&format!("{text}\n"));
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value).expect("only plain values are printed");
+    line(&json)
 }
 
 /// Prints bytes as they stand. A reader that went away is no error.
-pub(crate) fn bytes(bytes: &[u8]) {
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
-}
-
-fn data(text: &str) {
-    bytes(text.as_bytes());
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::from(error).context("cannot write to standard output").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints text as it stands.
-pub(crate) fn text(text: &str) {
-    data(text);
+pub(crate) fn text(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
 }
 
 /// Prints one line.
-pub(crate) fn line(text: &str) {
-    data(&format!("{text}\n"));
+pub(crate) fn line(line: &str) -> Result<(), Failure> {
+    text(&format!("{line}\n"))
 }
 
 /// Prints rows under headings, in columns.
-pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut text = String::new();
+    let mut table = String::new();
     let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
     for row in std::iter::once(&headings).chain(rows) {
         let mut line = String::new();
@@ -82,25 +90,21 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) {
             line.push_str(cell);
             line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        table.push_str(line.trim_end());
+        table.push('\n');
     }
-    data(&text);
+    text(&table)
 }
 
 /// Prints names and values, one a line.
-pub(crate) fn pairs(pairs: &[(&str, String)]) {
+pub(crate) fn pairs(pairs: &[(&str, String)]) -> Result<(), Failure> {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (name, value) in pairs {
-        use std::fmt::Write as _;
-        let _ = writeln!(text, "{name:width$}  {value}");
-    }
-    data(&text);
+    let lines = pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n"));
+    text(&lines.collect::<String>())
 }
 
 /// Prints how a job ended.
-pub(crate) fn result(format: Format, result: &JobResult) {
+pub(crate) fn result(format: Format, result: &JobResult) -> Result<(), Failure> {
     if format == Format::Json {
         return json(result);
     }
@@ -125,5 +129,5 @@ pub(crate) fn result(format: Format, result: &JobResult) {
         rows.push(("output", format!("{}{size}", output.uri)));
     }
     rows.push(("logs", result.logs.clone()));
-    pairs(&rows);
+    pairs(&rows)
 }

@@ -1,13 +1,26 @@
 //! What the command lines of `prs-worker` and `prs-producer` share: the servers of a fleet, and what is logged.
 
 use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::process::exit;
 
-use clap::Args;
+use clap::{Args, Parser};
 use prs_common::servers::{ConnectError, ServerUrls};
 use tracing_subscriber::EnvFilter;
 
 /// What to log on standard error.
 const LOG_VARIABLE: &str = "PRS_LOG";
+/// Exit code where a help that was asked for cannot be written.
+const UNWRITTEN: i32 = 42;
+
+/// The arguments of the program. Wrong ones end it, and so does the wish for help or its version.
+pub fn parse<P: Parser>() -> P {
+    P::try_parse().unwrap_or_else(|error| {
+        let written = error.print().and_then(|()| io::stdout().flush());
+        let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
+        exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
+    })
+}
 
 /// The servers of a fleet.
 #[derive(Debug, Args)]
@@ -53,7 +66,9 @@ pub struct BadLogFilter {
 /// Logs on standard error from here on: what `PRS_LOG` says, or else what is `usual`.
 pub fn log(usual: &str) -> Result<(), BadLogFilter> {
     let filter = filter(std::env::var_os(LOG_VARIABLE).unwrap_or_default(), usual)?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // A line that standard error does not take is lost: nothing can be said of it there.
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
+    lines.with_writer(io::stderr).with_target(false).init();
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod committer;
 mod connect;
 mod descendants;
 mod dispatcher;
+mod file_size_limit;
 mod gpu;
 mod heartbeat;
 mod host;
@@ -33,6 +34,7 @@ mod work_folder;
 
 pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
+pub use file_size_limit::survive_file_size_limit;
 pub use host::{Host, raise_descriptor_limit};
 pub use interpreter::{InterpreterMissing, find_interpreter};
 pub use node::run_node;

@@ -23,7 +23,7 @@ pub(super) async fn cancel(job: &Job, format: Format) -> Result<ExitCode, Failur
         Some(fleet) => fleet::cancel(&fleet, &job.name, &who()).await?,
         None => cancel_here(&run_folder::find(job)?, &who()).await?,
     };
-    output::result(format, &result);
+    output::result(format, &result)?;
     Ok(Code::Completed.into())
 }
 

@@ -41,13 +41,13 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
         None => check_there(&*output, &result, |error| place.failure(error)).await?,
     }
     if format == Format::Json {
-        output::json(&result.output);
+        output::json(&result.output)?;
     } else {
         output::pairs(&[
             ("output", result.output.uri.clone()),
             ("rows", result.output.rows.to_string()),
             ("bytes", result.output.bytes.to_string()),
-        ]);
+        ])?;
     }
     Ok(Code::Completed.into())
 }
@@ -100,11 +100,11 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
         place.record().await?;
     }
     if format == Format::Json {
-        output::json(&found);
+        output::json(&found)?;
     } else {
         let rows: Vec<Vec<String>> =
             found.iter().map(|log| vec![log.file.clone(), log.bytes.to_string()]).collect();
-        output::table(&["FILE", "BYTES"], &rows);
+        output::table(&["FILE", "BYTES"], &rows)?;
     }
     Ok(Code::Completed.into())
 }
@@ -121,7 +121,7 @@ async fn print_log(place: &Place, job: &str, name: &str) -> Result<ExitCode, Fai
     loop {
         match place.storage.get_range(&key, offset..offset + PIECE).await {
             Ok(piece) => {
-                output::bytes(&piece);
+                output::bytes(&piece)?;
                 offset += piece.len() as u64;
                 if (piece.len() as u64) < PIECE {
                     return Ok(Code::Completed.into());

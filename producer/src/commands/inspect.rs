@@ -44,16 +44,16 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
     let line = describe(seen.record.state, &seen.record.status);
     let view = StatusView::new(seen);
     if format == Format::Json {
-        output::json(&view);
+        output::json(&view)?;
     } else if view.result.state.is_final() {
-        output::result(format, &view.result);
+        output::result(format, &view.result)?;
     } else {
         output::pairs(&[
             ("job", view.result.job_id.clone()),
             ("progress", line),
             ("processes", format!("{} (nodes: {})", view.processes, view.nodes)),
             ("logs", view.result.logs.clone()),
-        ]);
+        ])?;
     }
     Ok(Code::Completed.into())
 }
@@ -64,7 +64,7 @@ pub(super) async fn list(list: &List, format: Format) -> Result<ExitCode, Failur
     let jobs: Vec<_> =
         jobs.into_iter().map(|seen| (seen.record.submitted_us, StatusView::new(seen))).collect();
     if format == Format::Json {
-        output::json(&jobs.iter().map(|(_, view)| view).collect::<Vec<_>>());
+        output::json(&jobs.iter().map(|(_, view)| view).collect::<Vec<_>>())?;
         return Ok(Code::Completed.into());
     }
     let rows: Vec<Vec<String>> = jobs
@@ -80,6 +80,6 @@ pub(super) async fn list(list: &List, format: Format) -> Result<ExitCode, Failur
             ]
         })
         .collect();
-    output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "MINI-BATCHES", "FAILED", "TIME"], &rows);
+    output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "MINI-BATCHES", "FAILED", "TIME"], &rows)?;
     Ok(Code::Completed.into())
 }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_worker::command_line::log;
+use prs_worker::survive_file_size_limit;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
@@ -28,6 +29,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .context("cannot start the asynchronous runtime")?;
     let format = arguments.output;
     let outcome = runtime.block_on(async {
+        survive_file_size_limit().context("cannot catch signals")?;
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
             Command::Resume(resume) => run::resume(&resume, format).await,

@@ -157,7 +157,7 @@ async fn run_here(
     let record = behind.unless_interrupted(&mut signals, stored).await?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
-    Ok(report(format, &result))
+    report(format, &result)
 }
 
 fn say_notes(spec: &JobSpec) {
@@ -173,7 +173,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         let storage = fleet.job_storage(&record.job_id);
         let output = storage.below(layout::OUTPUT.trim_end_matches('/'));
         if let Some(result) = done(&record, &*output, Failure::server).await? {
-            return Ok(report(format, result));
+            return report(format, result);
         }
         check_record(&record)?;
         let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
@@ -202,7 +202,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     let mut record = JobRecord::read(&storage).await.map_err(Failure::usage)?;
     let output = embedded::output_folder(&folder, &record);
     if let Some(result) = done(&record, &LocalStorage::new(&output), Failure::from).await? {
-        return Ok(report(format, result));
+        return report(format, result);
     }
     check_record(&record)?;
     let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
@@ -214,7 +214,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
-    Ok(report(format, &result))
+    report(format, &result)
 }
 
 /// The result of a job of which nothing is left to do, when it still is in its `output`.
@@ -258,10 +258,11 @@ async fn hand_over(
     if detach {
         fleet::leave(handed).await;
         say_unfilled();
-        match format {
+        let printed = match format {
             Format::Json => output::json(&serde_json::json!({ "job_id": id })),
             Format::Table => output::line(&id),
-        }
+        };
+        printed.map_err(|failure| failure.and(format_args!("job {id} is handed in")))?;
         return Ok(Code::Completed.into());
     }
     let storage = Arc::clone(&handed.job.output);
@@ -282,18 +283,18 @@ async fn hand_over(
         None => Ok(()),
     };
     // The job has ended, whatever became of the copy.
-    let code = report(format, &result);
+    let reported = report(format, &result);
     fetched.map_err(|failure| {
         failure.and(format_args!(
             "`output` is not filled: prs-producer result {id} --output-path DIR fetches the result"
         ))
     })?;
-    Ok(code)
+    reported
 }
 
 /// Prints how a job ended, and gives the exit code for it.
-pub(super) fn report(format: Format, result: &JobResult) -> ExitCode {
-    output::result(format, result);
+pub(super) fn report(format: Format, result: &JobResult) -> Result<ExitCode, Failure> {
+    let printed = output::result(format, result);
     let code = match result.state {
         JobState::Completed => Code::Completed,
         JobState::Canceled => Code::Interrupted,
@@ -304,7 +305,11 @@ pub(super) fn report(format: Format, result: &JobResult) -> ExitCode {
             Code::Failed
         }
     };
-    code.into()
+    printed.map_err(|failure| {
+        let (id, logs) = (&result.job_id, result.logs.trim_end_matches('/'));
+        failure.and(format_args!("how job {id} ended is in {logs}/job_result.txt"))
+    })?;
+    Ok(code.into())
 }
 
 /// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.

@@ -22,14 +22,14 @@ pub(super) async fn show(job: &Job, format: Format) -> Result<ExitCode, Failure>
         "spec": record.spec,
     });
     if format == Format::Json {
-        output::json(&shown);
+        output::json(&shown)?;
     } else {
         let mut text = String::new();
         // The order in which people ask.
         for key in ["job_id", "state", "submitted", "incarnation", "version", "spec"] {
             entry(key, &shown[key], 0, &mut text);
         }
-        output::text(&text);
+        output::text(&text)?;
     }
     Ok(Code::Completed.into())
 }

@@ -59,7 +59,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let outcome = counting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let planned = outcome.map_err(Failure::usage)?;
     if format == Format::Json {
-        output::json(&planned);
+        output::json(&planned)?;
     } else {
         output::pairs(&[
             ("job", planned.name),
@@ -67,7 +67,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
             ("items", planned.items.to_string()),
             ("processes", planned.processes.to_string()),
             ("interpreter", planned.interpreter),
-        ]);
+        ])?;
     }
     Ok(Code::Completed.into())
 }

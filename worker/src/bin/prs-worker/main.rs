@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use prs_common::servers::ConnectError;
-use prs_worker::command_line::log;
+use prs_worker::command_line::{log, parse};
 use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_tickets};
-use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit};
+use prs_worker::{
+    Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit, survive_file_size_limit,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::Arguments;
@@ -29,7 +30,7 @@ const FAILED: u8 = 42;
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = parse();
     if let Err(error) = log(LOGGED) {
         // There is no log to say it in.
         let _ = writeln!(std::io::stderr(), "error: {error}");
@@ -67,6 +68,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         .build()
         .context("cannot start the asynchronous runtime")?;
     runtime.block_on(async {
+        survive_file_size_limit().context("cannot catch signals")?;
         let end = NodeEnd::default();
         let listener = listen(end.clone())?;
         let fleet = tokio::select! {
