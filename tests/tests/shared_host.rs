@@ -251,9 +251,9 @@ fn no_other_user_reads_what_a_run_works_with() {
         };
         let seen = files(&place);
         assert!(seen.iter().any(|file| text(file).ends_with("/code/main.py")), "{seen:?}");
-        // What the user lets others look into has no more to see than the settings.
+        // What the user lets others look into has no more to see than the settings, and which run fills the output.
         let expected: Vec<_> = if place == readable {
-            [".lock", "job.json"].map(|name| place.join(name)).into()
+            [".lock", "job.json", "output/.prs-claim"].map(|name| place.join(name)).into()
         } else {
             Vec::new()
         };
