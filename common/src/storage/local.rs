@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::claim::CLAIM;
-use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
+use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, changed, is_valid_key};
 use crate::host_name;
 
 /// Where objects are written before they have their names, below the root.
@@ -212,8 +212,7 @@ fn is_left_behind(name: &str) -> bool {
     pid == rustix::process::getpid() || test_kill_process(pid) == Err(Errno::SRCH)
 }
 
-fn read_range(path: &Path, range: &Range<u64>) -> io::Result<Bytes> {
-    let mut file = File::open(path)?;
+fn read_range(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     file.seek(SeekFrom::Start(range.start))?;
     let length = range.end.saturating_sub(range.start);
     let mut bytes = Vec::with_capacity(length.min(64 << 20) as usize);
@@ -299,7 +298,19 @@ impl Storage for LocalStorage {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.blocking(key, move |_, path| read_range(path, &range)).await
+        self.blocking(key, move |_, path| read_range(&File::open(path)?, &range)).await
+    }
+
+    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
+        let (name, wanted) = (key.to_owned(), version.to_owned());
+        let read = self.blocking(key, move |_, path| {
+            let file = File::open(path)?;
+            let is_wanted = || io::Result::Ok(describe(name.clone(), &file.metadata()?).version == wanted);
+            // A foreign writer may write in place: what was read counts if the file was still the same after it.
+            let bytes = if is_wanted()? { Some(read_range(&file, &range)?) } else { None };
+            Ok(if is_wanted()? { bytes } else { None })
+        });
+        read.await?.ok_or_else(|| changed(self, key))
     }
 
     async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {

@@ -37,6 +37,8 @@ pub enum StorageErrorKind {
     AlreadyExists,
     /// The store refuses the caller.
     PermissionDenied,
+    /// The object is not of the version that was asked for.
+    Changed,
     /// No room is left.
     Full,
     /// The key is malformed.
@@ -118,6 +120,14 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Reads `range` of an object; an end past the object's end is cut there.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError>;
 
+    /// The same of one version of the object, as [`ObjectMeta::version`] tells it; of any other it fails with
+    /// [`StorageErrorKind::Changed`].
+    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
+        let bytes = self.get_range(key, range).await;
+        // Whatever was there before, it was this one if it still is.
+        if self.head(key).await?.version == version { bytes } else { Err(changed(self, key)) }
+    }
+
     /// Copies an object within the store. A store whose server copies by itself may look first and then copy: of
     /// several who ask for a new object at once, more than one may win.
     async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError>;
@@ -164,27 +174,55 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Reads a whole object into a new local file, a piece at a time. The folder must exist; after an error the
     /// file may hold a part of the object.
     async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
-        let failed = |error: std::io::Error| StorageError {
-            kind: if error.kind() == std::io::ErrorKind::StorageFull {
-                StorageErrorKind::Full
-            } else {
-                StorageErrorKind::PermissionDenied
-            },
-            place: file.display().to_string(),
-            key: key.to_owned(),
-            message: error.to_string(),
+        download_pieces(self, key, file, None).await
+    }
+
+    /// The same of one version of the object; of any other it fails with [`StorageErrorKind::Changed`].
+    async fn download_of(&self, key: &str, file: &Path, version: &str) -> Result<u64, StorageError> {
+        download_pieces(self, key, file, Some(version)).await
+    }
+}
+
+async fn download_pieces<S: Storage + ?Sized>(
+    store: &S,
+    key: &str,
+    file: &Path,
+    version: Option<&str>,
+) -> Result<u64, StorageError> {
+    let failed = |error: std::io::Error| StorageError {
+        kind: if error.kind() == std::io::ErrorKind::StorageFull {
+            StorageErrorKind::Full
+        } else {
+            StorageErrorKind::PermissionDenied
+        },
+        place: file.display().to_string(),
+        key: key.to_owned(),
+        message: error.to_string(),
+    };
+    let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
+    let mut offset = 0;
+    loop {
+        let range = offset..offset + PIECE;
+        let piece = match version {
+            Some(version) => store.get_range_of(key, range, version).await?,
+            None => store.get_range(key, range).await?,
         };
-        let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
-        let mut offset = 0;
-        loop {
-            let piece = self.get_range(key, offset..offset + PIECE).await?;
-            target.write_all(&piece).await.map_err(failed)?;
-            offset += piece.len() as u64;
-            if (piece.len() as u64) < PIECE {
-                target.flush().await.map_err(failed)?;
-                return Ok(offset);
-            }
+        target.write_all(&piece).await.map_err(failed)?;
+        offset += piece.len() as u64;
+        if (piece.len() as u64) < PIECE {
+            target.flush().await.map_err(failed)?;
+            return Ok(offset);
         }
+    }
+}
+
+/// The error of an object that is not of the version that was asked for.
+fn changed(store: &(impl Storage + ?Sized), key: &str) -> StorageError {
+    StorageError {
+        kind: StorageErrorKind::Changed,
+        place: store.to_string(),
+        key: key.to_owned(),
+        message: "the object was replaced by another one".to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStreamError;
 
 use crate::storage::StorageErrorKind::{
-    self, AlreadyExists, Full, InvalidKey, NotFound, PermissionDenied, Unavailable,
+    self, AlreadyExists, Changed, Full, InvalidKey, NotFound, PermissionDenied, Unavailable,
 };
 
 /// Why one request failed.
@@ -34,6 +34,17 @@ impl Failure {
     /// A success without what an S3 server says with it: something else answered, and nothing was done.
     pub(super) fn no_s3_answer(what_is_missing: &str) -> Self {
         Self::unanswered(format!("the answer is not that of an S3 server: {what_is_missing}"))
+    }
+
+    /// The object is another version than the one that is read.
+    pub(super) fn replaced() -> Self {
+        let message = "the object was replaced by another one".to_owned();
+        Self { kind: AlreadyExists, code: String::new(), message, attempts: 1 }
+    }
+
+    /// The same failure, where one version alone was asked for.
+    pub(super) fn if_replaced(self) -> Self {
+        if self.kind == AlreadyExists { Self { kind: Changed, ..Self::replaced() } } else { self }
     }
 
     /// The body of an answer broke off, or is whole and damaged.

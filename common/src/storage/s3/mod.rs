@@ -238,6 +238,11 @@ impl S3Storage {
     }
 }
 
+/// The version of an object is its etag, `-` and its size.
+fn etag_of(version: &str) -> &str {
+    version.rsplit_once('-').map_or(version, |(etag, _)| etag)
+}
+
 fn told(what: &str, failure: Failure) -> Failure {
     // Of a server that does not answer, nothing is known.
     match failure.kind {
@@ -288,7 +293,13 @@ impl Storage for S3Storage {
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
         let full = self.full(key)?;
-        self.read_range(&full, range).await.map_err(|failure| self.error(key, failure))
+        self.read_range(&full, range, None).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
+        let full = self.full(key)?;
+        let read = self.read_range(&full, range, Some(etag_of(version))).await;
+        read.map_err(|failure| self.error(key, failure.if_replaced()))
     }
 
     async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
@@ -360,6 +371,12 @@ impl Storage for S3Storage {
 
     async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
         let full = self.full(key)?;
-        self.read_into_file(&full, file).await.map_err(|failure| self.error(key, failure))
+        self.read_into_file(&full, file, None).await.map_err(|failure| self.error(key, failure))
+    }
+
+    async fn download_of(&self, key: &str, file: &Path, version: &str) -> Result<u64, StorageError> {
+        let full = self.full(key)?;
+        let read = self.read_into_file(&full, file, Some(etag_of(version))).await;
+        read.map_err(|failure| self.error(key, failure.if_replaced()))
     }
 }

@@ -53,13 +53,23 @@ impl S3Storage {
         Ok(read.bytes.freeze())
     }
 
-    pub(super) async fn read_range(&self, full: &str, range: Range<u64>) -> Result<Bytes, Failure> {
+    /// Reads `range`, cut at the end of the object; of the version with this etag, where one is given.
+    pub(super) async fn read_range(
+        &self,
+        full: &str,
+        range: Range<u64>,
+        etag: Option<&str>,
+    ) -> Result<Bytes, Failure> {
         if range.is_empty() {
             // No server answers a range of nothing; whether the object exists is still asked.
-            self.look_up(full).await?;
-            return Ok(Bytes::new());
+            let seen = self.look_up(full).await?;
+            return if etag.is_some_and(|etag| etag != seen.etag) {
+                Err(Failure::replaced())
+            } else {
+                Ok(Bytes::new())
+            };
         }
-        let read = self.read(full, range, None).await?;
+        let read = self.read(full, range, etag).await?;
         Ok(read.bytes.freeze())
     }
 
@@ -118,6 +128,10 @@ impl S3Storage {
         };
         let promised = promised(&answer, asked)?;
         reading.size = promised.size;
+        // Not every server heeds what it was asked for.
+        if reading.etag.is_some() && answer.e_tag.is_some() && reading.etag != answer.e_tag {
+            return Err(Failure::replaced());
+        }
         reading.etag.clone_from(&answer.e_tag);
         reading.bytes.reserve(promised.length.min(MOST_RESERVED) as usize);
         let mut body = answer.body;
@@ -157,13 +171,21 @@ impl S3Storage {
         .await
     }
 
-    pub(super) async fn read_into_file(&self, full: &str, path: &Path) -> Result<u64, Failure> {
+    /// Downloads the object; the version with this etag alone, where one is given.
+    pub(super) async fn read_into_file(
+        &self,
+        full: &str,
+        path: &Path,
+        etag: Option<&str>,
+    ) -> Result<u64, Failure> {
         let mut again = 0..REPLACED;
         loop {
-            match self.read_pieces(full, path).await {
-                Err(failure) if failure.kind == StorageErrorKind::AlreadyExists && again.next().is_some() => {
+            match self.read_pieces(full, path, etag).await {
+                Err(failure) if failure.kind != StorageErrorKind::AlreadyExists || etag.is_some() => {
+                    return Err(failure);
                 }
-                Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => {
+                Err(_) if again.next().is_some() => {}
+                Err(_) => {
                     return Err(Failure::unanswered(
                         "the object is replaced again and again while it is read",
                     ));
@@ -174,8 +196,8 @@ impl S3Storage {
     }
 
     /// Fails with [`StorageErrorKind::AlreadyExists`] when the object was replaced meanwhile.
-    async fn read_pieces(&self, full: &str, path: &Path) -> Result<u64, Failure> {
-        let first = self.read(full, 0..PIECE, None).await?;
+    async fn read_pieces(&self, full: &str, path: &Path, etag: Option<&str>) -> Result<u64, Failure> {
+        let first = self.read(full, 0..PIECE, etag).await?;
         let (size, etag) = (first.size.max(first.bytes.len() as u64), first.etag);
         let path = path.to_owned();
         let file = blocking(move || {

@@ -30,6 +30,7 @@ macro_rules! __storage_cases {
                 deleting_twice_succeeds
                 download_is_the_object
                 version_changes_with_the_object
+                one_version_is_read_and_no_other
             }
             races {
                 racing_writers_of_a_new_object_have_one_winner

@@ -193,3 +193,30 @@ pub(super) async fn version_changes_with_the_object(storage: &dyn Storage) {
     assert_ne!(version().await, first);
     storage.delete(&key).await.unwrap();
 }
+
+pub(super) async fn one_version_is_read_and_no_other(storage: &dyn Storage) {
+    let local = tempfile::tempdir().unwrap();
+    let file = local.path().join("file");
+    let key = unique("one-version");
+    let (first, second) = (vec![1; (8 << 20) + 5], vec![2; (8 << 20) + 5]);
+    put(storage, &key, first.clone()).await;
+    let version = storage.head(&key).await.unwrap().version;
+    let ranges = [0..5, (8 << 20)..(8 << 20) + 100, 7..7];
+    for range in ranges.clone() {
+        let expected = storage.get_range(&key, range.clone()).await.unwrap();
+        assert_eq!(storage.get_range_of(&key, range, &version).await.unwrap(), expected);
+    }
+    assert_eq!(storage.download_of(&key, &file, &version).await.unwrap(), first.len() as u64);
+    assert!(std::fs::read(&file).unwrap() == first);
+
+    put(storage, &key, second).await;
+    for range in ranges.clone() {
+        assert_eq!(kind(storage.get_range_of(&key, range, &version).await), StorageErrorKind::Changed);
+    }
+    assert_eq!(kind(storage.download_of(&key, &file, &version).await), StorageErrorKind::Changed);
+    storage.delete(&key).await.unwrap();
+    for range in ranges {
+        assert_eq!(kind(storage.get_range_of(&key, range, &version).await), StorageErrorKind::NotFound);
+    }
+    assert_eq!(kind(storage.download_of(&key, &file, &version).await), StorageErrorKind::NotFound);
+}
