@@ -9,6 +9,7 @@ pub mod checksum;
 pub mod code_archive;
 pub mod dataset;
 pub mod failpoint;
+pub mod file_version;
 mod hexadecimal;
 mod host_name;
 pub mod job;

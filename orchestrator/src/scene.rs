@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
@@ -121,7 +122,10 @@ impl Scene {
     /// The descriptor of a mini-batch, as it is planned.
     pub(crate) fn body(&self, index: MiniBatchIndex) -> Vec<u8> {
         let (base, name) = (self.inputs().display().to_string(), format!("{index:03}"));
-        let work = prs_common::mini_batch::Work::Files { base: &base, paths: vec![&name] };
+        let seen = SeenFile::at(&self.inputs().join(&name)).map(|seen| seen.version);
+        let versions: PackedVersions = [seen.unwrap_or(FileVersion::UNSEEN)].into_iter().collect();
+        let versions = versions.as_bytes();
+        let work = prs_common::mini_batch::Work::Files { base: &base, paths: vec![&name], versions };
         MiniBatch { index, input: 0, work }.encode()
     }
 

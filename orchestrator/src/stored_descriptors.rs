@@ -1,13 +1,13 @@
 //! Descriptors that are too long for a message travel as objects of the job's storage.
 //!
-//! Brokers take large messages badly. What is published instead names the object; the node that takes it reads
-//! the descriptor before anything else. The same plan stores the same objects, so a plan that is made again
-//! costs nothing but the writes.
+//! Brokers take large messages badly. What is published instead names the object and has its checksum; the node that
+//! takes it reads the descriptor before anything else. The same plan stores the same objects, so a plan that is made
+//! again costs nothing but the writes.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
-use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::mini_batch::{MiniBatch, Work, checksum};
 use prs_common::storage::{PutOptions, Storage, StorageError};
 
 /// Longest descriptor that is worth a message, bytes.
@@ -34,9 +34,9 @@ async fn store(storage: &dyn Storage, body: &mut Bytes) -> Result<(), StorageErr
     // What cannot be read is found out by whoever runs it.
     let Ok(mini_batch) = MiniBatch::decode(body) else { return Ok(()) };
     let (index, input, items) = (mini_batch.index, mini_batch.input, mini_batch.items());
-    let key = layout::stored_descriptor(index);
+    let (key, checksum) = (layout::stored_descriptor(index), checksum(body));
     storage.put(&key, body.clone(), PutOptions::default()).await?;
-    *body = MiniBatch { index, input, work: Work::Stored { key: &key, items } }.encode().into();
+    *body = MiniBatch { index, input, work: Work::Stored { key: &key, items, checksum } }.encode().into();
     Ok(())
 }
 
@@ -52,9 +52,8 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let path = "x".repeat(100);
         let body = |index, files| -> Bytes {
-            MiniBatch { index, input: 3, work: Work::Files { base: "/data", paths: vec![&path; files] } }
-                .encode()
-                .into()
+            let work = Work::Files { base: "/data", paths: vec![&path; files], versions: &[] };
+            MiniBatch { index, input: 3, work }.encode().into()
         };
         let bodies = vec![body(0, 1), body(1, 1_000), body(2, 2), body(3, 2_000)];
         let mut sent = bodies.clone();
@@ -66,6 +65,7 @@ mod tests {
             }
             let message = MiniBatch::decode(sent).unwrap();
             let Work::Stored { key, .. } = message.work else { panic!("{message:?}") };
+            assert_eq!(checksum(sent), checksum(body));
             assert_eq!((message.input, message.items()), (3, items));
             assert_eq!(storage.get(key).await.unwrap(), body);
             assert_eq!(MiniBatch::peek_index(sent).unwrap(), MiniBatch::peek_index(body).unwrap());

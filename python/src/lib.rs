@@ -7,6 +7,7 @@
 
 mod argument;
 mod arrow;
+mod changes;
 mod connection;
 mod errors;
 mod fork;

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 use crate::argument::list_of_paths;
+use crate::changes::FileWatch;
 use crate::connection::{Connection, StartInfo};
 use crate::errors::{self, Describer};
 use crate::outbox::Finished;
@@ -83,6 +84,7 @@ pub(crate) fn serve(
         connection,
         host: Host::new(host, start)?,
         outputs: Outputs::watch(Path::new(&start.output_dir), Path::new(&start.staging_dir))?,
+        watch: FileWatch::default(),
         rows: Vec::new(),
         cpu_ns: cpu_ns(),
         skipped: Vec::new(),
@@ -109,6 +111,7 @@ struct Turns<'a, 'py> {
     connection: &'a Connection,
     host: Host<'py>,
     outputs: Outputs,
+    watch: FileWatch,
     /// Rows of the current mini-batch.
     rows: Vec<u8>,
     /// CPU time of the process at the end of the last turn, nanoseconds.
@@ -240,9 +243,12 @@ impl<'py> Turns<'_, 'py> {
         let load_error =
             |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
         let argument = match &mini_batch.work {
-            Work::Files { base, paths } => list_of_paths(py, base, paths).map_err(load_error)?.into_any(),
-            &Work::Delimited { path, origin, start, end, schema, .. } => {
-                let slice = Slice { path, origin, start, end, schema };
+            Work::Files { base, paths, versions } => {
+                py.detach(|| self.watch.begin(base, paths, versions))?;
+                list_of_paths(py, base, paths).map_err(load_error)?.into_any()
+            }
+            &Work::Delimited { path, origin, version, start, end, checksum, schema, .. } => {
+                let slice = Slice { path, origin, version, start, end, checksum, schema };
                 let reader = self.host.slices.as_mut().ok_or_else(|| {
                     let message = "a slice of a table came, and no input of the job is tabular".to_owned();
                     errors::plain(Stage::Load, "DescriptorError", message)
@@ -279,7 +285,15 @@ impl<'py> Turns<'_, 'py> {
         let returned = self.call(py, argument, context);
         self.connection.original.end_stray_child(py, returned.as_ref().err());
         progress.run_ended_ns = monotonic_ns();
-        returned.map_err(|error| self.host.describer.info(py, Stage::Run, "run()", &error))
+        let returned = returned.map_err(|error| self.host.describer.info(py, Stage::Run, "run()", &error));
+        if let Work::Files { base, paths, .. } = &mini_batch.work
+            && let Err(changed) = py.detach(|| self.watch.end(base, paths))
+        {
+            // What run() raised may well come of it.
+            let traceback = returned.err().map(|error| error.traceback).unwrap_or_default();
+            return Err(ErrorInfo { traceback, ..changed });
+        }
+        returned
     }
 
     /// Calls `run()` and turns its result into rows, while the script's objects still live.

@@ -3,20 +3,26 @@
 //! The bytes are read and parsed without holding the interpreter; `azureml_user.parallel_run.frames` makes the
 //! DataFrame of the columns, with the types `pandas.read_csv` would give. What is wrong with the data is told
 //! with the file as the user named it and the place counted from the start of that file.
+//!
+//! A slice is what was planned or nothing: its bytes have a checksum, and a file of the user is looked at before and
+//! after they are read.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use prs_common::checksum::crc32c;
+use prs_common::file_version::{FileVersion, SeenFile};
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_tabular::{Batch, Dialect, Malformed, Names, ReadError, Schema};
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowColumns;
-use crate::errors;
+use crate::{changes, errors};
 
 /// Buffers up to this capacity are used again for the next slice.
 const KEPT_BUFFER: usize = 64 * 1024 * 1024;
@@ -26,8 +32,10 @@ const KEPT_BUFFER: usize = 64 * 1024 * 1024;
 pub(crate) struct Slice<'a> {
     pub(crate) path: &'a str,
     pub(crate) origin: &'a str,
+    pub(crate) version: &'a str,
     pub(crate) start: u64,
     pub(crate) end: u64,
+    pub(crate) checksum: u32,
     pub(crate) schema: &'a [u8],
 }
 
@@ -38,6 +46,13 @@ struct Known {
     schema: Schema,
     /// The columns' names, as a pandas Index.
     index: Py<PyAny>,
+}
+
+/// A file that stays open from one slice of it to the next.
+struct Held {
+    path: String,
+    file: File,
+    seen: SeenFile,
 }
 
 /// A slice that was read.
@@ -53,8 +68,8 @@ pub(crate) struct SliceReader {
     /// `frames.Frames`.
     frames: Py<PyAny>,
     known: Option<Known>,
-    /// The file last read, open.
-    file: Option<(String, File)>,
+    /// The file last read.
+    file: Option<Held>,
     bytes: Vec<u8>,
     /// What relative paths start from.
     scratch: PathBuf,
@@ -120,38 +135,83 @@ impl SliceReader {
     }
 }
 
-/// Reads exactly the bytes of the slice.
+/// Reads exactly the bytes of the slice, as they were planned.
 fn read_bytes(
-    file: &mut Option<(String, File)>,
+    held: &mut Option<Held>,
     scratch: &Path,
     slice: Slice<'_>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), ErrorInfo> {
-    let of = |error: &io::Error| {
-        let category = if error.kind() == io::ErrorKind::NotFound { "FileNotFoundError" } else { "OSError" };
-        errors::plain(Stage::Load, category, format!("{}: {error}", slice.origin))
+    let path = scratch.join(slice.path);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged(slice, &path),
+        io::ErrorKind::NotFound => load_error("FileNotFoundError", slice, &error),
+        _ => load_error("OSError", slice, &error),
     };
-    let held = match file.take().filter(|(path, _)| path == slice.path) {
-        Some(held) => held,
-        None => (slice.path.to_owned(), File::open(scratch.join(slice.path)).map_err(|error| of(&error))?),
+    let is_copy = slice.path != slice.origin;
+    let look = || {
+        if is_copy { SeenFile::at(&path).map_err(failed) } else { changes::look(&path, slice.origin) }
     };
-    let (_, open) = file.insert(held);
-    let length = slice.end.saturating_sub(slice.start);
-    let length = usize::try_from(length).map_err(|error| data_error(slice, error.to_string()))?;
-    bytes.clear();
-    let size = open.metadata().map_err(|error| of(&error))?.len();
-    if size < slice.end {
-        let message = format!(
-            "the file has {size} bytes now and had at least {} when the job was planned; was it truncated?",
-            slice.end
-        );
-        return Err(data_error(slice, message));
+    let before = look()?;
+    if !is_copy {
+        let planned: FileVersion =
+            slice.version.parse().map_err(|error| load_error("DescriptorError", slice, &error))?;
+        refuse_change(slice, planned.difference(&before.version))?;
     }
+    let kept = held.take().filter(|held| held.path == slice.path && held.seen.is_same_file(&before));
+    let Held { file, seen, .. } = held.insert(if let Some(kept) = kept {
+        Held { seen: before, ..kept }
+    } else {
+        let file = File::open(&path).map_err(failed)?;
+        let seen = SeenFile::of(&file.metadata().map_err(failed)?);
+        Held { path: slice.path.to_owned(), file, seen }
+    });
+    if seen.version.size < slice.end && is_copy {
+        return Err(damaged(slice, &path));
+    }
+    let length = slice.end.min(seen.version.size).saturating_sub(slice.start);
+    let length = usize::try_from(length).map_err(|error| load_error("DescriptorError", slice, &error))?;
+    bytes.clear();
     bytes.resize(length, 0);
-    open.read_exact_at(bytes, slice.start).map_err(|error| of(&error))
+    let read = file.read_exact_at(bytes, slice.start);
+    if !is_copy {
+        let after = SeenFile::of(&file.metadata().map_err(failed)?);
+        refuse_change(slice, before.difference(seen, &path))?;
+        refuse_change(slice, before.difference(&after, &path))?;
+        refuse_change(slice, before.difference(&look()?, &path))?;
+    }
+    read.map_err(failed)?;
+    if crc32c(bytes) == slice.checksum {
+        return Ok(());
+    }
+    Err(if is_copy { damaged(slice, &path) } else { changes::changed(slice.origin, &other_bytes(slice)) })
 }
 
-fn data_error(slice: Slice<'_>, reason: impl std::fmt::Display) -> ErrorInfo {
+fn refuse_change(slice: Slice<'_>, what: Option<String>) -> Result<(), ErrorInfo> {
+    what.map_or(Ok(()), |what| Err(changes::changed(slice.origin, &what)))
+}
+
+fn other_bytes(slice: Slice<'_>) -> String {
+    let Slice { start, end, .. } = slice;
+    format!("its bytes {start}-{end} are other ones, though it has the size and the time of change it had")
+}
+
+/// What to say of a copy that prs made and that does not hold what it was made of.
+fn damaged(slice: Slice<'_>, copy: &Path) -> ErrorInfo {
+    let Slice { start, end, .. } = slice;
+    let what = format!(
+        "its copy {} is damaged: bytes {start}-{end} are not those that were planned; look at the disk and the memory \
+         of this host, and resume the job, which makes a new copy",
+        copy.display()
+    );
+    load_error("DamagedCopy", slice, &what)
+}
+
+fn load_error(category: &str, slice: Slice<'_>, reason: &dyn Display) -> ErrorInfo {
+    errors::plain(Stage::Load, category, format!("{}: {reason}", slice.origin))
+}
+
+fn data_error(slice: Slice<'_>, reason: impl Display) -> ErrorInfo {
     let Slice { origin, start, end, .. } = slice;
     errors::plain(Stage::Load, "DataError", format!("{origin}: {reason} (mini-batch of bytes {start}-{end})"))
 }

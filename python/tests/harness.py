@@ -77,23 +77,58 @@ class Page:
         return self._word(2)
 
 
-def files(*paths: str, base: str = "/data") -> dict[str, Any]:
-    """The work of a mini-batch of files."""
-    return {"Files": [base, list(paths)]}
+def files(*paths: str, base: str = "/data", versions: bytes = b"") -> dict[str, Any]:
+    """The work of a mini-batch of files; without versions, they need not exist."""
+    return {"Files": [base, list(paths), versions]}
+
+
+def planned_files(*paths: Path) -> dict[str, Any]:
+    """The work of a mini-batch of files as they are now."""
+    packed, before = b"", 0
+    for path in paths:
+        status = path.stat()
+        seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+        moved, before = seconds - before, seconds
+        packed += _varint(status.st_size) + _varint(moved * 2 if moved >= 0 else -moved * 2 - 1)
+        packed += struct.pack("<I", nanoseconds)
+    return files(*(str(path) for path in paths), base="", versions=packed)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum that slices have."""
+    crc = 0xFFFF_FFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F6_3B78 if crc & 1 else 0)
+    return crc ^ 0xFFFF_FFFF
 
 
 def delimited(
     path: Path, names: Any, types: str, *, origin: str = "", part: Any = None, **more: Any
 ) -> dict[str, Any]:
-    """The work of a slice of a CSV file; `part` is its bytes from and to. `types` has a letter a column, as
-    `ColumnType` has it; `names` is a list, or a number where there is no header."""
+    """The work of a slice of a CSV file as it is now; `part` is its bytes from and to. `types` has a letter a
+    column, as `ColumnType` has it; `names` is a list, or a number where there is no header."""
     columns = {"h": names} if isinstance(names, list) else {"p": names}
     declared = more.get("declared", [False] * len(types))
     dialect = [ord(more.get("delimiter", ",")), isinstance(names, list)]
     schema = msgpack.packb([dialect, [columns, list(types), declared]])
-    size = path.stat().st_size
-    start, end = part or (0, size)
-    return {"Delimited": [str(path), origin or str(path), "v", start, end, more.get("records", 1), schema]}
+    status = path.stat()
+    start, end = part or (0, status.st_size)
+    seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
+    version = f"{status.st_size}-{seconds}.{nanoseconds:09}"
+    checksum = crc32c(path.read_bytes()[start:end])
+    records = more.get("records", 1)
+    return {"Delimited": [str(path), origin or str(path), version, start, end, records, checksum, schema]}
 
 
 def extension() -> Path:

@@ -2,13 +2,15 @@
 //!
 //! The [`Splitter`] is fed blocks of any size, keeps nothing of them but an unfinished chunk of 64 bytes,
 //! and gives the same slices however the file is cut into blocks (spec D6). [`split_file`] feeds it from a
-//! file. Fields are not looked at: a ragged record is found when its slice is read.
+//! file. Each slice has the checksum of its bytes, so that a reader knows whether it has the same. Fields are not
+//! looked at: a ragged record is found when its slice is read.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
+use crc32c::crc32c_append;
 use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
@@ -29,6 +31,8 @@ pub struct Slice {
     pub end: u64,
     /// How many records it holds; blank lines are none. Never 0.
     pub records: u64,
+    /// CRC32C of its bytes.
+    pub checksum: u32,
 }
 
 /// What precedes the records.
@@ -74,6 +78,8 @@ pub struct Splitter {
     awaits_header: bool,
     slice_start: u64,
     slice_records: u64,
+    /// Of the current slice, as far as its bytes are in chunks that were looked at.
+    checksum: u32,
 }
 
 impl Splitter {
@@ -93,6 +99,7 @@ impl Splitter {
             awaits_header: dialect.has_header(),
             slice_start: 0,
             slice_records: 0,
+            checksum: 0,
         }
     }
 
@@ -108,15 +115,18 @@ impl Splitter {
                 return;
             }
             if !self.drop_byte_order_mark() {
-                let chunk = self.pending;
+                let (chunk, offset, known) = (self.pending, self.offset, out.len());
                 self.filled = 0;
                 self.chunk(&chunk, CHUNK, out);
+                self.sum_up(&chunk, offset, &mut out[known..]);
             }
         }
         let (chunks, rest) = block.as_chunks::<CHUNK>();
+        let (offset, known) = (self.offset, out.len());
         for chunk in chunks {
             self.chunk(chunk, CHUNK, out);
         }
+        self.sum_up(chunks.as_flattened(), offset, &mut out[known..]);
         self.pending[..rest.len()].copy_from_slice(rest);
         self.filled = rest.len();
     }
@@ -124,7 +134,7 @@ impl Splitter {
     /// Ends the file: the last slice is appended to `out`.
     pub fn finish(mut self, out: &mut Vec<Slice>) -> Result<Header, SplitError> {
         self.drop_byte_order_mark();
-        let chunk = self.pending;
+        let (chunk, offset, known) = (self.pending, self.offset, out.len());
         self.chunk(&chunk, self.filled, out);
         if let Some(offset) = self.scanner.open_quote() {
             return Err(SplitError::UnterminatedQuote { offset });
@@ -136,8 +146,9 @@ impl Splitter {
             self.record_ended(self.offset);
         }
         if self.slice_records > 0 {
-            out.push(Slice { start: self.slice_start, end: self.offset, records: self.slice_records });
+            self.end_slice(self.offset, out);
         }
+        self.sum_up(&chunk[..self.filled], offset, &mut out[known..]);
         Ok(self.header)
     }
 
@@ -206,9 +217,34 @@ impl Splitter {
             self.awaits_header = false;
             self.slice_start = offset;
         } else if offset - self.slice_start >= self.target {
-            out.push(Slice { start: self.slice_start, end: offset, records: self.slice_records });
-            self.slice_start = offset;
-            self.slice_records = 0;
+            self.end_slice(offset, out);
+        }
+    }
+
+    /// The current slice ends at `offset`, where the next one starts.
+    fn end_slice(&mut self, offset: u64, out: &mut Vec<Slice>) {
+        let (start, records) = (self.slice_start, self.slice_records);
+        out.push(Slice { start, end: offset, records, checksum: 0 });
+        self.slice_start = offset;
+        self.slice_records = 0;
+    }
+
+    /// Takes `bytes`, which were looked at as chunks and start at `offset`, into the checksums: of the slices that
+    /// `ended` in them, and of the current one.
+    fn sum_up(&mut self, bytes: &[u8], offset: u64, ended: &mut [Slice]) {
+        let mut from = offset;
+        let mut sum = |checksum: u32, start: u64, end: u64| {
+            // The bytes before it belong to the header, or are in the checksum already.
+            let start = start.max(from);
+            from = end;
+            crc32c_append(checksum, &bytes[(start - offset) as usize..(end - offset) as usize])
+        };
+        for slice in ended {
+            slice.checksum = sum(std::mem::take(&mut self.checksum), slice.start, slice.end);
+        }
+        let end = offset + bytes.len() as u64;
+        if !self.awaits_header {
+            self.checksum = sum(self.checksum, self.slice_start, end);
         }
     }
 }
@@ -244,118 +280,4 @@ pub fn split_file(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    type Outcome = Result<(Vec<Slice>, Option<Range<u64>>), u64>;
-
-    fn split(text: &[u8], has_header: bool, target: u64, block: impl Fn(usize) -> usize) -> Outcome {
-        let mut splitter = Splitter::new(Dialect::new(b',', has_header).unwrap(), target);
-        let mut out = vec![];
-        let mut at = 0;
-        while at < text.len() {
-            let end = text.len().min(at + block(at).max(1));
-            splitter.feed(&text[at..end], &mut out);
-            at = end;
-        }
-        match splitter.finish(&mut out) {
-            Ok(header) => Ok((out, header.range)),
-            Err(SplitError::UnterminatedQuote { offset }) => Err(offset),
-            Err(SplitError::Io(error)) => panic!("{error}"),
-        }
-    }
-
-    fn whole(text: &str, has_header: bool, target: u64) -> Outcome {
-        split(text.as_bytes(), has_header, target, |_| usize::MAX / 2)
-    }
-
-    fn slice(start: u64, end: u64, records: u64) -> Slice {
-        Slice { start, end, records }
-    }
-
-    #[test]
-    fn slices_end_at_the_first_boundary_at_or_after_the_target() {
-        let text = "a,b\n1,2\n3,4\n5,6\n";
-        assert_eq!(
-            whole(text, true, 4),
-            Ok((vec![slice(4, 8, 1), slice(8, 12, 1), slice(12, 16, 1)], Some(0..3)))
-        );
-        assert_eq!(whole(text, true, 5), Ok((vec![slice(4, 12, 2), slice(12, 16, 1)], Some(0..3))));
-        assert_eq!(whole(text, true, 100), Ok((vec![slice(4, 16, 3)], Some(0..3))));
-        assert_eq!(whole(text, false, 100), Ok((vec![slice(0, 16, 4)], None)));
-        assert_eq!(whole(text, false, 0).unwrap().0.len(), 4);
-    }
-
-    #[test]
-    fn line_ends_of_every_kind_end_records() {
-        assert_eq!(
-            whole("a\r\nb\rc\nd", false, 1),
-            Ok((vec![slice(0, 3, 1), slice(3, 5, 1), slice(5, 7, 1), slice(7, 8, 1)], None))
-        );
-        assert_eq!(whole("a\r", false, 1), Ok((vec![slice(0, 2, 1)], None)));
-        assert_eq!(whole("h\r\na\r\n", true, 9), Ok((vec![slice(3, 6, 1)], Some(0..1))));
-        // The line feed of the pair reaches the target, the carriage return alone does not.
-        assert_eq!(whole("a\r\nb\r\n", false, 3).unwrap().0, [slice(0, 3, 1), slice(3, 6, 1)]);
-    }
-
-    #[test]
-    fn blank_lines_are_no_records() {
-        assert_eq!(
-            whole("\n \t\nx,y\n\n1,2\n\n \n3,4\n\n  ", true, 4).unwrap(),
-            (vec![slice(8, 13, 1), slice(13, 20, 1)], Some(4..7))
-        );
-        assert_eq!(whole("", true, 4), Ok((vec![], None)));
-        assert_eq!(whole("\n\n", false, 4), Ok((vec![], None)));
-        assert_eq!(whole("a\n\"\"\n", true, 4), Ok((vec![slice(2, 5, 1)], Some(0..1))));
-    }
-
-    #[test]
-    fn the_byte_order_mark_belongs_to_no_slice() {
-        assert_eq!(whole("\u{feff}a\n1\n", true, 4), Ok((vec![slice(5, 7, 1)], Some(3..4))));
-        assert_eq!(whole("\u{feff}1\n", false, 4), Ok((vec![slice(3, 5, 1)], None)));
-        assert_eq!(whole("\u{feff}\"a\n\"\n1", true, 4), Ok((vec![slice(8, 9, 1)], Some(3..7))));
-        assert_eq!(whole("\u{feff}", true, 4), Ok((vec![], None)));
-        assert_eq!(whole("a\n1", true, 4), Ok((vec![slice(2, 3, 1)], Some(0..1))));
-    }
-
-    #[test]
-    fn newlines_inside_quotes_do_not_end_records() {
-        assert_eq!(
-            whole("\"a\nb\",c\nd,\"e\r\n\"\"f\"\n", false, 1).unwrap().0,
-            [slice(0, 8, 1), slice(8, 19, 1)]
-        );
-        assert_eq!(whole("a\"b\nc\"\n", false, 1).unwrap().0.len(), 2);
-    }
-
-    #[test]
-    fn a_quote_left_open_is_an_error_at_its_offset() {
-        assert_eq!(whole("a,b\n1,\"x\n\"\"3,4\n", true, 4), Err(6));
-        let long = format!("a,b\n{}1,\"{}", "1,\"2\"\n".repeat(50), "3,4\n".repeat(50));
-        assert_eq!(whole(&long, true, 4), Err(306));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1500))]
-
-        #[test]
-        fn blocks_may_be_cut_anywhere(
-            text in "(\u{feff})?([ab, \"\r\n]|\r\n|\"\"|,\"[^\"]{0,9}\"|1,22,333\n){0,80}",
-            has_header: bool,
-            target in 0u64..100,
-            sizes in prop::collection::vec(1usize..90, 1..9),
-        ) {
-            let text = text.as_bytes();
-            let expected = split(text, has_header, target, |_| text.len());
-            prop_assert_eq!(&split(text, has_header, target, |_| 1), &expected);
-            prop_assert_eq!(&split(text, has_header, target, |at| sizes[at % sizes.len()]), &expected);
-            if let Ok((slices, _)) = expected {
-                for pair in slices.windows(2) {
-                    prop_assert_eq!(pair[0].end, pair[1].start);
-                    prop_assert!(pair[0].end - pair[0].start >= target);
-                }
-                prop_assert!(slices.iter().all(|slice| slice.records > 0));
-            }
-        }
-    }
-}
+mod tests;

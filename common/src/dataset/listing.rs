@@ -3,7 +3,7 @@
 //! Plans are made from it, so its order never depends on the file system: bytewise by relative
 //! path over all of one path, several paths one after the other, a list file in its own order. It
 //! is lazy (S2): it holds the names of one folder per level, never the whole listing. It opens no
-//! data file, and looks up a size only where it is asked for.
+//! data file, and looks up the version of a file only where it is asked for.
 //!
 //! Symbolic links are followed, files whose names begin with a dot are included. A glob picks
 //! files, never whole folders; a path that exists is taken as it stands, even if it could be read
@@ -15,6 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::file_version::FileVersion;
 use crate::job::InputSource;
 
 mod list_file;
@@ -35,8 +36,8 @@ pub struct Entry {
     /// The path below `base`, parts joined with `/`; for a file named by a list, its absolute path
     /// as it stands there.
     pub relative: String,
-    /// Bytes, where [`ListingOptions::sizes`] asks for them.
-    pub size: Option<u64>,
+    /// Its size and time of change, where [`ListingOptions::versions`] asks for them and the system tells them.
+    pub version: Option<FileVersion>,
 }
 
 impl Entry {
@@ -55,22 +56,23 @@ pub struct EntryRef<'a> {
     pub base: &'a Arc<str>,
     /// See [`Entry::relative`].
     pub relative: &'a str,
-    /// See [`Entry::size`].
-    pub size: Option<u64>,
+    /// See [`Entry::version`].
+    pub version: Option<FileVersion>,
 }
 
 impl EntryRef<'_> {
     /// An entry of its own.
     pub fn to_entry(self) -> Entry {
-        Entry { base: Arc::clone(self.base), relative: self.relative.to_owned(), size: self.size }
+        Entry { base: Arc::clone(self.base), relative: self.relative.to_owned(), version: self.version }
     }
 }
 
 /// What to find out about each file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListingOptions {
-    /// Look up each file's size: one more system call a file. Needed to split tabular inputs.
-    pub sizes: bool,
+    /// Look up each file's size and time of change: one more system call a file. The lines of a list are never
+    /// looked up, and what cannot be (it is gone by now) has no version.
+    pub versions: bool,
 }
 
 /// Why an input cannot be listed.
@@ -185,7 +187,7 @@ struct Part {
 
 #[derive(Debug)]
 enum Files {
-    One { base: Arc<str>, name: String, size: Option<u64>, over: bool },
+    One { base: Arc<str>, name: String, version: Option<FileVersion>, over: bool },
     Walk(Walk),
     List(ListFile),
 }
@@ -202,7 +204,7 @@ impl Listing {
                 paths.join(", ")
             }
             InputSource::List(path) => {
-                let files = Files::List(ListFile::open(path, options.sizes)?);
+                let files = Files::List(ListFile::open(path)?);
                 parts.push_back(Part { files, found: false, glob: None });
                 path.display().to_string()
             }
@@ -288,18 +290,18 @@ impl Part {
             Err(error) if error.kind() == io::ErrorKind::NotFound && PathPattern::is_glob(path) => {
                 let pattern = PathPattern::new(path)?;
                 let base = pattern.base().to_owned();
-                let files = Files::Walk(Walk::new(&base, Some(pattern), options.sizes));
+                let files = Files::Walk(Walk::new(&base, Some(pattern), options.versions));
                 return Ok(Self { files, found: false, glob: Some(path.to_owned()) });
             }
             Err(error) => return Err(ListingError::io(path)(error)),
         };
         let files = if metadata.is_dir() {
-            Files::Walk(Walk::new(path, None, options.sizes))
+            Files::Walk(Walk::new(path, None, options.versions))
         } else if metadata.is_file() {
             let (base, name) = path.rsplit_once('/').unwrap_or(("", path));
             let base = if base.is_empty() { "/" } else { base };
-            let size = options.sizes.then_some(metadata.len());
-            Files::One { base: base.into(), name: name.to_owned(), size, over: false }
+            let version = options.versions.then(|| FileVersion::of(&metadata));
+            Files::One { base: base.into(), name: name.to_owned(), version, over: false }
         } else {
             return Err(ListingError::special(path, metadata.file_type()));
         };
@@ -312,8 +314,8 @@ impl Files {
     fn visit(&mut self, max: usize, visit: &mut impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
         match self {
             Self::One { over: true, .. } => Ok(0),
-            Self::One { base, name, size, over } => {
-                visit(EntryRef { base, relative: name, size: *size });
+            Self::One { base, name, version, over } => {
+                visit(EntryRef { base, relative: name, version: *version });
                 *over = true;
                 Ok(1)
             }

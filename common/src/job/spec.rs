@@ -247,6 +247,8 @@ pub enum InputSource {
         bytes: u64,
         /// Checksum of what it holds, in hexadecimal: the same listing has the same one (P3, D6).
         checksum: String,
+        /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
+        stores: Vec<String>,
     },
 }
 

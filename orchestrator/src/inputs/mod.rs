@@ -4,6 +4,7 @@
 //! which names objects in one of the `stores`. From then on every host plans the same mini-batches, whatever
 //! becomes of the folders that were listed. Nodes fetch what they need; that is the worker's part.
 
+pub mod blob;
 pub mod manifest;
 mod remote;
 pub mod resolve;

@@ -146,6 +146,7 @@ pub async fn resolve(
             files: summary.files,
             bytes: summary.bytes,
             checksum: summary.checksum,
+            stores: summary.stores,
         };
     }
     Ok(spec)
@@ -262,7 +263,7 @@ impl Resolver<'_> {
             let mut count = |listing: &mut Listing| {
                 listing.visit(LISTED_AT_ONCE, |entry| {
                     files += 1;
-                    bytes = bytes.zip(entry.size).map(|(bytes, size)| bytes + size);
+                    bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
                 })
             };
             while count(listing)? > 0 {}
@@ -319,9 +320,7 @@ impl Resolver<'_> {
     ) -> Result<T, ResolveError> {
         let source = self.input.source.clone();
         let done = tokio::task::spawn_blocking(move || {
-            // The lines of a list are looked at when they are opened.
-            let sizes = matches!(source, InputSource::Paths(_));
-            work(&mut Listing::open(&source, ListingOptions { sizes })?)
+            work(&mut Listing::open(&source, ListingOptions { versions: true })?)
         });
         let done = done.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         done.map_err(|error| self.listing(error))

@@ -1,17 +1,21 @@
 //! The upload of one file: its content names it, so what is there already is not sent again.
 //!
 //! A small file is read once, into memory. A large one is read twice, for its checksum and to be sent, and the
-//! second time has to give the same checksum: a blob holds what its name says, whatever happens to the file.
+//! second time has to give the same checksum: a blob holds what its name says, whatever happens to the file. A file
+//! that changes while it is read is refused: what it held then may never have been its content.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use prs_common::file_version::SeenFile;
 use prs_common::hexadecimal;
 use prs_common::layout::{BLOBS, blob};
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use sha2::{Digest, Sha256};
+
+use super::blob::digest;
 
 /// Files up to this size are held in memory, bytes.
 const SMALL: u64 = 8 << 20;
@@ -75,35 +79,18 @@ fn look_at(path: &Path) -> io::Result<Looked> {
     if !meta.is_file() {
         return Err(io::Error::other("it is no longer a file"));
     }
-    let mut hasher = Sha256::new();
-    if meta.len() <= SMALL {
+    let before = SeenFile::of(&meta);
+    let looked = if meta.len() <= SMALL {
         let mut content = Vec::with_capacity(meta.len() as usize);
         // A file that grows has no end.
-        file.take(SMALL + 1).read_to_end(&mut content)?;
-        if content.len() as u64 != meta.len() {
-            return Err(io::Error::other(CHANGED));
-        }
-        hasher.update(&content);
-        let digest = hexadecimal(&hasher.finalize());
-        return Ok(Looked { digest, size: meta.len(), content: Some(content.into()) });
-    }
-    let mut piece = vec![0; 1 << 20];
-    let mut size = 0;
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) => {
-                hasher.update(&piece[..count]);
-                size += count as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if size != meta.len() {
-        return Err(io::Error::other(CHANGED));
-    }
-    Ok(Looked { digest: hexadecimal(&hasher.finalize()), size, content: None })
+        Read::by_ref(&mut file).take(SMALL + 1).read_to_end(&mut content)?;
+        let (digest, size) = (digest(&content[..])?, content.len() as u64);
+        Looked { digest, size, content: Some(content.into()) }
+    } else {
+        Looked { digest: digest(&file)?, size: meta.len(), content: None }
+    };
+    let is_same = looked.size == meta.len() && SeenFile::of(&file.metadata()?) == before;
+    if is_same { Ok(looked) } else { Err(io::Error::other(CHANGED)) }
 }
 
 const CHANGED: &str = "it changed while it was uploaded; submit again when nobody writes to it";

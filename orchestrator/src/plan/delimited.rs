@@ -7,17 +7,12 @@ use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
 use prs_common::layout;
 use prs_common::mini_batch::{StoreRef, Work};
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, Slice, split_file};
-use tokio::io::AsyncReadExt;
 
 use super::fetch::{Fetched, Fetcher};
 use super::plain_text::{self, PlainText, PlainTextError, Scratch};
-use super::{PlanContext, PlanError, Sink};
+use super::{PlanContext, PlanError, Sink, plain_copy};
 use crate::inputs::manifest::{File, ManifestReader, ObjectReader, Source};
-
-/// Bytes of a plain copy that are stored at a time.
-const PIECE: usize = 8 << 20;
 
 /// How the slices of an input are made.
 struct Planner<'a, 'b> {
@@ -90,7 +85,7 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         let PlanContext { stores, handle, .. } = self.context;
-        let stored = handle.block_on(store_copy(&**stores.job(), key, &text.path));
+        let stored = handle.block_on(plain_copy::store(&**stores.job(), key, &text.path));
         stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
         let plain = text.path.clone();
         self.text(origin, text, &Home::Object { store: StoreRef::Job, key, version });
@@ -149,23 +144,23 @@ impl Planner<'_, '_> {
         number: u64,
     ) -> Result<(), PlanError> {
         let origin = format!("{}{}", source.origin, file.relative);
-        let copy = match fetched {
+        let (copy, version) = match fetched {
             Fetched::Own(path) => return self.file(&path, number),
             Fetched::Unreadable(reason) => {
                 self.unreadable(&origin, 0, &reason);
                 return Ok(());
             }
-            Fetched::Copy(copy) => copy,
+            Fetched::Copy(copy, version) => (copy, version),
         };
         let Some(text) = self.open(&copy, &origin, number)? else { return Ok(()) };
         let described = source.describe(file.source);
         if text.path == copy {
             let rest = if file.key.is_empty() { &file.relative } else { &file.key };
             let key = format!("{}{rest}", source.prefix);
-            let home = Home::Object { store: described.store, key: &key, version: &file.version };
+            let home = Home::Object { store: described.store, key: &key, version: &version };
             self.text(&origin, text, &home);
         } else {
-            self.copy(&origin, text, &layout::plain_copy(self.position, number), &file.version)?;
+            self.copy(&origin, text, &layout::plain_copy(self.position, number), &version)?;
         }
         let _ = std::fs::remove_file(copy);
         Ok(())
@@ -225,41 +220,15 @@ enum Home<'a> {
 
 impl<'a> Home<'a> {
     fn slice(&self, origin: &'a str, slice: &Slice, schema: &'a [u8]) -> Work<'a> {
-        let &Slice { start, end, records } = slice;
+        let &Slice { start, end, records, checksum } = slice;
         match *self {
             Self::File { path, version } => {
-                Work::Delimited { path, origin, version, start, end, records, schema }
+                Work::Delimited { path, origin, version, start, end, records, checksum, schema }
             }
             Self::Object { store, key, version } => {
-                Work::DelimitedObject { store, key, origin, version, start, end, records, schema }
+                Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema }
             }
         }
-    }
-}
-
-/// Stores a plain copy, unless a plan before this one did.
-async fn store_copy(store: &dyn Storage, key: &str, file: &Path) -> Result<(), StorageError> {
-    let failed = |error: std::io::Error| StorageError {
-        kind: StorageErrorKind::Unavailable,
-        place: file.display().to_string(),
-        key: key.to_owned(),
-        message: error.to_string(),
-    };
-    let size = tokio::fs::metadata(file).await.map_err(failed)?.len();
-    match store.head(key).await {
-        Ok(object) if object.size == size => return Ok(()),
-        Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut upload = store.upload(key, PutOptions::default()).await?;
-    let mut file = tokio::fs::File::open(file).await.map_err(failed)?;
-    loop {
-        let mut piece = Vec::with_capacity(PIECE);
-        (&mut file).take(PIECE as u64).read_to_end(&mut piece).await.map_err(failed)?;
-        if piece.is_empty() {
-            return upload.finish().await;
-        }
-        upload.write(piece.into()).await?;
     }
 }
 
@@ -285,6 +254,7 @@ mod tests {
     use prs_common::job::{InputKind, InputSource, MiniBatchSize};
     use prs_common::mini_batch::MiniBatch;
     use prs_common::queue::QueueOptions;
+    use prs_common::storage::Storage;
     use tokio_util::sync::CancellationToken;
 
     use super::*;

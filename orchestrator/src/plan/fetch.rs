@@ -1,7 +1,8 @@
 //! Brings the objects of a tabular input to this host, a few ahead of the one that is being split.
 //!
 //! To find record boundaries and types a file is read as a whole, and types also here and there; so it is made
-//! local first, and removed again.
+//! local first, and removed again. What comes is what was listed: the same version of an object, the content that a
+//! blob is named by.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -12,17 +13,24 @@ use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::inputs::blob::{digest, promised_digest};
 use crate::inputs::manifest::{File, Source, Store};
 
 /// Objects on their way at most.
 const AHEAD: usize = 8;
 /// Bytes of all of them but the first, at most.
 const AHEAD_BYTES: u64 = 64 << 20;
+/// How often a blob that is damaged is read: on the way, damage passes.
+const READS: u32 = 3;
+
+const CHANGED: &str = "it changed since it was planned";
+const REMEDY: &str = "submit the job again as a new one";
+const DAMAGED: &str = "the object is damaged: it does not hold what its name says";
 
 /// What became of an object.
 pub(super) enum Fetched {
-    /// It is a local file now, to be removed.
-    Copy(PathBuf),
+    /// It is a local file now, to be removed, and was of this version; empty where the key tells it.
+    Copy(PathBuf, String),
     /// It is a local file of the user.
     Own(PathBuf),
     /// It cannot be had, and trying again would not help.
@@ -91,21 +99,58 @@ async fn fetch(
     file: &File,
     copy: PathBuf,
 ) -> Result<Fetched, StorageError> {
-    let changed = || Fetched::Unreadable("the object changed since the job was submitted".to_owned());
-    // What is named by its content does not change.
-    if matches!(kind, StoreRef::Url(_)) && !file.version.is_empty() {
-        match store.head(key).await {
-            Ok(object) if object.version != file.version => return Ok(changed()),
-            Ok(_) => {}
-            Err(error) => return unreadable(error),
-        }
-    }
-    match store.download(key, &copy).await {
-        Ok(size) if file.size.is_some_and(|planned| planned != size) => Ok(changed()),
-        Ok(_) => Ok(Fetched::Copy(copy)),
+    let downloaded = match kind {
+        StoreRef::Url(_) => download_version(&**store, key, &file.version, &copy).await,
+        _ => download_blob(&**store, key, &copy).await,
+    };
+    match downloaded {
+        Ok(Some((size, version))) => match file.size {
+            Some(planned) if planned != size => Ok(Fetched::Unreadable(format!(
+                "{CHANGED}: it had {planned} bytes and has {size} now; {REMEDY}"
+            ))),
+            _ => Ok(Fetched::Copy(copy, version)),
+        },
+        Ok(None) => Ok(Fetched::Unreadable(format!("{}: {DAMAGED}", store.uri(key)))),
         Err(error) if error.place == copy.display().to_string() => Err(error),
         Err(error) => unreadable(error),
     }
+}
+
+/// The object as it was listed, or as it is now where that is not known.
+async fn download_version(
+    store: &dyn Storage,
+    key: &str,
+    listed: &str,
+    copy: &Path,
+) -> Result<Option<(u64, String)>, StorageError> {
+    let version = if listed.is_empty() { store.head(key).await?.version } else { listed.to_owned() };
+    let size = store.download_of(key, copy, &version).await?;
+    Ok(Some((size, version)))
+}
+
+/// A blob; nothing when it is damaged, however often it is read.
+async fn download_blob(
+    store: &dyn Storage,
+    key: &str,
+    copy: &Path,
+) -> Result<Option<(u64, String)>, StorageError> {
+    for _ in 0..READS {
+        let size = store.download(key, copy).await?;
+        let read = copy.to_owned();
+        let digest = tokio::task::spawn_blocking(move || digest(std::fs::File::open(read)?)).await;
+        let digest = digest.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let digest = digest.map_err(|error| StorageError {
+            kind: StorageErrorKind::Unavailable,
+            place: copy.display().to_string(),
+            key: key.to_owned(),
+            message: error.to_string(),
+        })?;
+        if promised_digest(key).is_none_or(|promised| promised == digest) {
+            return Ok(Some((size, String::new())));
+        }
+        tracing::warn!(key, "a blob does not hold what its name says; it is read again");
+    }
+    Ok(None)
 }
 
 /// Tells what repeating cannot help, in words that are the same on every host (D6).
@@ -117,6 +162,9 @@ fn unreadable(error: StorageError) -> Result<Fetched, StorageError> {
         }
         StorageErrorKind::InvalidKey => {
             Ok(Fetched::Unreadable("the name is not valid in the store".to_owned()))
+        }
+        StorageErrorKind::Changed => {
+            Ok(Fetched::Unreadable(format!("{CHANGED}: another object has its name now; {REMEDY}")))
         }
         _ => Err(error),
     }

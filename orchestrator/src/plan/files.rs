@@ -1,9 +1,13 @@
 //! Mini-batches of a file dataset: so many files each, in listing order (spec D1).
+//!
+//! Each file of a folder stands in its mini-batch with its version, so that a process knows whether it is still the
+//! same. The lines of a list are not looked at.
 
 use std::sync::Arc;
 
-use prs_common::dataset::listing::{Listing, ListingOptions};
-use prs_common::job::Input;
+use prs_common::dataset::listing::{EntryRef, Listing, ListingOptions};
+use prs_common::file_version::{FileVersion, PackedVersions};
+use prs_common::job::{Input, InputSource};
 use prs_common::mini_batch::Work;
 
 use super::{PlanError, Sink};
@@ -11,8 +15,9 @@ use super::{PlanError, Sink};
 /// Plans one input with `size` files a mini-batch; files of different base folders never share one.
 pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>) -> Result<(), PlanError> {
     let failed = |source| PlanError::Listing { input: input.name.clone(), source };
-    let mut listing = Listing::open(&input.source, ListingOptions::default()).map_err(failed)?;
-    let mut group = Group::default();
+    let versions = matches!(input.source, InputSource::Paths(_));
+    let mut listing = Listing::open(&input.source, ListingOptions { versions }).map_err(failed)?;
+    let mut group = Group { has_versions: versions, ..Group::default() };
     loop {
         let visited = listing
             .visit(1024, |entry| {
@@ -20,7 +25,7 @@ pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>)
                     group.hand_over(position, sink);
                     group.base = Some(Arc::clone(entry.base));
                 }
-                group.push(entry.relative);
+                group.push(&entry);
             })
             .map_err(failed)?;
         if visited == 0 {
@@ -40,6 +45,8 @@ struct Group {
     base: Option<Arc<str>>,
     text: String,
     ends: Vec<usize>,
+    has_versions: bool,
+    versions: PackedVersions,
 }
 
 impl Group {
@@ -48,9 +55,12 @@ impl Group {
             || !self.base.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, base) || mine == base)
     }
 
-    fn push(&mut self, path: &str) {
-        self.text.push_str(path);
+    fn push(&mut self, entry: &EntryRef<'_>) {
+        self.text.push_str(entry.relative);
         self.ends.push(self.text.len());
+        if self.has_versions {
+            self.versions.push(&entry.version.unwrap_or(FileVersion::UNSEEN));
+        }
     }
 
     fn hand_over(&mut self, position: u32, sink: &mut Sink<'_>) {
@@ -58,9 +68,11 @@ impl Group {
             let mut start = 0;
             let paths = self.ends.iter().map(|&end| &self.text[std::mem::replace(&mut start, end)..end]);
             let base = self.base.as_deref().unwrap_or_default();
+            let (paths, versions) = (paths.collect(), self.versions.as_bytes());
             // The sink remembers that it was stopped.
-            let _ = sink.push(position, Work::Files { base, paths: paths.collect() });
+            let _ = sink.push(position, Work::Files { base, paths, versions });
         }
+        self.versions.clear();
         self.text.clear();
         self.ends.clear();
     }

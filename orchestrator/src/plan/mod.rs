@@ -8,6 +8,7 @@ mod delimited;
 mod fetch;
 mod files;
 mod objects;
+mod plain_copy;
 mod plain_text;
 
 use std::ops::ControlFlow;
@@ -153,12 +154,12 @@ fn manifest(
     input: &Input,
     context: &PlanContext<'_>,
 ) -> Result<Option<ManifestReader<ObjectReader>>, PlanError> {
-    let key = match &input.source {
+    let (key, checksum) = match &input.source {
         InputSource::Paths(_) | InputSource::List(_) => return Ok(None),
-        InputSource::Manifest { key, .. } => key,
+        InputSource::Manifest { key, checksum, .. } => (key, checksum),
         InputSource::Remote(_) => return Err(PlanError::Elsewhere { input: input.name.clone() }),
     };
-    ManifestReader::open(context.stores.job().clone(), key, context.handle)
+    ManifestReader::open(context.stores.job().clone(), key, checksum, context.handle)
         .map(Some)
         .map_err(|source| PlanError::Manifest { input: input.name.clone(), source })
 }

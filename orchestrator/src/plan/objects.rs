@@ -48,7 +48,8 @@ fn hand_over(group: &mut Vec<File>, sources: &[Source], position: u32, sink: &mu
                 numbers.push(file.source);
                 numbers.len() - 1
             });
-            ObjectRef { source: source as u32, relative: &file.relative, key: &file.key, size: file.size }
+            let File { relative, key, size, version, .. } = file;
+            ObjectRef { source: source as u32, relative, key, size: *size, version }
         });
         let files = files.collect();
         let sources = numbers.iter().map(|&number| sources[number as usize].describe(number)).collect();

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use prs_common::file_version::SeenFile;
 
 use super::PlanError;
 
@@ -16,7 +16,7 @@ pub(super) struct PlainText {
     pub(super) path: PathBuf,
     /// The same for a descriptor: relative to the work folder where it is a copy, so that a run can be moved.
     pub(super) name: PathBuf,
-    /// Size and time of change of the original file.
+    /// Version of the original file, from before it was read.
     pub(super) version: String,
     /// Where and why decompression ended too early.
     pub(super) broken: Option<(u64, String)>,
@@ -40,7 +40,8 @@ pub(super) enum PlainTextError {
     Scratch(PlanError),
 }
 
-/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`, until `stop`.
+/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`, until `stop`. One that changes
+/// meanwhile is an error: a copy holds what the file held at one moment.
 pub(super) fn open(
     origin: &Path,
     scratch: &Scratch<'_>,
@@ -51,18 +52,23 @@ pub(super) fn open(
     if meta.is_dir() {
         return Err(PlainTextError::Input(io::ErrorKind::IsADirectory.into()));
     }
-    let version = format!("{}-{}.{:09}", meta.size(), meta.mtime(), meta.mtime_nsec());
+    let before = SeenFile::of(&meta);
+    let version = before.version.to_string();
     let mut magic = Vec::with_capacity(2);
     Read::by_ref(&mut file).take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
     if magic != [0x1f, 0x8b] {
         return Ok(PlainText { path: origin.to_owned(), name: origin.to_owned(), version, broken: None });
     }
-    let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(file));
+    let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(&file));
     let path = scratch.work.join(&scratch.name);
-    match decompress(&mut decoder, &path, stop) {
-        Ok(broken) => Ok(PlainText { path, name: scratch.name.clone().into(), version, broken }),
-        Err(source) => Err(PlainTextError::Scratch(PlanError::Scratch { path, source })),
+    let broken = decompress(&mut decoder, &path, stop)
+        .map_err(|source| PlainTextError::Scratch(PlanError::Scratch { path: path.clone(), source }))?;
+    let after = file.metadata().map_err(PlainTextError::Input)?;
+    if let Some(change) = before.difference(&SeenFile::of(&after), origin) {
+        let told = format!("it changed while it was decompressed: {change}");
+        return Err(PlainTextError::Input(io::Error::other(told)));
     }
+    Ok(PlainText { path, name: scratch.name.clone().into(), version, broken })
 }
 
 /// Copies until the end or the first damage; an error is one of the scratch folder.
@@ -121,6 +127,23 @@ mod tests {
         let (offset, reason) = plain.broken.unwrap();
         assert!(offset >= 8, "the first member is whole");
         assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_decompressed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = folder.path().join("a.csv.gz");
+        std::fs::write(&origin, gzip(&b"a,b\n1,2\n".repeat(200_000))).unwrap();
+        let scratch = Scratch { work: folder.path(), name: "a".to_owned() };
+        // Looked at between two blocks.
+        let grow = || {
+            let mut file = File::options().append(true).open(&origin).unwrap();
+            file.write_all(b"x").unwrap();
+            false
+        };
+        let error = open(&origin, &scratch, &grow).unwrap_err();
+        let PlainTextError::Input(error) = error else { panic!("{error:?}") };
+        assert!(error.to_string().starts_with("it changed while it was decompressed: it had "), "{error}");
     }
 
     #[test]

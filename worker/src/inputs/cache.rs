@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prs_common::file_version::SeenFile;
 use tokio::sync::{Notify, OnceCell};
 
 /// Where files lie while they are fetched, below the folder.
@@ -43,7 +44,23 @@ struct Entry {
     bytes: u64,
     pins: u32,
     last_used: u64,
-    ready: Arc<OnceCell<()>>,
+    /// As it was when it came, or was last found to be whole.
+    known: Option<SeenFile>,
+    ready: Ready,
+}
+
+/// Set once a file is there, to what it is.
+pub(super) type Ready = Arc<OnceCell<SeenFile>>;
+
+/// A file that is pinned.
+#[derive(Debug, Clone)]
+pub(super) struct Pinned {
+    /// Its path below the folder.
+    pub(super) path: Arc<str>,
+    /// What it was when it was last needed, where it may be there still: to be looked at before it is fetched.
+    pub(super) known: Option<SeenFile>,
+    /// Set once it is there.
+    pub(super) ready: Ready,
 }
 
 /// A file that a mini-batch needs.
@@ -60,7 +77,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub struct Pin {
     cache: Option<Arc<Cache>>,
-    entries: Vec<(Arc<str>, Arc<OnceCell<()>>)>,
+    entries: Vec<Pinned>,
 }
 
 impl Pin {
@@ -69,8 +86,8 @@ impl Pin {
         Self { cache: None, entries: Vec::new() }
     }
 
-    /// The files, and what is set once they are there.
-    pub(super) fn entries(&self) -> &[(Arc<str>, Arc<OnceCell<()>>)] {
+    /// The files.
+    pub(super) fn entries(&self) -> &[Pinned] {
         &self.entries
     }
 }
@@ -79,8 +96,8 @@ impl Drop for Pin {
     fn drop(&mut self) {
         let Some(cache) = &self.cache else { return };
         let mut state = cache.state();
-        for (path, _) in &self.entries {
-            state.unpin(path);
+        for entry in &self.entries {
+            state.unpin(&entry.path, &cache.folder);
         }
         state.evict(cache.limit, &cache.folder);
         drop(state);
@@ -148,8 +165,7 @@ impl Cache {
         if state.pinned > 0 && state.pinned + more > self.limit {
             return Ok(None);
         }
-        let entries = wanted.iter().map(|file| (Arc::clone(&file.path), state.pin(file, &self.folder)));
-        let entries = entries.collect();
+        let entries = wanted.iter().map(|file| state.pin(file, &self.folder)).collect();
         state.evict(self.limit, &self.folder);
         Ok(Some(Pin { cache: Some(Arc::clone(self)), entries }))
     }
@@ -171,7 +187,7 @@ impl Cache {
 }
 
 impl State {
-    fn pin(&mut self, file: &Wanted, folder: &Path) -> Arc<OnceCell<()>> {
+    fn pin(&mut self, file: &Wanted, folder: &Path) -> Pinned {
         if self.entries.get(&file.path).is_some_and(|entry| entry.object != file.object) {
             self.remove(&file.path, folder);
         }
@@ -179,17 +195,19 @@ impl State {
         let entry = self.entries.entry(Arc::clone(&file.path)).or_insert_with(|| {
             self.used += bytes;
             let ready = Arc::default();
-            Entry { object: object.clone(), bytes, pins: 0, last_used: 0, ready }
+            Entry { object: object.clone(), bytes, pins: 0, last_used: 0, known: None, ready }
         });
         if entry.pins == 0 {
             self.pinned += entry.bytes;
             self.idle.remove(&entry.last_used);
+            // Whatever became of it while nobody needed it: it is looked at anew.
+            entry.known = std::mem::take(&mut entry.ready).get().copied();
         }
         entry.pins += 1;
-        Arc::clone(&entry.ready)
+        Pinned { path: Arc::clone(&file.path), known: entry.known, ready: Arc::clone(&entry.ready) }
     }
 
-    fn unpin(&mut self, path: &Arc<str>) {
+    fn unpin(&mut self, path: &Arc<str>, folder: &Path) {
         let Some(entry) = self.entries.get_mut(path) else { return };
         entry.pins -= 1;
         if entry.pins > 0 {
@@ -201,9 +219,8 @@ impl State {
             entry.last_used = self.clock;
             self.idle.insert(self.clock, Arc::clone(path));
         } else {
-            // It never came.
-            self.used -= entry.bytes;
-            self.entries.remove(path);
+            // It never came, or is not known to be whole any more.
+            self.remove(path, folder);
         }
     }
 
@@ -234,145 +251,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn cache(limit: u64) -> (Arc<Cache>, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        (Arc::new(Cache::new(folder.path().to_owned(), limit)), folder)
-    }
-
-    fn wanted(names: &[(&str, u64)]) -> Vec<Wanted> {
-        let wanted =
-            |&(path, bytes): &(&str, u64)| Wanted { path: path.into(), bytes, object: path.to_owned() };
-        names.iter().map(wanted).collect()
-    }
-
-    /// Pins files and puts those there that are missing.
-    async fn take(cache: &Arc<Cache>, names: &[(&str, u64)]) -> Pin {
-        let pin = cache.pin(wanted(names)).await.unwrap();
-        for (path, ready) in pin.entries() {
-            let path = cache.path(path);
-            ready
-                .get_or_init(|| async {
-                    // Another file that goes takes an empty folder along.
-                    while std::fs::write(&path, "x").is_err() {
-                        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                    }
-                })
-                .await;
-        }
-        pin
-    }
-
-    fn there(cache: &Cache) -> Vec<String> {
-        let mut names: Vec<String> = cache.state().entries.keys().map(ToString::to_string).collect();
-        names.sort();
-        assert!(names.iter().all(|name| cache.path(name).is_file()));
-        names
-    }
-
-    /// Bytes used and pinned.
-    fn held(cache: &Cache) -> (u64, u64) {
-        let state = cache.state();
-        (state.used, state.pinned)
-    }
-
-    #[tokio::test]
-    async fn the_least_recently_used_go_first_and_pinned_ones_stay() {
-        let (cache, folder) = cache(10);
-        drop(take(&cache, &[("a/1", 4)]).await);
-        drop(take(&cache, &[("b/1", 4)]).await);
-        drop(take(&cache, &[("a/1", 4)]).await);
-        let pin = take(&cache, &[("c", 4)]).await;
-        assert_eq!(there(&cache), ["a/1", "c"]);
-        assert!(!folder.path().join("b").exists());
-        drop(take(&cache, &[("d", 6)]).await);
-        assert_eq!(there(&cache), ["c", "d"]);
-        drop(pin);
-        assert_eq!(there(&cache), ["c", "d"]);
-        assert_eq!(held(&cache), (10, 0));
-    }
-
-    #[tokio::test]
-    async fn what_is_larger_than_the_bound_is_there_alone() {
-        let (cache, _folder) = cache(10);
-        drop(take(&cache, &[("small", 4)]).await);
-        let large = take(&cache, &[("large/1", 20), ("large/2", 20)]).await;
-        assert_eq!(there(&cache), ["large/1", "large/2"]);
-        let next = tokio::spawn({
-            let cache = Arc::clone(&cache);
-            async move { take(&cache, &[("next", 1)]).await }
-        });
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-        assert!(!next.is_finished());
-        drop(large);
-        let _next = next.await.unwrap();
-        assert_eq!(there(&cache), ["next"]);
-    }
-
-    #[tokio::test]
-    async fn what_never_came_leaves_nothing() {
-        let (cache, _folder) = cache(10);
-        let pin = cache.pin(wanted(&[("a", 4)])).await.unwrap();
-        let again = cache.pin(wanted(&[("a", 4)])).await.unwrap();
-        assert_eq!(cache.state().pinned, 4);
-        drop((pin, again));
-        let state = cache.state();
-        assert!(state.entries.is_empty() && state.idle.is_empty());
-        assert_eq!((state.used, state.pinned), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn sizes_that_were_not_known_count_once_they_are() {
-        let (cache, _folder) = cache(10);
-        drop(take(&cache, &[("known", 8)]).await);
-        let pin = take(&cache, &[("unknown", 0)]).await;
-        assert_eq!(there(&cache), ["known", "unknown"]);
-        cache.arrived("unknown", 5);
-        assert_eq!(there(&cache), ["unknown"]);
-        drop(pin);
-        assert_eq!(held(&cache), (5, 0));
-    }
-
-    #[tokio::test]
-    async fn one_path_is_a_copy_of_one_object() {
-        let (cache, _folder) = cache(10);
-        let other = || vec![Wanted { path: "a".into(), bytes: 1, object: "other".to_owned() }];
-        let pin = take(&cache, &[("a", 4)]).await;
-        assert_eq!(cache.pin(other()).await.unwrap_err(), Arc::from("a"));
-        drop(pin);
-        let pin = cache.pin(other()).await.unwrap();
-        assert!(!cache.path("a").exists() && !pin.entries()[0].1.initialized());
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn many_with_little_room_all_get_their_turn() {
-        let (cache, _folder) = cache(10);
-        let tasks: Vec<_> = (0..64u64)
-            .map(|number| {
-                let cache = Arc::clone(&cache);
-                tokio::spawn(async move {
-                    let names: Vec<String> =
-                        (0..3).map(|file| format!("f/{}", (number + file) % 16)).collect();
-                    let names: Vec<(&str, u64)> =
-                        names.iter().map(|name| (&**name, 1 + number % 4)).collect();
-                    for _ in 0..20 {
-                        let pin = take(&cache, &names).await;
-                        assert!(names.iter().all(|(name, _)| cache.path(name).is_file()));
-                        drop(pin);
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            tokio::time::timeout(Duration::from_mins(1), task).await.unwrap().unwrap();
-        }
-        assert_eq!(cache.state().pinned, 0);
-        assert!(cache.state().used <= 10);
-    }
-}
+mod tests;

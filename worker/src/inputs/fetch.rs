@@ -1,5 +1,6 @@
 //! Fetches one file into the cache: a small one in one step, a large one under a temporary name first, so that a file
-//! there is whole.
+//! there is whole. What comes is compared with what was planned: the version of an object, the content that a blob is
+//! named by, the checksum of a slice.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,15 +9,28 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use prs_common::checksum::{Crc32c, crc32c};
+use prs_common::file_version::SeenFile;
 use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_orchestrator::inputs::blob::{digest, promised_digest};
 
 use super::cache::Cache;
 
 /// Bytes of a slice that are asked for at a time.
 const PIECE: u64 = 8 << 20;
-
 /// Objects up to this size are read whole, then written at once, bytes.
 const SMALL: u64 = 1 << 20;
+
+/// An object, or a part of it, as it was planned.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    /// Its key.
+    pub(super) key: String,
+    /// Its version; empty where the key tells it, or where it is not known.
+    pub(super) version: String,
+    /// What of it is needed.
+    pub(super) part: Part,
+}
 
 /// What of an object is needed.
 #[derive(Debug, Clone)]
@@ -26,8 +40,13 @@ pub(super) enum Part {
         /// Its size, where it is known.
         size: Option<u64>,
     },
-    /// These bytes, which the file has at the same place; before them it has a hole.
-    Range(Range<u64>),
+    /// Some bytes, which the file has at the same place; before them it has a hole.
+    Range {
+        /// Which ones.
+        range: Range<u64>,
+        /// Their CRC32C.
+        checksum: u32,
+    },
 }
 
 impl Part {
@@ -35,7 +54,7 @@ impl Part {
     pub(super) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Whole { size } => *size,
-            Self::Range(range) => Some(range.end.saturating_sub(range.start)),
+            Self::Range { range, .. } => Some(range.end.saturating_sub(range.start)),
         }
     }
 }
@@ -49,103 +68,182 @@ pub(super) enum FetchError {
     Local(StorageError),
     /// The object is not what was planned.
     Wrong(String),
+    /// What came is not what the object was when it was planned, though nobody replaced it: damage, perhaps of the way
+    /// alone.
+    Damaged(String),
 }
 
-/// Fetches `part` of the object `key` to `path` of the cache. Returns what it takes on the disk.
-pub(super) async fn fetch(
-    store: &dyn Storage,
-    key: &str,
-    part: &Part,
-    cache: &Cache,
-    path: &str,
-) -> Result<u64, FetchError> {
-    let target = cache.path(path);
-    if let &Part::Whole { size: Some(size) } = part
-        && size <= SMALL
-    {
-        return small(store, key, size, &target).await;
-    }
-    let temporary = Temporary(cache.temporary());
-    // Errors of the node are met here, not taken for errors of the store later.
-    blocking(&temporary.0, |temporary| {
-        if let Some(folder) = temporary.parent() {
-            fs::create_dir_all(folder)?;
+impl Object {
+    /// Fetches it to `path` of the cache. Returns what it takes on the disk, and the file.
+    pub(super) async fn fetch(
+        &self,
+        store: &dyn Storage,
+        cache: &Cache,
+        path: &str,
+    ) -> Result<(u64, SeenFile), FetchError> {
+        let target = cache.path(path);
+        if let Part::Whole { size: Some(size) } = self.part
+            && size <= SMALL
+        {
+            return self.small(store, size, &target).await;
         }
-        File::create(temporary).map(drop)
-    })
-    .await?;
-    let bytes = match part {
-        Part::Whole { size } => whole(store, key, *size, &temporary.0).await?,
-        Part::Range(range) => slice(store, key, range.clone(), &temporary.0).await?,
-    };
-    blocking(&temporary.0, move |temporary| in_its_folder(&target, || fs::rename(temporary, &target)))
+        let temporary = Temporary(cache.temporary());
+        // Errors of the node are met here, not taken for errors of the store later.
+        blocking(&temporary.0, |temporary| {
+            if let Some(folder) = temporary.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            File::create(temporary).map(drop)
+        })
         .await?;
-    Ok(bytes)
+        let bytes = match &self.part {
+            Part::Whole { size } => self.whole(store, *size, &temporary.0).await?,
+            Part::Range { range, checksum } => self.slice(store, range, *checksum, &temporary.0).await?,
+        };
+        let seen = blocking(&temporary.0, move |temporary| {
+            in_its_folder(&target, || fs::rename(temporary, &target))?;
+            SeenFile::at(&target)
+        });
+        Ok((bytes, seen.await?))
+    }
+
+    /// Whether the file at `path` of the cache is still what it was when it was `known`, as far as can be told without
+    /// fetching it again.
+    pub(super) async fn is_whole(&self, cache: &Cache, path: &str, known: SeenFile) -> bool {
+        let (part, path) = (self.part.clone(), cache.path(path));
+        let looked = blocking(&path, move |file| {
+            if SeenFile::at(file)? != known {
+                return Ok(false);
+            }
+            let Part::Range { range, checksum } = part else { return Ok(true) };
+            let mut bytes = vec![0; range.end.saturating_sub(range.start) as usize];
+            File::open(file)?.read_exact_at(&mut bytes, range.start)?;
+            Ok(crc32c(&bytes) == checksum)
+        });
+        looked.await.unwrap_or(false)
+    }
+
+    /// Nobody else knows of the file before it is there: the cache has one fetched once, in a folder of this node's own.
+    async fn small(
+        &self,
+        store: &dyn Storage,
+        planned: u64,
+        file: &Path,
+    ) -> Result<(u64, SeenFile), FetchError> {
+        let bytes = self.range(store, 0..planned + 1).await?;
+        if bytes.len() as u64 > planned {
+            return Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has more now"))));
+        }
+        check_size(planned, bytes.len() as u64)?;
+        if let Some(promised) = promised_digest(&self.key)
+            && digest(&bytes[..]).is_ok_and(|found| found != promised)
+        {
+            return Err(self.damaged(store));
+        }
+        let seen = blocking(file, move |file| {
+            let written = in_its_folder(file, || fs::write(file, &bytes));
+            if written.is_err() {
+                let _ = fs::remove_file(file);
+            }
+            written.and_then(|()| SeenFile::at(file))
+        });
+        Ok((planned, seen.await?))
+    }
+
+    async fn whole(&self, store: &dyn Storage, planned: Option<u64>, file: &Path) -> Result<u64, FetchError> {
+        let downloaded = if self.version.is_empty() {
+            store.download(&self.key, file).await
+        } else {
+            store.download_of(&self.key, file, &self.version).await
+        };
+        let size = downloaded.map_err(|mut error| {
+            if error.place != file.display().to_string() {
+                return FetchError::Store(error);
+            }
+            // Whatever is wrong with the folder, the data is not to blame.
+            if error.kind != StorageErrorKind::Full {
+                error.kind = StorageErrorKind::Unavailable;
+            }
+            FetchError::Local(error)
+        })?;
+        planned.map_or(Ok(()), |planned| check_size(planned, size))?;
+        if let Some(promised) = promised_digest(&self.key)
+            && blocking(file, |file| digest(File::open(file)?)).await? != promised
+        {
+            return Err(self.damaged(store));
+        }
+        Ok(size)
+    }
+
+    async fn slice(
+        &self,
+        store: &dyn Storage,
+        range: &Range<u64>,
+        planned: u32,
+        file: &Path,
+    ) -> Result<u64, FetchError> {
+        let end = range.end;
+        blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await?;
+        let mut checksum = Crc32c::new();
+        let mut at = range.start;
+        while at < range.end {
+            let piece = at..range.end.min(at + PIECE);
+            let bytes = self.range(store, piece.clone()).await?;
+            if bytes.len() as u64 != piece.end - piece.start {
+                return Err(FetchError::Wrong(changed(&format!(
+                    "it had at least {} bytes and has {} now",
+                    range.end,
+                    piece.start + bytes.len() as u64
+                ))));
+            }
+            checksum.update(&bytes);
+            blocking(file, move |file| {
+                File::options().write(true).open(file)?.write_all_at(&bytes, piece.start)
+            })
+            .await?;
+            at += PIECE;
+        }
+        if checksum.finish() != planned {
+            return Err(self.damaged(store));
+        }
+        Ok(range.end.saturating_sub(range.start))
+    }
+
+    /// A range of the version that was planned.
+    async fn range(&self, store: &dyn Storage, range: Range<u64>) -> Result<Bytes, FetchError> {
+        let bytes = if self.version.is_empty() {
+            store.get_range(&self.key, range).await
+        } else {
+            store.get_range_of(&self.key, range, &self.version).await
+        };
+        bytes.map_err(FetchError::Store)
+    }
+
+    fn damaged(&self, store: &dyn Storage) -> FetchError {
+        let object = store.uri(&self.key);
+        FetchError::Damaged(match &self.part {
+            Part::Whole { .. } => format!(
+                "{object} is damaged: it does not hold what its name says; remove it and submit the job again, which \
+                 uploads it anew"
+            ),
+            Part::Range { range: Range { start, end }, .. } => format!(
+                "{object} is damaged: its bytes {start}-{end} are not those that were planned; resume the job where the \
+                 object is a copy that prs made, else submit it again as a new one"
+            ),
+        })
+    }
 }
 
-/// Nobody else knows of the file before it is there: the cache has one fetched once, in a folder of this node's own.
-async fn small(store: &dyn Storage, key: &str, planned: u64, file: &Path) -> Result<u64, FetchError> {
-    let bytes = store.get_range(key, 0..planned + 1).await.map_err(FetchError::Store)?;
-    if bytes.len() as u64 > planned {
-        let what = format!(
-            "the object has more than the {planned} bytes now that it had when the job was submitted"
-        );
-        return Err(FetchError::Wrong(what));
-    }
-    check_size(planned, bytes.len() as u64)?;
-    blocking(file, move |file| {
-        let written = in_its_folder(file, || fs::write(file, &bytes));
-        if written.is_err() {
-            let _ = fs::remove_file(file);
-        }
-        written
-    })
-    .await?;
-    Ok(planned)
+/// What to say of an object that is no longer what was planned.
+pub(super) fn changed(what: &str) -> String {
+    format!("it changed since it was planned: {what}; submit the job again as a new one")
 }
 
 fn check_size(planned: u64, size: u64) -> Result<(), FetchError> {
     if planned == size {
         return Ok(());
     }
-    let what = format!("the object has {size} bytes now and had {planned} when the job was submitted");
-    Err(FetchError::Wrong(what))
-}
-
-async fn whole(store: &dyn Storage, key: &str, planned: Option<u64>, file: &Path) -> Result<u64, FetchError> {
-    let size = store.download(key, file).await.map_err(|mut error| {
-        if error.place != file.display().to_string() {
-            return FetchError::Store(error);
-        }
-        // Whatever is wrong with the folder, the data is not to blame.
-        if error.kind != StorageErrorKind::Full {
-            error.kind = StorageErrorKind::Unavailable;
-        }
-        FetchError::Local(error)
-    })?;
-    planned.map_or(Ok(()), |planned| check_size(planned, size))?;
-    Ok(size)
-}
-
-async fn slice(store: &dyn Storage, key: &str, range: Range<u64>, file: &Path) -> Result<u64, FetchError> {
-    let end = range.end;
-    blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await?;
-    let mut at = range.start;
-    while at < range.end {
-        let piece = at..range.end.min(at + PIECE);
-        let bytes: Bytes = store.get_range(key, piece.clone()).await.map_err(FetchError::Store)?;
-        if bytes.len() as u64 != piece.end - piece.start {
-            return Err(FetchError::Wrong(format!(
-                "the object has {} bytes now and had at least {} when the job was planned",
-                piece.start + bytes.len() as u64,
-                range.end
-            )));
-        }
-        blocking(file, move |file| File::options().write(true).open(file)?.write_all_at(&bytes, piece.start))
-            .await?;
-        at += PIECE;
-    }
-    Ok(range.end.saturating_sub(range.start))
+    Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has {size} now"))))
 }
 
 /// Makes a file by `write`, and its folder where there is none.
@@ -163,10 +261,10 @@ fn in_its_folder(file: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<
     written
 }
 
-async fn blocking(
+async fn blocking<T: Send + 'static>(
     file: &Path,
-    work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), FetchError> {
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> Result<T, FetchError> {
     let path = file.to_owned();
     let done = tokio::task::spawn_blocking(move || work(&path)).await;
     done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| local(file, &error))

@@ -13,24 +13,27 @@ mod tests;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
-use prs_common::mini_batch::{MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
+use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
+use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_orchestrator::inputs::InputStores;
 use tokio::sync::Semaphore;
 
 pub use cache::Pin;
-use cache::{Cache, Wanted};
-use fetch::{FetchError, Part, fetch};
+use cache::{Cache, Pinned, Wanted};
+use fetch::{FetchError, Object, Part, changed};
 
 /// Downloads at a time, over all mini-batches.
 const DOWNLOADS: usize = 64;
+/// How often what comes damaged is read: on the way, damage passes.
+const READS: u32 = 3;
 
 const SAME_NAME: &str = "another file of the input has the same name";
 
@@ -74,8 +77,7 @@ enum LocalizeError {
 /// A file to be fetched.
 struct File<'a> {
     store: StoreRef<'a>,
-    key: String,
-    part: Part,
+    object: Object,
     /// As the user knows it.
     origin: String,
 }
@@ -101,14 +103,29 @@ impl Localizer {
     }
 
     /// The descriptor as it was planned: `body` itself, unless it names an object that holds it.
-    async fn planned(&self, body: &Bytes) -> Result<Bytes, StorageError> {
-        if MiniBatch::is_local(body) {
+    async fn planned(&self, body: &Bytes) -> Result<Bytes, LocalizeError> {
+        let Ok(MiniBatch { work: Work::Stored { key, checksum, .. }, .. }) = MiniBatch::decode(body) else {
             return Ok(body.clone());
+        };
+        let store = self.inner.stores.job();
+        let origin = store.uri(key);
+        for _ in 0..READS {
+            let planned = match store.get(key).await {
+                Ok(planned) => planned,
+                Err(error) => {
+                    let reason = lasting(error).map_err(LocalizeError::Store)?;
+                    let reason = format!("the descriptor of the mini-batch: {reason}");
+                    return Err(LocalizeError::Unreadable { origin, reason });
+                }
+            };
+            if mini_batch::checksum(&planned) == checksum {
+                return Ok(planned);
+            }
+            tracing::warn!(key, "a descriptor does not have its checksum; it is read again");
         }
-        match MiniBatch::decode(body) {
-            Ok(MiniBatch { work: Work::Stored { key, .. }, .. }) => self.inner.stores.job().get(key).await,
-            _ => Ok(body.clone()),
-        }
+        let reason =
+            "the descriptor of the mini-batch is damaged; resume the job, which plans it anew".to_owned();
+        Err(LocalizeError::Unreadable { origin, reason })
     }
 
     /// Makes the data that `body` describes local.
@@ -122,11 +139,9 @@ impl Localizer {
         }
         let planned = match self.planned(body).await {
             Ok(planned) => planned,
-            Err(error) => {
-                let (place, key) = (error.place.clone(), error.key.clone());
-                let reason = lasting(error)?;
-                let origin = format!("{place}: {key}");
-                return Ok(unreadable(body.clone(), &origin, &format!("its descriptor: {reason}")));
+            Err(LocalizeError::Store(error)) => return Err(error),
+            Err(LocalizeError::Unreadable { origin, reason }) => {
+                return Ok(unreadable(body.clone(), &origin, &reason));
             }
         };
         let Ok(MiniBatch { index, input, work }) = MiniBatch::decode(&planned) else {
@@ -176,14 +191,11 @@ impl Localizer {
             }
             let path = format!("{input}/{}/{}", source.number, file.relative);
             paths.push(self.inner.cache.path(&path).to_string_lossy().into_owned());
-            let file = File {
-                store: source.store,
-                key: source.key(file),
-                part: Part::Whole { size: file.size },
-                origin,
-            };
-            let twin = fetched.get(&path).filter(|twin| (twin.store, &twin.key) != (file.store, &file.key));
-            if twin.is_some() {
+            let part = Part::Whole { size: file.size };
+            let object = Object { key: source.key(file), version: file.version.to_owned(), part };
+            let file = File { store: source.store, object, origin };
+            let is_other = |twin: &File<'_>| (twin.store, &twin.object.key) != (file.store, &file.object.key);
+            if fetched.get(&path).is_some_and(is_other) {
                 let reason = SAME_NAME.to_owned();
                 return Err(LocalizeError::Unreadable { origin: file.origin, reason });
             }
@@ -198,24 +210,43 @@ impl Localizer {
             }
             _ => ("".into(), paths.iter().map(String::as_str).collect()),
         };
-        let local = MiniBatch { index, input, work: Work::Files { base: &base, paths } };
+        let versions = self.versions(&pin, &base, &paths);
+        let versions = versions.as_bytes();
+        let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions } };
         Ok((local.encode().into(), pin))
+    }
+
+    /// The versions of fetched files, so that a process knows whether they are still what came; none where some are
+    /// files of the user.
+    fn versions(&self, pin: &Pin, base: &str, paths: &[&str]) -> PackedVersions {
+        let seen: HashMap<PathBuf, FileVersion> = pin
+            .entries()
+            .iter()
+            .filter_map(|entry| Some((self.inner.cache.path(&entry.path), entry.ready.get()?.version)))
+            .collect();
+        let versions = paths.iter().map(|path| seen.get(&Path::new(base).join(path)).copied());
+        versions.collect::<Option<PackedVersions>>().unwrap_or_default()
     }
 
     /// A slice of a delimited text file.
     async fn slice(&self, index: u64, input: u32, work: &Work<'_>) -> Result<(Bytes, Pin), LocalizeError> {
-        let &Work::DelimitedObject { store, key, origin, version, start, end, records, schema } = work else {
+        let &Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema } =
+            work
+        else {
             unreachable!("the caller looked at the kind of work");
         };
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
         let name = format!("{input}/slices/{:016x}-{start}-{end}", hasher.finish());
-        let file =
-            File { store, key: key.to_owned(), part: Part::Range(start..end), origin: origin.to_owned() };
+        // The version of what a copy was made of is none of the copy.
+        let of = if matches!(store, StoreRef::Url(_)) { version } else { "" };
+        let part = Part::Range { range: start..end, checksum };
+        let object = Object { key: key.to_owned(), version: of.to_owned(), part };
+        let file = File { store, object, origin: origin.to_owned() };
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
         let path = self.inner.cache.path(&name);
         let path = path.to_string_lossy();
-        let work = Work::Delimited { path: &path, origin, version, start, end, records, schema };
+        let work = Work::Delimited { path: &path, origin, version, start, end, records, checksum, schema };
         Ok((MiniBatch { index, input, work }.encode().into(), pin))
     }
 
@@ -223,13 +254,13 @@ impl Localizer {
     async fn fetch_all(&self, mut files: HashMap<String, File<'_>>) -> Result<Pin, LocalizeError> {
         let Inner { cache, downloads, .. } = &*self.inner;
         // Without its size, a file would have room in the cache whatever that holds already.
-        let sized =
-            files.values_mut().filter(|file| file.part.bytes().is_none()).map(|file| self.find_size(file));
+        let unknown = |file: &&mut File<'_>| file.object.part.bytes().is_none();
+        let sized = files.values_mut().filter(unknown).map(|file| self.find_size(file));
         try_join_all(sized).await?;
         let wanted = files.iter().map(|(path, file)| Wanted {
             path: path.as_str().into(),
-            bytes: file.part.bytes().unwrap_or(0),
-            object: format!("{:?} {}", file.store, file.key),
+            bytes: file.object.part.bytes().unwrap_or(0),
+            object: format!("{:?} {}", file.store, file.object.key),
         });
         let pin = cache.pin(wanted.collect()).await.map_err(|path| LocalizeError::Unreadable {
             origin: files.get(&*path).map(|file| file.origin.clone()).unwrap_or_default(),
@@ -238,12 +269,17 @@ impl Localizer {
         // None is cut off in the middle; those that have not begun are spared when the mini-batch fails anyway.
         let failed = AtomicBool::new(false);
         let failed = &failed;
-        let fetched = join_all(pin.entries().iter().map(|(path, ready)| {
+        let fetched = join_all(pin.entries().iter().map(|Pinned { path, known, ready }| {
             let file = &files[&**path];
             ready.get_or_try_init(async move || {
                 let _permit = downloads.acquire().await.expect("the semaphore is never closed");
                 if failed.load(Ordering::Relaxed) {
                     return Err(None);
+                }
+                if let Some(known) = *known
+                    && file.object.is_whole(cache, path, known).await
+                {
+                    return Ok(known);
                 }
                 let fetched = self.fetch_one(path, file).await;
                 failed.fetch_or(fetched.is_err(), Ordering::Relaxed);
@@ -256,29 +292,32 @@ impl Localizer {
         }
     }
 
-    /// Asks the store how large a file is.
+    /// Asks the store how large a file is, and which version of it is there.
     async fn find_size(&self, file: &mut File<'_>) -> Result<(), LocalizeError> {
         let Inner { stores, downloads, .. } = &*self.inner;
         let _permit = downloads.acquire().await.expect("the semaphore is never closed");
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
-        match store.head(&file.key).await {
-            Ok(object) => file.part = Part::Whole { size: Some(object.size) },
-            Err(error) => return Err(file.refused(error)),
+        let found = store.head(&file.object.key).await.map_err(|error| file.refused(error))?;
+        file.object.part = Part::Whole { size: Some(found.size) };
+        if file.object.version.is_empty() {
+            file.object.version = found.version;
         }
         Ok(())
     }
 
-    /// Fetches one file; when the disk is full, once more without what nobody needs.
-    async fn fetch_one(&self, path: &Arc<str>, file: &File<'_>) -> Result<(), LocalizeError> {
+    /// Fetches one file; when the disk is full, once more without what nobody needs, and when it comes damaged, some
+    /// times more.
+    async fn fetch_one(&self, path: &Arc<str>, file: &File<'_>) -> Result<SeenFile, LocalizeError> {
         let Inner { stores, cache, .. } = &*self.inner;
         // A store that cannot be opened here says nothing of the mini-batch.
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = false;
+        let mut again = 1..READS;
         loop {
-            match fetch(&*store, &file.key, &file.part, cache, path).await {
-                Ok(bytes) => {
+            match file.object.fetch(&*store, cache, path).await {
+                Ok((bytes, seen)) => {
                     cache.arrived(path, bytes);
-                    return Ok(());
+                    return Ok(seen);
                 }
                 Err(FetchError::Local(error)) if error.kind == StorageErrorKind::Full && !evicted => {
                     evicted = true;
@@ -286,7 +325,10 @@ impl Localizer {
                 }
                 Err(FetchError::Local(error)) => return Err(LocalizeError::Store(error)),
                 Err(FetchError::Store(error)) => return Err(file.refused(error)),
-                Err(FetchError::Wrong(reason)) => {
+                Err(FetchError::Damaged(reason)) if again.next().is_some() => {
+                    tracing::warn!(input = file.origin, reason, "an input came damaged; it is read again");
+                }
+                Err(FetchError::Wrong(reason) | FetchError::Damaged(reason)) => {
                     return Err(LocalizeError::Unreadable { origin: file.origin.clone(), reason });
                 }
             }
@@ -300,6 +342,7 @@ fn lasting(error: StorageError) -> Result<String, StorageError> {
         StorageErrorKind::NotFound => Ok(format!("it is not there any more: {}", error.message)),
         StorageErrorKind::PermissionDenied => Ok(format!("the store refuses access: {}", error.message)),
         StorageErrorKind::InvalidKey => Ok(format!("the store does not take its name: {}", error.message)),
+        StorageErrorKind::Changed => Ok(changed(&error.message)),
         _ => Err(error),
     }
 }

@@ -1,7 +1,7 @@
 //! The lines of a list file (spec D1): one path a line, in the order of the file.
 //!
-//! Nothing is looked up for a line unless its size is wanted: a list may name millions of files,
-//! and whether they exist shows when they are opened.
+//! Nothing is looked up for a line: a list may name millions of files, and whether they exist shows
+//! when they are opened.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -21,12 +21,11 @@ pub(super) struct ListFile {
     line: Vec<u8>,
     joined: String,
     number: u64,
-    sizes: bool,
     empty_base: Arc<str>,
 }
 
 impl ListFile {
-    pub(super) fn open(path: &Path, sizes: bool) -> Result<Self, ListingError> {
+    pub(super) fn open(path: &Path) -> Result<Self, ListingError> {
         let file = File::open(path).map_err(ListingError::io(path))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let folder = folder
@@ -40,7 +39,6 @@ impl ListFile {
             line: Vec::new(),
             joined: String::new(),
             number: 0,
-            sizes,
             empty_base: "".into(),
         })
     }
@@ -74,12 +72,7 @@ impl ListFile {
                 self.joined.push_str(line);
                 &self.joined
             };
-            let size = if self.sizes {
-                Some(std::fs::metadata(relative).map_err(ListingError::io(relative))?.len())
-            } else {
-                None
-            };
-            visit(EntryRef { base: &self.empty_base, relative, size });
+            visit(EntryRef { base: &self.empty_base, relative, version: None });
             count += 1;
         }
         Ok(count)

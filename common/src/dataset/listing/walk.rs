@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use super::pattern::PathPattern;
 use super::{EntryRef, ListingError};
+use crate::file_version::FileVersion;
 
 #[derive(Debug)]
 pub(super) struct Walk {
     base: Arc<str>,
     pattern: Option<PathPattern>,
-    sizes: bool,
+    versions: bool,
     /// Stop reading a folder at its first file: for [`super::probe`], to which the order does not
     /// matter.
     probe: bool,
@@ -66,13 +67,13 @@ impl Names {
 
 impl Walk {
     /// Everything below `base`, an absolute folder, or what `pattern` picks of it.
-    pub(super) fn new(base: &str, pattern: Option<PathPattern>, sizes: bool) -> Self {
+    pub(super) fn new(base: &str, pattern: Option<PathPattern>, versions: bool) -> Self {
         let base = if base == "/" { base } else { base.trim_end_matches('/') };
         let path = if base == "/" { base.to_owned() } else { format!("{base}/") };
         Self {
             base: base.into(),
             pattern,
-            sizes,
+            versions,
             probe: false,
             relative_start: path.len(),
             path,
@@ -109,12 +110,10 @@ impl Walk {
                 self.enter()?;
                 continue;
             }
-            let size = if self.sizes {
-                Some(fs::metadata(&self.path).map_err(ListingError::io(&self.path))?.len())
-            } else {
-                None
-            };
-            visit(EntryRef { base: &self.base, relative: &self.path[self.relative_start..], size });
+            // A file that went since its folder was read fails its mini-batch, not the listing.
+            let metadata = if self.versions { fs::metadata(&self.path).ok() } else { None };
+            let version = metadata.as_ref().map(FileVersion::of);
+            visit(EntryRef { base: &self.base, relative: &self.path[self.relative_start..], version });
             count += 1;
         }
         Ok(count)

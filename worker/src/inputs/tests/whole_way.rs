@@ -1,229 +1,12 @@
-//! The whole way of inputs, from what the user names to files of a node, against stores in folders.
-
-use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
-use std::io::Write as _;
-use std::ops::{ControlFlow, Range};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use async_trait::async_trait;
-use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
-use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, Storage, Upload};
-use prs_orchestrator::inputs::{Audience, Where, resolve};
-use prs_orchestrator::plan::{PlanContext, plan};
-use prs_orchestrator::stored_descriptors::store_long;
-use tempfile::TempDir;
-use tokio::runtime::Handle;
+//! The whole way of inputs, from what the user names to files of a node.
 
 use super::*;
-
-/// A fleet in a folder: its storage, its buckets, a job's data and a node's cache.
-struct Fleet {
-    folder: TempDir,
-    stores: InputStores,
-    shared: Arc<Watched>,
-}
-
-impl Fleet {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let shared = Arc::new(Watched::new(&folder.path().join("storage")));
-        let job = shared.below("jobs/job-1");
-        let buckets = folder.path().join("buckets");
-        let open = move |url: String| -> futures_util::future::BoxFuture<'static, _> {
-            let bucket = buckets.join(url.trim_start_matches("s3://"));
-            let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
-            Box::pin(std::future::ready(Ok(store)))
-        };
-        let stores = InputStores::new(Arc::clone(&shared) as Arc<dyn Storage>, job, Arc::new(open));
-        Self { folder, stores, shared }
-    }
-
-    fn path(&self, relative: &str) -> PathBuf {
-        self.folder.path().join(relative)
-    }
-
-    fn write(&self, relative: &str, content: impl AsRef<[u8]>) {
-        let path = self.path(relative);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    fn localizer(&self, name: &str, limit: u64) -> Localizer {
-        Localizer::new(self.stores.clone(), &self.path(name), limit).unwrap()
-    }
-
-    /// The descriptors of `spec`, as any host plans them.
-    async fn plan(&self, spec: &JobSpec, host: &str) -> Vec<Bytes> {
-        let (spec, stores, work) = (spec.clone(), self.stores.clone(), self.path(host));
-        let handle = Handle::current();
-        let planned = tokio::task::spawn_blocking(move || {
-            let mut bodies = Vec::new();
-            let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
-            plan(&spec, &context, &|| false, &mut |batch| {
-                bodies.extend(batch.bodies);
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-            bodies
-        });
-        planned.await.unwrap()
-    }
-
-    async fn resolve(&self, spec: &JobSpec, runs: Where) -> JobSpec {
-        resolve(spec.clone(), &self.stores, runs, Audience::NONE).await.unwrap()
-    }
-}
-
-/// A store that counts what is read of it, and fails when it is told to.
-#[derive(Debug)]
-struct Watched {
-    inner: LocalStorage,
-    reads: AtomicU64,
-    fails: Mutex<Option<StorageErrorKind>>,
-}
-
-impl Watched {
-    fn new(folder: &Path) -> Self {
-        Self { inner: LocalStorage::new(folder), reads: AtomicU64::new(0), fails: Mutex::default() }
-    }
-
-    fn fail(&self, kind: Option<StorageErrorKind>) {
-        *self.fails.lock().unwrap() = kind;
-    }
-
-    fn look(&self, key: &str) -> Result<(), StorageError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let Some(kind) = *self.fails.lock().unwrap() else { return Ok(()) };
-        let (place, message) = (self.to_string(), "told to fail".to_owned());
-        Err(StorageError { kind, place, key: key.to_owned(), message })
-    }
-}
-
-impl fmt::Display for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-#[async_trait]
-impl Storage for Watched {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.put(key, body, options).await
-    }
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        self.inner.put_parts(key, parts).await
-    }
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        self.inner.put_file(key, file).await
-    }
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key, options).await
-    }
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
-        self.look(key)?;
-        self.inner.get(key).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.look(key)?;
-        tokio::task::yield_now().await;
-        self.inner.get_range(key, range).await
-    }
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.copy(from, to, options).await
-    }
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.inner.list(prefix).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        self.inner.head(key).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.inner.delete(key).await
-    }
-    async fn flush(&self) -> Result<(), StorageError> {
-        self.inner.flush().await
-    }
-    async fn sweep(&self) -> Result<(), StorageError> {
-        self.inner.sweep().await
-    }
-
-    fn uri(&self, key: &str) -> String {
-        self.inner.uri(key)
-    }
-    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
-        self.inner.below(prefix)
-    }
-}
-
-fn gzip(text: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(text).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn input(kind: InputKind, source: InputSource) -> Input {
-    let tabular = (kind == InputKind::Tabular).then(TabularOptions::default);
-    Input { name: "data".to_owned(), kind, source, mode: InputMode::Upload, tabular }
-}
-
-fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
-    JobSpec { mini_batch_size: size, ..JobSpec::new("job-1", "/code", "main.py", inputs) }
-}
-
-fn paths(of: &[PathBuf]) -> InputSource {
-    InputSource::Paths(of.iter().map(|path| path.display().to_string()).collect())
-}
-
-/// What the process of a mini-batch would see: its position, its data, and all that describes the data.
-fn seen(body: &[u8], work: &Path) -> (u64, u32, Vec<(String, Vec<u8>)>) {
-    let MiniBatch { index, input, work: data } = MiniBatch::decode(body).unwrap();
-    let data = match data {
-        Work::Files { base, paths } => {
-            let read = |path: &&str| (String::new(), fs::read(Path::new(base).join(path)).unwrap());
-            paths.iter().map(read).collect()
-        }
-        Work::Delimited { path, origin, start, end, records, schema, .. } => {
-            let mut bytes = vec![0; (end - start) as usize];
-            let file = fs::File::open(work.join(path)).unwrap();
-            assert!(file.metadata().unwrap().len() >= end);
-            file.read_exact_at(&mut bytes, start).unwrap();
-            vec![(format!("{origin} {start} {end} {records} {schema:?}"), bytes)]
-        }
-        Work::Unreadable { origin, offset, reason } => {
-            vec![(format!("{origin} {offset} {reason}"), Vec::new())]
-        }
-        other => panic!("not local: {other:?}"),
-    };
-    (index, input, data)
-}
-
-fn files_below(folder: &Path) -> BTreeMap<String, u64> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_dir() {
-                open.push(entry.path());
-            } else {
-                let name = entry.path().strip_prefix(folder).unwrap().display().to_string();
-                found.insert(name, entry.metadata().unwrap().len());
-            }
-        }
-    }
-    found
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn local_descriptors_pass_untouched() {
     let fleet = Fleet::new();
     let localizer = fleet.localizer("cache", 10);
-    let files = Work::Files { base: "/absent", paths: vec!["a", "b"] };
+    let files = Work::Files { base: "/absent", paths: vec!["a", "b"], versions: &[] };
     let body: Bytes = MiniBatch { index: 3, input: 0, work: files }.encode().into();
     let ready = localizer.localize(&body).await.unwrap();
     assert_eq!(ready.local.as_ptr(), body.as_ptr());
@@ -314,7 +97,8 @@ async fn buckets_are_read_where_they_are() {
     let bodies = fleet.plan(&resolved, "work").await;
     assert_eq!(
         seen(&bodies[0], Path::new("/")).2[0].0,
-        "s3://tables/x.csv 0 the object changed since the job was submitted"
+        "s3://tables/x.csv 0 it changed since it was planned: another object has its name now; submit the job again as \
+         a new one"
     );
 }
 
@@ -344,16 +128,6 @@ async fn a_list_names_files_here_and_in_buckets() {
         assert!(told.starts_with("s3://others/absent 0 it is not there any more: "), "{told}");
         assert_eq!(gone.planned, bodies[1]);
     }
-}
-
-fn pictures<'a>(names: &[&'a str], size: Option<u64>) -> Work<'a> {
-    let source = ObjectSource { number: 2, store: StoreRef::Shared, prefix: "in/", origin: "/data/" };
-    let file = |&relative: &&'a str| ObjectRef { source: 0, relative, key: "", size };
-    Work::Objects { sources: vec![source], files: names.iter().map(file).collect() }
-}
-
-fn body(index: u64, work: Work<'_>) -> Bytes {
-    MiniBatch { index, input: 1, work }.encode().into()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,7 +161,11 @@ async fn what_cannot_be_had_fails_the_mini_batch_and_what_may_come_later_does_no
     };
     let long = "x".repeat(256);
     for (names, size, says) in [
-        (&["a"][..], Some(5), "/data/a 0 the object has 4 bytes now and had 5 when the job was submitted"),
+        (
+            &["a"][..],
+            Some(5),
+            "/data/a 0 it changed since it was planned: it had 5 bytes and has 4 now; submit the job again as a new one",
+        ),
         (&["a", "absent"], None, "/data/absent 0 it is not there any more: "),
         (&["../../escaped"], None, "/data/../../escaped 0 the name has a part `.` or `..`"),
         (&["a", "/etc/passwd"], None, "/data//etc/passwd 0 the name has an empty part"),
@@ -417,8 +195,18 @@ async fn a_slice_lies_at_its_own_place() {
     fleet.write("storage/table", &text);
     let slice = |start, end| {
         let (store, key, origin, version) = (StoreRef::Shared, "table", "/in/t.csv.gz", "5");
-        let work =
-            Work::DelimitedObject { store, key, origin, version, start, end, records: 1, schema: &[1] };
+        let checksum = crc32c(&text[start as usize..text.len().min(end as usize)]);
+        let work = Work::DelimitedObject {
+            store,
+            key,
+            origin,
+            version,
+            start,
+            end,
+            records: 1,
+            checksum,
+            schema: &[1],
+        };
         body(start, work)
     };
     let localizer = fleet.localizer("cache", 1 << 20);
@@ -430,7 +218,10 @@ async fn a_slice_lies_at_its_own_place() {
     }
     let cut = localizer.localize(&slice(19_999_990, 20_000_010)).await.unwrap();
     let told = &seen(&cut.local, Path::new("/")).2[0].0;
-    assert!(told.contains("the object has 20000000 bytes now and had at least 20000010"), "{told}");
+    assert!(
+        told.contains("it changed since it was planned: it had at least 20000010 bytes and has 20000000 now"),
+        "{told}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -446,10 +237,13 @@ async fn long_descriptors_are_read_first() {
     let ready = localizer.localize(&sent[0]).await.unwrap();
     assert!(ready.planned == planned);
     assert_eq!(MiniBatch::decode(&ready.local).unwrap().items(), 40_000);
-    assert!(localizer.planned(&sent[0]).await.unwrap() == planned);
     fleet.stores.job().delete("plan/0000000005").await.unwrap();
     let lost = localizer.localize(&sent[0]).await.unwrap();
-    assert!(seen(&lost.local, Path::new("/")).2[0].0.contains("its descriptor: it is not there any more: "));
+    assert!(
+        seen(&lost.local, Path::new("/")).2[0]
+            .0
+            .contains("the descriptor of the mini-batch: it is not there any more: ")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

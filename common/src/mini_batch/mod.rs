@@ -1,12 +1,18 @@
 //! The mini-batch: the unit of work, and its descriptor as it travels through the queue.
 //!
 //! A descriptor is encoded once, by the planner, and forwarded as it is from the queue to the process that
-//! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content.
+//! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content, but it
+//! says what it was planned for: versions of files and objects, checksums of slices. Whatever reads the data compares.
 
-use std::fmt;
+mod head;
+#[cfg(test)]
+mod tests;
 
-use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::checksum::crc32c;
+use head::{Head, Kind};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
 pub type MiniBatchIndex = u64;
@@ -34,6 +40,10 @@ pub enum Work<'a> {
         /// Paths relative to `base`, in listing order.
         #[serde(borrow)]
         paths: Vec<&'a str>,
+        /// [Packed](crate::file_version::PackedVersions) versions of all of them, in the same order; empty where
+        /// they are not known, as for the lines of a list.
+        #[serde(borrow, with = "serde_bytes")]
+        versions: &'a [u8],
     },
     /// A slice of a delimited text file: whole records, without the header record.
     Delimited {
@@ -41,10 +51,12 @@ pub enum Work<'a> {
         /// folder of the job.
         #[serde(borrow)]
         path: &'a str,
-        /// The file as the user named it (it differs from `path` for compressed files), for messages.
+        /// The file as the user named it. It is `path` itself, unless that is a copy: of a compressed file, or of
+        /// what a node fetched.
         #[serde(borrow)]
         origin: &'a str,
-        /// Size and time of change of `origin` when it was planned: a changed file is another mini-batch.
+        /// Version of `origin` when it was planned: a changed file is another mini-batch. Of a local file it is a
+        /// [`FileVersion`](crate::file_version::FileVersion).
         #[serde(borrow)]
         version: &'a str,
         /// First byte of the slice.
@@ -53,6 +65,8 @@ pub enum Work<'a> {
         end: u64,
         /// Records the planner counted in the slice.
         records: u64,
+        /// CRC32C of the bytes of the slice.
+        checksum: u32,
         /// Encoded dialect and schema of the file (the reader's own format), the same for all its slices.
         #[serde(borrow, with = "serde_bytes")]
         schema: &'a [u8],
@@ -87,6 +101,8 @@ pub enum Work<'a> {
         end: u64,
         /// Records in the slice.
         records: u64,
+        /// CRC32C of the bytes of the slice.
+        checksum: u32,
         /// Encoded dialect and schema.
         #[serde(borrow, with = "serde_bytes")]
         schema: &'a [u8],
@@ -98,6 +114,8 @@ pub enum Work<'a> {
         key: &'a str,
         /// Input items in it.
         items: u64,
+        /// [Checksum](checksum) of the whole descriptor.
+        checksum: u32,
     },
     /// A part of a file that cannot be split into records; running it fails with this reason (spec D5).
     Unreadable {
@@ -154,6 +172,9 @@ pub struct ObjectRef<'a> {
     pub key: &'a str,
     /// Bytes, where they are known.
     pub size: Option<u64>,
+    /// Changes with its content; empty where the key does, or where it is not known.
+    #[serde(borrow)]
+    pub version: &'a str,
 }
 
 impl ObjectSource<'_> {
@@ -184,7 +205,7 @@ impl<'a> MiniBatch<'a> {
     /// and allocates nothing.
     pub fn is_local(body: &[u8]) -> bool {
         // What cannot be read is the affair of whoever decodes it.
-        rmp_serde::from_slice::<Head>(body).is_ok_and(|head| head.is_local)
+        Head::read(body).is_ok_and(|head| head.kind == Kind::Local)
     }
 
     /// Writes the descriptor.
@@ -226,8 +247,8 @@ impl<'a> MiniBatch<'a> {
     /// The names of the files, as the user knows them; none where the work is no list of files.
     pub fn file_names(&self) -> Vec<String> {
         match &self.work {
-            Work::Files { base: "", paths } => paths.iter().map(|&path| path.to_owned()).collect(),
-            Work::Files { base, paths } => paths.iter().map(|path| format!("{base}/{path}")).collect(),
+            Work::Files { base: "", paths, .. } => paths.iter().map(|&path| path.to_owned()).collect(),
+            Work::Files { base, paths, .. } => paths.iter().map(|path| format!("{base}/{path}")).collect(),
             Work::Objects { sources, files } => {
                 let name = |file: &ObjectRef<'_>| Some(sources.get(file.source as usize)?.name(file));
                 files.iter().filter_map(name).collect()
@@ -245,63 +266,15 @@ fn first_and_more(first: Option<&str>, count: usize) -> String {
     }
 }
 
-/// The beginning of an encoded descriptor, up to the name of the kind of work.
-struct Head {
-    is_local: bool,
-}
-
-impl<'de> Deserialize<'de> for Head {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(HeadVisitor)
-    }
-}
-
-struct HeadVisitor;
-
-impl<'de> Visitor<'de> for HeadVisitor {
-    type Value = Head;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a mini-batch")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Head, A::Error> {
-        let index: Option<MiniBatchIndex> = fields.next_element()?;
-        let input: Option<u32> = fields.next_element()?;
-        let kind: Option<WorkKind<'de>> = fields.next_element()?;
-        let (Some(_), Some(_), Some(WorkKind(kind))) = (index, input, kind) else {
-            return Err(A::Error::custom("a mini-batch has three fields"));
-        };
-        Ok(Head { is_local: matches!(kind, "Files" | "Delimited" | "Unreadable") })
-    }
-}
-
-/// The name of a kind of work. The work itself is left unread, so nothing can be read after it.
-struct WorkKind<'a>(&'a str);
-
-impl<'de: 'a, 'a> Deserialize<'de> for WorkKind<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(WorkKindVisitor).map(WorkKind)
-    }
-}
-
-struct WorkKindVisitor;
-
-impl<'de> Visitor<'de> for WorkKindVisitor {
-    type Value = &'de str;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the work of a mini-batch")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<&'de str, A::Error> {
-        map.next_key()?.ok_or_else(|| A::Error::custom("a mini-batch has work"))
-    }
-}
-
-/// Checksum of an encoded descriptor: the same plan gives the same checksums (spec D6).
+/// Checksum of an encoded descriptor: the same plan gives the same checksums (spec D6). A descriptor that is stored
+/// and the message that names it have one checksum.
 pub fn checksum(body: &[u8]) -> u32 {
-    crc32fast::hash(body)
+    if Head::read(body).is_ok_and(|head| head.kind == Kind::Stored)
+        && let Ok(MiniBatch { work: Work::Stored { checksum, .. }, .. }) = MiniBatch::decode(body)
+    {
+        return checksum;
+    }
+    crc32c(body)
 }
 
 /// What a mini-batch with this checksum of its descriptor adds to the sum over a plan. The sum is wrapping and tells two
@@ -317,83 +290,4 @@ pub fn fingerprint(index: MiniBatchIndex, checksum: u32) -> u64 {
 /// The `mini_batch_id` of the mini-batch at `index`; fixed width, so that ids sort as the plan does.
 pub fn id_of(index: MiniBatchIndex) -> String {
     format!("mb-{index:010}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pictures() -> Work<'static> {
-        let source = |number, store| ObjectSource { number, store, prefix: "in/", origin: "s3://b/in/" };
-        Work::Objects {
-            sources: vec![source(0, StoreRef::Url("s3://b")), source(7, StoreRef::Shared)],
-            files: vec![
-                ObjectRef { source: 0, relative: "a/1.png", key: "", size: None },
-                ObjectRef { source: 1, relative: "b.png", key: "ab/abcd", size: Some(1 << 40) },
-            ],
-        }
-    }
-
-    fn every_kind() -> [(Work<'static>, bool); 6] {
-        let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "100-1", &[1, 2, 3]);
-        let (start, end, records) = (10, 1 << 40, 3);
-        [
-            (Work::Files { base: "/data", paths: vec!["a/1.png", "b.png"] }, true),
-            (Work::Delimited { path: "/cache/x.csv", origin, version, start, end, records, schema }, true),
-            (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
-            (pictures(), false),
-            (
-                Work::DelimitedObject {
-                    store: StoreRef::Job,
-                    key: "plain/0-1",
-                    origin,
-                    version,
-                    start,
-                    end,
-                    records,
-                    schema,
-                },
-                false,
-            ),
-            (Work::Stored { key: "plan/7", items: 12 }, false),
-        ]
-    }
-
-    #[test]
-    fn descriptors_survive_the_wire_and_borrow_from_it() {
-        for index in [7, 1 << 40] {
-            for (work, is_local) in every_kind() {
-                let mini_batch = MiniBatch { index, input: 300, work };
-                let body = mini_batch.encode();
-                assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
-                assert_eq!(MiniBatch::peek_index(&body).unwrap(), index);
-                assert_eq!(MiniBatch::is_local(&body), is_local, "{mini_batch:?}");
-            }
-        }
-        assert!(!MiniBatch::is_local(b"") && !MiniBatch::is_local(b"\x93\x01"));
-        assert_eq!(id_of(7), "mb-0000000007");
-    }
-
-    #[test]
-    fn sums_of_fingerprints_tell_plans_apart() {
-        let sum = |plan: &[(u64, u32)]| {
-            plan.iter().fold(0u64, |sum, &(index, checksum)| sum.wrapping_add(fingerprint(index, checksum)))
-        };
-        let plan = [(0, 7), (1, 7), (2, 9)];
-        assert_eq!(sum(&plan), sum(&[(2, 9), (0, 7), (1, 7)]));
-        for other in [[(0, 7), (1, 9), (2, 7)], [(0, 7), (1, 7), (3, 9)], [(0, 7), (1, 7), (2, 8)]] {
-            assert_ne!(sum(&plan), sum(&other), "{other:?}");
-        }
-    }
-
-    #[test]
-    fn objects_are_told_by_the_names_the_user_knows() {
-        let mini_batch = MiniBatch { index: 1, input: 0, work: pictures() };
-        assert_eq!(mini_batch.items(), 2);
-        assert_eq!(mini_batch.detail(), "a/1.png and 1 more");
-        assert_eq!(mini_batch.file_names(), ["s3://b/in/a/1.png", "s3://b/in/b.png"]);
-        let Work::Objects { sources, files } = mini_batch.work else { unreachable!() };
-        assert_eq!(sources[0].key(&files[0]), "in/a/1.png");
-        assert_eq!(sources[1].key(&files[1]), "in/ab/abcd");
-    }
 }

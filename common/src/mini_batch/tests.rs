@@ -1,0 +1,92 @@
+//! Descriptors keep what they say.
+
+use super::*;
+
+fn pictures() -> Work<'static> {
+    let source = |number, store| ObjectSource { number, store, prefix: "in/", origin: "s3://b/in/" };
+    Work::Objects {
+        sources: vec![source(0, StoreRef::Url("s3://b")), source(7, StoreRef::Shared)],
+        files: vec![
+            ObjectRef { source: 0, relative: "a/1.png", key: "", size: None, version: "\"5f\"-3" },
+            ObjectRef { source: 1, relative: "b.png", key: "ab/abcd", size: Some(1 << 40), version: "" },
+        ],
+    }
+}
+
+fn every_kind() -> [(Work<'static>, bool); 6] {
+    let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "100-1", &[1, 2, 3]);
+    let (start, end, records, checksum) = (10, 1 << 40, 3, 0x9abc_def0);
+    [
+        (Work::Files { base: "/data", paths: vec!["a/1.png", "b.png"], versions: &[7; 19] }, true),
+        (
+            Work::Delimited { path: "/cache/x.csv", origin, version, start, end, records, checksum, schema },
+            true,
+        ),
+        (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
+        (pictures(), false),
+        (
+            Work::DelimitedObject {
+                store: StoreRef::Job,
+                key: "plain/0-1",
+                origin,
+                version,
+                start,
+                end,
+                records,
+                checksum,
+                schema,
+            },
+            false,
+        ),
+        (Work::Stored { key: "plan/7", items: 12, checksum }, false),
+    ]
+}
+
+#[test]
+fn descriptors_survive_the_wire_and_borrow_from_it() {
+    for index in [7, 1 << 40] {
+        for (work, is_local) in every_kind() {
+            let mini_batch = MiniBatch { index, input: 300, work };
+            let body = mini_batch.encode();
+            assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
+            assert_eq!(MiniBatch::peek_index(&body).unwrap(), index);
+            assert_eq!(MiniBatch::is_local(&body), is_local, "{mini_batch:?}");
+        }
+    }
+    assert!(!MiniBatch::is_local(b"") && !MiniBatch::is_local(b"\x93\x01"));
+    assert_eq!(id_of(7), "mb-0000000007");
+}
+
+#[test]
+fn objects_are_told_by_the_names_the_user_knows() {
+    let mini_batch = MiniBatch { index: 1, input: 0, work: pictures() };
+    assert_eq!(mini_batch.items(), 2);
+    assert_eq!(mini_batch.detail(), "a/1.png and 1 more");
+    assert_eq!(mini_batch.file_names(), ["s3://b/in/a/1.png", "s3://b/in/b.png"]);
+    let Work::Objects { sources, files } = mini_batch.work else { unreachable!() };
+    assert_eq!(sources[0].key(&files[0]), "in/a/1.png");
+    assert_eq!(sources[1].key(&files[1]), "in/ab/abcd");
+}
+
+#[test]
+fn a_stored_descriptor_and_its_message_have_one_checksum() {
+    let whole = MiniBatch { index: 7, input: 0, work: pictures() }.encode();
+    let work = Work::Stored { key: "plan/7", items: 2, checksum: checksum(&whole) };
+    let message = MiniBatch { index: 7, input: 0, work }.encode();
+    assert_eq!(checksum(&message), checksum(&whole));
+    assert_eq!(checksum(&whole), crc32c(&whole));
+    let nonsense = [message.as_slice(), b"x"].concat();
+    assert_eq!(checksum(&nonsense[1..]), crc32c(&nonsense[1..]));
+}
+
+#[test]
+fn sums_of_fingerprints_tell_plans_apart() {
+    let sum = |plan: &[(u64, u32)]| {
+        plan.iter().fold(0u64, |sum, &(index, checksum)| sum.wrapping_add(fingerprint(index, checksum)))
+    };
+    let plan = [(0, 7), (1, 7), (2, 9)];
+    assert_eq!(sum(&plan), sum(&[(2, 9), (0, 7), (1, 7)]));
+    for other in [[(0, 7), (1, 9), (2, 7)], [(0, 7), (1, 7), (3, 9)], [(0, 7), (1, 7), (2, 8)]] {
+        assert_ne!(sum(&plan), sum(&other), "{other:?}");
+    }
+}

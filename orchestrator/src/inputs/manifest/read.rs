@@ -1,0 +1,160 @@
+//! Reading a manifest, as a stream.
+
+use std::fmt::Display;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use prs_common::checksum::crc32c;
+use prs_common::hexadecimal;
+use prs_common::storage::{Storage, StorageError};
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+
+use super::{FORMAT, File, LARGEST_RECORD, ManifestError, PIECE, Record, Source};
+
+/// Reads a manifest, block by block. It blocks, so it belongs on a thread of its own.
+#[derive(Debug)]
+pub struct ManifestReader<R> {
+    key: String,
+    /// What its records must add up to.
+    checksum: String,
+    hasher: Sha256,
+    stream: GzDecoder<R>,
+    sources: Vec<Source>,
+    seen: (u64, u64),
+}
+
+impl ManifestReader<ObjectReader> {
+    /// Opens the object `key`, which has the [checksum](Summary::checksum) `checksum`. Calls of the store are made on
+    /// the runtime of `handle`.
+    pub fn open(
+        store: Arc<dyn Storage>,
+        key: &str,
+        checksum: &str,
+        handle: &Handle,
+    ) -> Result<Self, ManifestError> {
+        let object = ObjectReader {
+            store,
+            key: key.to_owned(),
+            handle: handle.clone(),
+            at: 0,
+            piece: io::Cursor::default(),
+        };
+        Self::new(object, key, checksum)
+    }
+}
+
+impl<R: Read> ManifestReader<R> {
+    fn new(stream: R, key: &str, checksum: &str) -> Result<Self, ManifestError> {
+        let mut reader = Self {
+            key: key.to_owned(),
+            checksum: checksum.to_owned(),
+            hasher: Sha256::new(),
+            stream: GzDecoder::new(stream),
+            sources: Vec::new(),
+            seen: (0, 0),
+        };
+        match reader.record()? {
+            Record::Header { format: FORMAT } => Ok(reader),
+            Record::Header { format } => {
+                Err(reader.damaged(&format_args!("it has format {format} and this prs reads {FORMAT}")))
+            }
+            _ => Err(reader.damaged(&"it has no header")),
+        }
+    }
+
+    /// The sources of the files that were read so far, by number.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// The next files; `None` at the end, once all of it is found to be what was written.
+    pub fn next_block(&mut self) -> Result<Option<Vec<File>>, ManifestError> {
+        loop {
+            match self.record()? {
+                Record::Sources(sources) => self.sources.extend(sources),
+                Record::Files(files) => {
+                    if files.iter().any(|file| file.source as usize >= self.sources.len()) {
+                        return Err(self.damaged(&"a file has no source"));
+                    }
+                    self.seen.0 += files.len() as u64;
+                    self.seen.1 += files.iter().filter_map(|file| file.size).sum::<u64>();
+                    return Ok(Some(files));
+                }
+                Record::End { files, bytes } if self.seen == (files, bytes) => return self.end(),
+                Record::End { .. } => return Err(self.damaged(&"files are missing")),
+                Record::Header { .. } => return Err(self.damaged(&"it has two headers")),
+            }
+        }
+    }
+
+    /// Nothing may follow; what compression itself keeps for checking does.
+    fn end(&mut self) -> Result<Option<Vec<File>>, ManifestError> {
+        match self.stream.read(&mut [0]) {
+            Ok(0) => {}
+            Ok(_) => return Err(self.damaged(&"something follows its end")),
+            Err(error) => return Err(self.failed(error)),
+        }
+        let found = hexadecimal(&self.hasher.finalize_reset());
+        if found == self.checksum {
+            return Ok(None);
+        }
+        Err(self.damaged(&format_args!("its checksum is {found} and the job's record has {}", self.checksum)))
+    }
+
+    fn record(&mut self) -> Result<Record, ManifestError> {
+        let mut head = [[0; 4]; 2];
+        self.fill(head.as_flattened_mut())?;
+        let [length, checksum] = head.map(u32::from_le_bytes);
+        if length as usize > LARGEST_RECORD {
+            return Err(self.damaged(&"a record is too long"));
+        }
+        let mut body = vec![0; length as usize];
+        self.fill(&mut body)?;
+        if crc32c(&body) != checksum {
+            return Err(self.damaged(&"a record does not have its checksum"));
+        }
+        self.hasher.update(&body);
+        rmp_serde::from_slice(&body).map_err(|error| self.damaged(&error))
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ManifestError> {
+        self.stream.read_exact(bytes).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> ManifestError {
+        match error.downcast::<StorageError>() {
+            Ok(error) => error.into(),
+            Err(error) => self.damaged(&error),
+        }
+    }
+
+    fn damaged(&self, reason: &dyn Display) -> ManifestError {
+        ManifestError::Damaged { key: self.key.clone(), reason: reason.to_string() }
+    }
+}
+
+/// An object as a stream of bytes, read a piece at a time.
+#[derive(Debug)]
+pub struct ObjectReader {
+    store: Arc<dyn Storage>,
+    key: String,
+    handle: Handle,
+    at: u64,
+    piece: io::Cursor<bytes::Bytes>,
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.piece.read(buffer)?;
+        if count > 0 || buffer.is_empty() {
+            return Ok(count);
+        }
+        let range = self.at..self.at + PIECE as u64;
+        let piece = self.handle.block_on(self.store.get_range(&self.key, range)).map_err(io::Error::other)?;
+        self.at += piece.len() as u64;
+        self.piece = io::Cursor::new(piece);
+        self.piece.read(buffer)
+    }
+}

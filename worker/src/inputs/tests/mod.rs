@@ -1,0 +1,252 @@
+//! Inputs against stores in folders: what the tests of their whole way need.
+
+mod damage;
+mod whole_way;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use prs_common::checksum::crc32c;
+use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
+use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, Storage, Upload};
+use prs_orchestrator::inputs::{Audience, Where, resolve};
+use prs_orchestrator::plan::{PlanContext, plan};
+use prs_orchestrator::stored_descriptors::store_long;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use super::*;
+
+/// A fleet in a folder: its storage, its buckets, a job's data and a node's cache.
+struct Fleet {
+    folder: TempDir,
+    stores: InputStores,
+    shared: Arc<Watched>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Watched::new(&folder.path().join("storage")));
+        let job = shared.below("jobs/job-1");
+        let buckets = folder.path().join("buckets");
+        let open = move |url: String| -> futures_util::future::BoxFuture<'static, _> {
+            let bucket = buckets.join(url.trim_start_matches("s3://"));
+            let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
+            Box::pin(std::future::ready(Ok(store)))
+        };
+        let stores = InputStores::new(Arc::clone(&shared) as Arc<dyn Storage>, job, Arc::new(open));
+        Self { folder, stores, shared }
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.folder.path().join(relative)
+    }
+
+    fn write(&self, relative: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(relative);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn localizer(&self, name: &str, limit: u64) -> Localizer {
+        Localizer::new(self.stores.clone(), &self.path(name), limit).unwrap()
+    }
+
+    /// The descriptors of `spec`, as any host plans them.
+    async fn plan(&self, spec: &JobSpec, host: &str) -> Vec<Bytes> {
+        let (spec, stores, work) = (spec.clone(), self.stores.clone(), self.path(host));
+        let handle = Handle::current();
+        let planned = tokio::task::spawn_blocking(move || {
+            let mut bodies = Vec::new();
+            let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
+            plan(&spec, &context, &|| false, &mut |batch| {
+                bodies.extend(batch.bodies);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            bodies
+        });
+        planned.await.unwrap()
+    }
+
+    async fn resolve(&self, spec: &JobSpec, runs: Where) -> JobSpec {
+        resolve(spec.clone(), &self.stores, runs, Audience::NONE).await.unwrap()
+    }
+}
+
+/// A store that counts what is read of it, and fails or damages it when it is told to.
+#[derive(Debug)]
+struct Watched {
+    inner: LocalStorage,
+    reads: AtomicU64,
+    fails: Mutex<Option<StorageErrorKind>>,
+    /// So many of the next reads have a bit flipped.
+    damages: AtomicU64,
+}
+
+impl Watched {
+    fn new(folder: &Path) -> Self {
+        let inner = LocalStorage::new(folder);
+        Self { inner, reads: AtomicU64::new(0), fails: Mutex::default(), damages: AtomicU64::new(0) }
+    }
+
+    fn fail(&self, kind: Option<StorageErrorKind>) {
+        *self.fails.lock().unwrap() = kind;
+    }
+
+    fn look(&self, key: &str) -> Result<(), StorageError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let Some(kind) = *self.fails.lock().unwrap() else { return Ok(()) };
+        let (place, message) = (self.to_string(), "told to fail".to_owned());
+        Err(StorageError { kind, place, key: key.to_owned(), message })
+    }
+}
+
+impl Watched {
+    fn damaged(&self, bytes: Bytes) -> Bytes {
+        let left =
+            self.damages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() { bytes } else { flipped(&bytes, bytes.len() / 2).into() }
+    }
+}
+
+/// The same bytes, but for one bit of the byte at `place`.
+fn flipped(bytes: &[u8], place: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[place] ^= 0x10;
+    bytes
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Storage for Watched {
+    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.put(key, body, options).await
+    }
+    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+        self.inner.put_parts(key, parts).await
+    }
+    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
+        self.inner.put_file(key, file).await
+    }
+    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key, options).await
+    }
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        self.look(key)?;
+        self.inner.get(key).await.map(|bytes| self.damaged(bytes))
+    }
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
+        self.look(key)?;
+        tokio::task::yield_now().await;
+        self.inner.get_range(key, range).await.map(|bytes| self.damaged(bytes))
+    }
+    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+        self.inner.copy(from, to, options).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.inner.list(prefix).await
+    }
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
+        self.inner.head(key).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StorageError> {
+        self.inner.delete(key).await
+    }
+    async fn flush(&self) -> Result<(), StorageError> {
+        self.inner.flush().await
+    }
+    async fn sweep(&self) -> Result<(), StorageError> {
+        self.inner.sweep().await
+    }
+
+    fn uri(&self, key: &str) -> String {
+        self.inner.uri(key)
+    }
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        self.inner.below(prefix)
+    }
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn input(kind: InputKind, source: InputSource) -> Input {
+    let tabular = (kind == InputKind::Tabular).then(TabularOptions::default);
+    Input { name: "data".to_owned(), kind, source, mode: InputMode::Upload, tabular }
+}
+
+fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
+    JobSpec { mini_batch_size: size, ..JobSpec::new("job-1", "/code", "main.py", inputs) }
+}
+
+fn paths(of: &[PathBuf]) -> InputSource {
+    InputSource::Paths(of.iter().map(|path| path.display().to_string()).collect())
+}
+
+/// What the process of a mini-batch would see: its position, its data, and all that describes the data.
+fn seen(body: &[u8], work: &Path) -> (u64, u32, Vec<(String, Vec<u8>)>) {
+    let MiniBatch { index, input, work: data } = MiniBatch::decode(body).unwrap();
+    let data = match data {
+        Work::Files { base, paths, .. } => {
+            let read = |path: &&str| (String::new(), fs::read(Path::new(base).join(path)).unwrap());
+            paths.iter().map(read).collect()
+        }
+        Work::Delimited { path, origin, start, end, records, schema, .. } => {
+            let mut bytes = vec![0; (end - start) as usize];
+            let file = fs::File::open(work.join(path)).unwrap();
+            assert!(file.metadata().unwrap().len() >= end);
+            file.read_exact_at(&mut bytes, start).unwrap();
+            vec![(format!("{origin} {start} {end} {records} {schema:?}"), bytes)]
+        }
+        Work::Unreadable { origin, offset, reason } => {
+            vec![(format!("{origin} {offset} {reason}"), Vec::new())]
+        }
+        other => panic!("not local: {other:?}"),
+    };
+    (index, input, data)
+}
+
+fn files_below(folder: &Path) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(folder).unwrap().display().to_string();
+                found.insert(name, entry.metadata().unwrap().len());
+            }
+        }
+    }
+    found
+}
+
+fn pictures<'a>(names: &[&'a str], size: Option<u64>) -> Work<'a> {
+    let source = ObjectSource { number: 2, store: StoreRef::Shared, prefix: "in/", origin: "/data/" };
+    let file = |&relative: &&'a str| ObjectRef { source: 0, relative, key: "", size, version: "" };
+    Work::Objects { sources: vec![source], files: names.iter().map(file).collect() }
+}
+
+fn body(index: u64, work: Work<'_>) -> Bytes {
+    MiniBatch { index, input: 1, work }.encode().into()
+}
