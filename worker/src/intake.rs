@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::{Answer, Deliveries, Delivery, settle_all};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::JobContext;
+use prs_orchestrator::inputs::unnamed_store;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,10 +55,13 @@ pub(crate) struct Taken {
     pub(crate) suspects: Vec<Ready>,
 }
 
-/// The index of a mini-batch; an error for a message that is none. A ledger counts 32 bits, and one index beyond that
-/// would be an error in whatever call it is a part of.
-fn index_of(body: &[u8]) -> Result<MiniBatchIndex, String> {
+/// The index of a mini-batch of the job; an error for a message that is none. A ledger counts 32 bits, and one index
+/// beyond that would be an error in whatever call it is a part of.
+fn index_of(spec: &JobSpec, body: &[u8]) -> Result<MiniBatchIndex, String> {
     let mini_batch = MiniBatch::decode(body).map_err(|error| error.to_string())?;
+    if let Some(unnamed) = unnamed_store(spec, &mini_batch) {
+        return Err(format!("mini-batch {} names {unnamed}", mini_batch.index));
+    }
     match mini_batch.index {
         index if u32::try_from(index).is_ok() => Ok(index),
         index => Err(not_planned(index)),
@@ -161,7 +166,7 @@ impl Intake {
         if !self.job.is_on_a_fleet() {
             return Some(MiniBatch::peek_index(body).map_err(|error| error.to_string()));
         }
-        let index = match index_of(body) {
+        let index = match index_of(&self.job.spec, body) {
             Ok(index) => index,
             Err(error) => return Some(Err(error)),
         };
@@ -196,7 +201,7 @@ impl Intake {
             let index = match self.index_of(&delivery.body).await? {
                 Ok(index) => index,
                 Err(error) => {
-                    tracing::error!(%error, "a message that is no mini-batch goes to the dead letters");
+                    tracing::error!(%error, "a message that is no mini-batch of the job goes to the dead letters");
                     let _ = delivery.settle(Answer::Reject).await;
                     continue;
                 }

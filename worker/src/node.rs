@@ -224,7 +224,12 @@ impl Service<'_> {
         end: NodeEnd,
     ) {
         let (job, settings) = (self.job, self.settings);
-        let localizer = Localizer::new(job.inputs.clone(), &folder.join("inputs"), settings.cache_bytes);
+        let localizer = Localizer::new(
+            job.inputs.clone(),
+            Arc::clone(&job.spec),
+            &folder.join("inputs"),
+            settings.cache_bytes,
+        );
         let localizer = match localizer {
             Ok(localizer) => localizer,
             Err(error) => {

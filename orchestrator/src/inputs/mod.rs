@@ -6,10 +6,12 @@
 
 pub mod blob;
 pub mod manifest;
+mod named;
 mod remote;
 pub mod resolve;
 pub mod stores;
 mod upload;
 
+pub use named::unnamed_store;
 pub use resolve::{Audience, Progress, ResolveError, Where, resolve};
 pub use stores::{InputStores, Opener};

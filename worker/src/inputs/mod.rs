@@ -21,9 +21,10 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
+use prs_common::job::JobSpec;
 use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{StorageError, StorageErrorKind};
-use prs_orchestrator::inputs::InputStores;
+use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use tokio::sync::Semaphore;
 
 pub use cache::Pin;
@@ -56,6 +57,7 @@ pub struct Localizer {
 
 struct Inner {
     stores: InputStores,
+    spec: Arc<JobSpec>,
     cache: Arc<Cache>,
     downloads: Semaphore,
 }
@@ -95,16 +97,17 @@ impl File<'_> {
 impl Localizer {
     /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single
     /// mini-batch may need more, and is then the only one there.
-    pub fn new(stores: InputStores, folder: &Path, limit: u64) -> std::io::Result<Self> {
+    pub fn new(stores: InputStores, spec: Arc<JobSpec>, folder: &Path, limit: u64) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let folder = std::fs::canonicalize(folder)?;
         let cache = Arc::new(Cache::new(folder, limit));
-        Ok(Self { inner: Arc::new(Inner { stores, cache, downloads: Semaphore::new(DOWNLOADS) }) })
+        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, downloads: Semaphore::new(DOWNLOADS) }) })
     }
 
     /// The descriptor as it was planned: `body` itself, unless it names an object that holds it.
     async fn planned(&self, body: &Bytes) -> Result<Bytes, LocalizeError> {
-        let Ok(MiniBatch { work: Work::Stored { key, checksum, .. }, .. }) = MiniBatch::decode(body) else {
+        let Ok(MiniBatch { index, work: Work::Stored { key, checksum, .. }, .. }) = MiniBatch::decode(body)
+        else {
             return Ok(body.clone());
         };
         let store = self.inner.stores.job();
@@ -118,14 +121,19 @@ impl Localizer {
                     return Err(LocalizeError::Unreadable { origin, reason });
                 }
             };
-            if mini_batch::checksum(&planned) == checksum {
-                return Ok(planned);
+            if mini_batch::checksum(&planned) != checksum {
+                tracing::warn!(key, "a descriptor does not have its checksum; it is read again");
+                continue;
             }
-            tracing::warn!(key, "a descriptor does not have its checksum; it is read again");
+            let unnamed = match MiniBatch::decode(&planned) {
+                Ok(found) if found.index == index => unnamed_store(&self.inner.spec, &found),
+                _ => Some("another mini-batch".to_owned()),
+            };
+            let Some(unnamed) = unnamed else { return Ok(planned) };
+            return Err(LocalizeError::Unreadable { origin, reason: format!("it names {unnamed}") });
         }
-        let reason =
-            "the descriptor of the mini-batch is damaged; resume the job, which plans it anew".to_owned();
-        Err(LocalizeError::Unreadable { origin, reason })
+        let reason = "the descriptor of the mini-batch is damaged; resume the job, which plans it anew";
+        Err(LocalizeError::Unreadable { origin, reason: reason.to_owned() })
     }
 
     /// Makes the data that `body` describes local.

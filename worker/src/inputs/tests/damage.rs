@@ -88,9 +88,9 @@ async fn a_table_whose_blob_is_damaged_is_not_planned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_descriptor_that_is_damaged_fails_its_mini_batch_and_is_named() {
     let fleet = Fleet::new();
-    fleet.write("storage/in/a", "x");
+    fleet.write("buckets/named/in/a", "x");
     let many: Vec<&str> = vec!["a"; 40_000];
-    let planned = body(5, pictures(&many, Some(1)));
+    let planned = body(5, pictures_in(StoreRef::Url("s3://named"), &many, Some(1)));
     let mut sent = vec![planned.clone()];
     store_long(&**fleet.stores.job(), &mut sent).await.unwrap();
     let stored = fleet.path("storage/jobs/job-1/plan/0000000005");
@@ -105,6 +105,26 @@ async fn a_stored_descriptor_that_is_damaged_fails_its_mini_batch_and_is_named()
     }
     fs::write(&stored, &whole).unwrap();
     assert!(localizer.localize(&sent[0]).await.unwrap().planned == planned);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_descriptor_names_what_the_inputs_name() {
+    let fleet = Fleet::new();
+    fleet.write("buckets/other/in/a", "secret");
+    let many: Vec<&str> = vec!["a"; 40_000];
+    let foreign = |index| body(index, pictures_in(StoreRef::Url("s3://other"), &many, Some(1)));
+    let own = |index| body(index, pictures_in(StoreRef::Url("s3://named"), &many, Some(1)));
+    let mut sent = vec![foreign(5), own(6)];
+    store_long(&**fleet.stores.job(), &mut sent).await.unwrap();
+    let localizer = fleet.localizer("cache", 100);
+    let told = reason(&localizer.localize(&sent[0]).await.unwrap().local);
+    assert!(told.contains("plan/0000000005: it names s3://other"), "{told}");
+    // The descriptor of another mini-batch, with its checksum.
+    let (key, checksum) = ("plan/0000000006", mini_batch::checksum(&own(6)));
+    let message = body(7, Work::Stored { key, items: 1, checksum });
+    let told = reason(&localizer.localize(&message).await.unwrap().local);
+    assert!(told.contains("it names another mini-batch"), "{told}");
+    assert!(!fleet.path("cache/1").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,7 +58,7 @@ impl Fleet {
     }
 
     fn localizer(&self, name: &str, limit: u64) -> Localizer {
-        Localizer::new(self.stores.clone(), &self.path(name), limit).unwrap()
+        Localizer::new(self.stores.clone(), Arc::new(with_a_bucket()), &self.path(name), limit).unwrap()
     }
 
     /// The descriptors of `spec`, as any host plans them.
@@ -197,6 +197,20 @@ fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
     JobSpec { mini_batch_size: size, ..JobSpec::new("job-1", "/code", "main.py", inputs) }
 }
 
+/// A job whose second input is in the bucket `named`.
+fn with_a_bucket() -> JobSpec {
+    let manifest = InputSource::Manifest {
+        key: "inputs/data.manifest".to_owned(),
+        label: "s3://named".to_owned(),
+        files: 0,
+        bytes: 0,
+        checksum: String::new(),
+        stores: vec!["s3://named".to_owned()],
+    };
+    let inputs = [(), ()].map(|()| input(InputKind::File, manifest.clone()));
+    job(inputs.into(), MiniBatchSize::Files(1))
+}
+
 fn paths(of: &[PathBuf]) -> InputSource {
     InputSource::Paths(of.iter().map(|path| path.display().to_string()).collect())
 }
@@ -242,7 +256,11 @@ fn files_below(folder: &Path) -> BTreeMap<String, u64> {
 }
 
 fn pictures<'a>(names: &[&'a str], size: Option<u64>) -> Work<'a> {
-    let source = ObjectSource { number: 2, store: StoreRef::Shared, prefix: "in/", origin: "/data/" };
+    pictures_in(StoreRef::Shared, names, size)
+}
+
+fn pictures_in<'a>(store: StoreRef<'a>, names: &[&'a str], size: Option<u64>) -> Work<'a> {
+    let source = ObjectSource { number: 2, store, prefix: "in/", origin: "/data/" };
     let file = |&relative: &&'a str| ObjectRef { source: 0, relative, key: "", size, version: "" };
     Work::Objects { sources: vec![source], files: names.iter().map(file).collect() }
 }

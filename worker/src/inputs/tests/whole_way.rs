@@ -227,9 +227,9 @@ async fn a_slice_lies_at_its_own_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn long_descriptors_are_read_first() {
     let fleet = Fleet::new();
-    fleet.write("storage/in/a", "x");
+    fleet.write("buckets/named/in/a", "x");
     let many: Vec<&str> = vec!["a"; 40_000];
-    let planned = body(5, pictures(&many, Some(1)));
+    let planned = body(5, pictures_in(StoreRef::Url("s3://named"), &many, Some(1)));
     let mut sent = vec![planned.clone()];
     store_long(&**fleet.stores.job(), &mut sent).await.unwrap();
     assert!(sent[0].len() < 100 && planned.len() > 64 << 10);

@@ -1,0 +1,134 @@
+//! Which data the mini-batches of a job may be made of: what its own inputs name, and nothing else.
+//!
+//! Descriptors come from a broker, where others may write, too. A node reads with its own rights: without this check
+//! a message could have it read any file of its host and any store that it can open.
+
+use prs_common::job::{InputMode, InputSource, JobSpec};
+use prs_common::layout;
+use prs_common::mini_batch::{MiniBatch, StoreRef, Work};
+
+use super::blob::promised_digest;
+
+/// What `mini_batch`, which came from a queue of a fleet, names beside the inputs of the job; nothing where it is
+/// made of them alone.
+pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<String> {
+    let Some(input) = spec.inputs.get(mini_batch.input as usize) else {
+        let (number, inputs) = (mini_batch.input, spec.inputs.len());
+        return Some(format!("input {number}, and the job has {inputs}"));
+    };
+    let (has_files, urls) = match &input.source {
+        InputSource::Paths(_) | InputSource::List(_) => (true, &[][..]),
+        InputSource::Manifest { stores, .. } => (input.mode == InputMode::Direct, stores.as_slice()),
+        InputSource::Remote(_) => (false, &[][..]),
+    };
+    let local =
+        |path: &str| (!has_files).then(|| format!("{path}, and input {} has no local files", input.name));
+    let object = |store: StoreRef<'_>, key: &str| match store {
+        StoreRef::Shared if promised_digest(key).is_some() => None,
+        StoreRef::Job if key.starts_with(layout::PLAIN) => None,
+        StoreRef::Url(url) if urls.iter().any(|named| named == url) => None,
+        StoreRef::Local => local(key),
+        StoreRef::Shared | StoreRef::Job => Some(format!("the object {key}, which is no input of the job")),
+        StoreRef::Url(url) => Some(format!("{url}, and input {} is not there", input.name)),
+    };
+    match &mini_batch.work {
+        Work::Files { base, paths, .. } => local(if base.is_empty() { paths.first()? } else { base }),
+        Work::Delimited { path, .. } => local(path),
+        Work::Unreadable { .. } => None,
+        Work::Objects { sources, files } => files.iter().find_map(|file| {
+            let source = sources.get(file.source as usize)?;
+            let name = source.key(file);
+            object(source.store, if source.store == StoreRef::Local { source.origin } else { &name })
+        }),
+        Work::DelimitedObject { store, key, .. } => object(*store, key),
+        Work::Stored { key, .. } => {
+            let is_own = *key == layout::stored_descriptor(mini_batch.index);
+            (!is_own).then(|| format!("the object {key}, which is not its descriptor"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::job::{Input, InputKind};
+    use prs_common::layout::{BLOBS, blob};
+    use prs_common::mini_batch::{ObjectRef, ObjectSource};
+
+    use super::*;
+
+    fn input(source: InputSource, mode: InputMode) -> Input {
+        Input { name: "data".to_owned(), kind: InputKind::File, source, mode, tabular: None }
+    }
+
+    fn manifest(stores: &[&str]) -> InputSource {
+        InputSource::Manifest {
+            key: "inputs/data.manifest".to_owned(),
+            label: String::new(),
+            files: 1,
+            bytes: 1,
+            checksum: String::new(),
+            stores: stores.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn object<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
+        let source = ObjectSource { number: 0, store, prefix: "", origin: "/" };
+        let file = ObjectRef { source: 0, relative: "a", key, size: None, version: "" };
+        Work::Objects { sources: vec![source], files: vec![file] }
+    }
+
+    fn slice<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
+        let (origin, version, schema) = ("/a", "", &[][..]);
+        let (start, end, records, checksum) = (0, 1, 1, 0);
+        Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema }
+    }
+
+    #[test]
+    fn a_mini_batch_is_made_of_what_the_inputs_name() {
+        let inputs = vec![
+            input(InputSource::Paths(vec!["/in".to_owned()]), InputMode::Direct),
+            input(manifest(&[]), InputMode::Upload),
+            input(manifest(&["s3://pictures"]), InputMode::Upload),
+            input(manifest(&["s3://pictures"]), InputMode::Direct),
+        ];
+        let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
+        let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
+        let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[] };
+        let version = "1-2.3";
+        let table = Work::Delimited {
+            path: "/etc/shadow",
+            origin: "/etc/shadow",
+            version,
+            start: 0,
+            end: 1,
+            records: 1,
+            checksum: 0,
+            schema: &[],
+        };
+        // The work, and the inputs that may have it.
+        let table: [(Work<'_>, &[u32]); 15] = [
+            (files(), &[0, 3]),
+            (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[] }, &[0, 3]),
+            (table, &[0, 3]),
+            (Work::Unreadable { origin: "/a", offset: 0, reason: "gone" }, &[0, 1, 2, 3]),
+            (object(StoreRef::Local, "a"), &[0, 3]),
+            (object(StoreRef::Shared, &uploaded), &[0, 1, 2, 3]),
+            (object(StoreRef::Shared, "jobs/another/job.json"), &[]),
+            (object(StoreRef::Job, "job.json"), &[]),
+            (object(StoreRef::Url("s3://pictures"), "a"), &[2, 3]),
+            (object(StoreRef::Url("s3://pictures2"), "a"), &[]),
+            (object(StoreRef::Url("file:///etc"), "shadow"), &[]),
+            (slice(StoreRef::Job, "plain/0-000000"), &[0, 1, 2, 3]),
+            (slice(StoreRef::Url("file:///etc"), "shadow"), &[]),
+            (Work::Stored { key: "plan/0000000007", items: 1, checksum: 0 }, &[0, 1, 2, 3]),
+            (Work::Stored { key: "plan/0000000008", items: 1, checksum: 0 }, &[]),
+        ];
+        for (work, may) in table {
+            for position in 0..5 {
+                let mini_batch = MiniBatch { index: 7, input: position, work: work.clone() };
+                let unnamed = unnamed_store(&spec, &mini_batch);
+                assert_eq!(unnamed.is_none(), may.contains(&position), "{mini_batch:?}: {unnamed:?}");
+            }
+        }
+    }
+}
