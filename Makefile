@@ -52,11 +52,13 @@ test-rust: test-build servers
 
 # Everything that may die dies, several times each; the fixed seeds make a failure come again.
 .PHONY: chaos
-chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS rounds of each [3], from PRS_CHAOS_SEED [1] on
+chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] rounds of each; PRS_DAMAGE_ROUNDS [1000] flipped bits
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || \
 		{ echo "a chaos scenario shifts clocks: apt-get install faketime" >&2; exit 1; }
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \
 		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
+		PRS_DAMAGE_ROUNDS="$${PRS_DAMAGE_ROUNDS:-1000}" cargo test -p prs-tests --test damage $(CARGO_FLAGS)
 
 .PHONY: test-python
 test-python: test-build
