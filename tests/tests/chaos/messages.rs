@@ -51,13 +51,8 @@ pub(crate) fn that_are_none(fleet: &mut Fleet, random: &mut Random) {
 
 /// A well-formed mini-batch of other files, under indices that the plan has, will not have, and cannot have.
 pub(crate) fn are_forged(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 160, ..Plot::default() });
-    scene.submit(&[]);
-    let queue = job_queue(&scene);
+    let (mut scene, queue) = published(fleet, 160);
     let all = scene.plot.mini_batches as u64;
-    wait_for("the plan to be published", Duration::from_mins(1), || {
-        (waiting(scene.fleet, &queue) == all).then_some(())
-    });
     let files = scene.job.path("data").display().to_string();
     let forged = |index: u64| -> Bytes {
         let work = Work::Files { base: &files, paths: vec!["0000.txt"], versions: &[] };
@@ -82,20 +77,11 @@ pub(crate) fn are_forged(fleet: &mut Fleet, random: &mut Random) {
 
 /// One bit of each of some messages is another.
 pub(crate) fn are_damaged(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 80, ..Plot::default() });
-    scene.submit(&[]);
-    let queue = job_queue(&scene);
-    let all = scene.plot.mini_batches as u64;
-    wait_for("the plan to be published", Duration::from_mins(1), || {
-        (waiting(scene.fleet, &queue) == all).then_some(())
-    });
+    let (mut scene, queue) = published(fleet, 80);
     let mut bodies = taken(scene.fleet, &queue);
     for _ in 0..8 {
-        let at = random.below(all) as usize;
-        let mut changed = bodies[at].to_vec();
-        let bit = random.below(changed.len() as u64 * 8) as usize;
-        changed[bit / 8] ^= 1 << (bit % 8);
-        bodies[at] = changed.into();
+        let at = random.below(bodies.len() as u64) as usize;
+        flip(&mut bodies[at], random);
     }
     publish(scene.fleet, &queue, bodies);
     scene.hire(&[]);
@@ -111,12 +97,7 @@ pub(crate) fn tickets_are_damaged(fleet: &mut Fleet, random: &mut Random) {
     scene.submit(&[]);
     wait_for("the tickets", Duration::from_mins(1), || (waiting(scene.fleet, TICKETS) == 2).then_some(()));
     let mut tickets = taken(scene.fleet, TICKETS);
-    for ticket in &mut tickets {
-        let mut changed = ticket.to_vec();
-        let bit = random.below(changed.len() as u64 * 8) as usize;
-        changed[bit / 8] ^= 1 << (bit % 8);
-        *ticket = changed.into();
-    }
+    tickets.iter_mut().for_each(|ticket| flip(ticket, random));
     publish(scene.fleet, TICKETS, tickets);
     scene.hire(&[]);
     scene.hire(&[]);
@@ -125,8 +106,23 @@ pub(crate) fn tickets_are_damaged(fleet: &mut Fleet, random: &mut Random) {
     scene.ends(&Expected { dead, ..Expected::default() });
 }
 
-fn job_queue(scene: &Scene<'_>) -> String {
-    format!("prs.job.{}", scene.id())
+/// A job whose mini-batches wait, all of them, in the queue that is named, and nobody to take them yet.
+fn published(fleet: &mut Fleet, mini_batches: usize) -> (Scene<'_>, String) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches, ..Plot::default() });
+    scene.submit(&[]);
+    let queue = format!("prs.job.{}", scene.id());
+    wait_for("the plan to be published", Duration::from_mins(1), || {
+        (waiting(scene.fleet, &queue) == mini_batches as u64).then_some(())
+    });
+    (scene, queue)
+}
+
+/// Makes one bit of a message another.
+fn flip(message: &mut Bytes, random: &mut Random) {
+    let mut changed = message.to_vec();
+    let bit = random.below(changed.len() as u64 * 8) as usize;
+    changed[bit / 8] ^= 1 << (bit % 8);
+    *message = changed.into();
 }
 
 /// Messages that wait in a queue; 0 while there is no such queue.
