@@ -203,11 +203,11 @@ impl PrivateFolder {
     /// The folder `name` below this one, which is made where it is not there.
     pub fn make_below(&self, name: &str) -> Result<Self, PrivateFolderError> {
         let path = self.path.join(name);
-        let made = trusted().and_then(|trusted| {
+        let opened = trusted().and_then(|trusted| {
             make_folder(self.descriptor.as_fd(), name.as_ref())?;
             open_folder(self.descriptor.as_fd(), name.as_ref(), &trusted)
         });
-        match made {
+        match opened {
             Ok((descriptor, mode)) => Ok(Self { path, descriptor, mode }),
             Err(problem) => Err(PrivateFolderError { path, problem }),
         }
@@ -230,16 +230,16 @@ impl PrivateFolder {
 
     fn at(path: &Path, is_made: bool) -> Result<Self, PrivateFolderError> {
         let failed = |path: &Path, problem| PrivateFolderError { path: path.to_owned(), problem };
-        let (mut path_so_far, missing) = resolve(path).map_err(|error| failed(path, Problem::Io(error)))?;
-        let (mut folder, trusted) = pass(&path_so_far).map_err(|problem| failed(path, problem))?;
+        let (mut so_far, names) = resolve(path).map_err(|error| failed(path, Problem::Io(error)))?;
+        let (mut folder, trusted) = pass(&so_far).map_err(|problem| failed(path, problem))?;
         let mut mode = 0;
-        for name in missing {
-            path_so_far.push(&name);
+        for name in names {
+            so_far.push(&name);
             let opened = if is_made { make_folder(folder.as_fd(), &name) } else { Ok(()) };
             let opened = opened.and_then(|()| open_folder(folder.as_fd(), &name, &trusted));
-            (folder, mode) = opened.map_err(|problem| failed(&path_so_far, problem))?;
+            (folder, mode) = opened.map_err(|problem| failed(&so_far, problem))?;
         }
-        Ok(Self { path: path_so_far, descriptor: folder, mode })
+        Ok(Self { path: so_far, descriptor: folder, mode })
     }
 }
 

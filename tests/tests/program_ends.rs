@@ -159,12 +159,12 @@ def run(mini_batch):
     job.completes();
     assert_eq!(job.run().rows(), ["[]"]);
     // And Python itself was started with the defaults: a signal that is ignored at its start stays so for it.
-    let script = r#"
+    let script = r"
 import signal
 START = [signal.getsignal(number) for number in (signal.SIGPIPE, signal.SIGXFSZ)]
 def run(mini_batch):
     return [str([handler == signal.SIG_IGN for handler in START])]
-"#;
+";
     let job = Job::new(script).with_files(2);
     job.completes();
     assert_eq!(job.run().rows(), ["[True, True]"], "Python ignores both, as always");

@@ -32,15 +32,21 @@ const MOST_LOST: usize = 100;
 pub enum WorkFolderError {
     /// The folder is not safe, or cannot be made.
     #[error("cannot use the work folder {0}")]
-    Refused(#[from] PrivateFolderError),
+    Refused(PrivateFolderError),
     /// No lock can be had in it.
-    #[error("cannot lock the work folder {}: {source}", path.display())]
+    #[error("cannot lock the work folder {}: {reason}", path.display())]
     Lock {
         /// The folder.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        reason: io::Error,
     },
+}
+
+impl From<PrivateFolderError> for WorkFolderError {
+    fn from(refused: PrivateFolderError) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 impl WorkFolderError {
@@ -159,10 +165,10 @@ impl Own {
                 Ok(Some(lock)) => return Ok(Self { folder, _lock: lock }),
                 Ok(None) if lost < MOST_LOST => lost += 1,
                 outcome => {
-                    let source = outcome.err().map_or_else(|| Errno::AGAIN.into(), io::Error::from);
+                    let reason = outcome.err().map_or_else(|| Errno::AGAIN.into(), io::Error::from);
                     let path = folder.path().to_owned();
                     remove(&path);
-                    return Err(WorkFolderError::Lock { path, source });
+                    return Err(WorkFolderError::Lock { path, reason });
                 }
             }
         }
@@ -290,7 +296,9 @@ mod tests {
         fs::set_permissions(at(dead), fs::Permissions::from_mode(0o055)).unwrap();
         fs::create_dir(at(without_lock)).unwrap();
         let kept = ["prs-worker-0123", "prs-worker-0123456789abcdeg", "work"];
-        kept.iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        for name in kept {
+            fs::create_dir(at(name)).unwrap();
+        }
         std::os::unix::fs::symlink("work", at("prs-worker-1111111111111111")).unwrap();
         fs::write(at("prs-worker-2222222222222222"), "").unwrap();
 

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Name in logs and reports [default: the name of the host].
     #[arg(long, env = "PRS_WORKER_NAME")]
     pub(crate) name: Option<String>,
-    /// Folder for what jobs need while they run here [default: as STATE_DIRECTORY says, or prs-worker in XDG_RUNTIME_DIR, or a new one in the temporary folder].
+    /// Folder for what jobs need while they run here [default: `$STATE_DIRECTORY`, or prs-worker in `$XDG_RUNTIME_DIR`, or the temporary folder].
     #[arg(long, env = "PRS_WORK_DIR")]
     pub(crate) work_dir: Option<PathBuf>,
 }
