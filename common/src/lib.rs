@@ -17,6 +17,7 @@ pub mod layout;
 pub mod ledger;
 pub mod log_file;
 pub mod mini_batch;
+pub mod output_name;
 pub mod private_folder;
 pub mod process_page;
 pub mod queue;

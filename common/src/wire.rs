@@ -64,6 +64,8 @@ pub struct Start {
     /// Folder into which the files of a finished mini-batch are moved, as `<staging_dir>/<seq>/<path>`;
     /// on the same file system as `output_dir`.
     pub staging_dir: String,
+    /// Longest path of a file below `output_dir` that all stores of the job take, bytes.
+    pub longest_output_path: u32,
     /// Folder that relative paths in descriptors start from (plain copies of compressed inputs).
     pub scratch_dir: String,
     /// File the cProfile figures go to, when the job asks for them.

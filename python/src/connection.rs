@@ -42,6 +42,7 @@ pub(crate) struct StartInfo {
     pub(crate) working_dir: String,
     pub(crate) output_dir: String,
     pub(crate) staging_dir: String,
+    pub(crate) longest_output_path: u32,
     pub(crate) scratch_dir: String,
     pub(crate) profile_path: Option<String>,
     /// Name, kind and path of every input.
@@ -63,6 +64,7 @@ impl From<Start> for StartInfo {
             working_dir: start.working_dir,
             output_dir: start.output_dir,
             staging_dir: start.staging_dir,
+            longest_output_path: start.longest_output_path,
             scratch_dir: start.scratch_dir,
             profile_path: start.profile_path,
             inputs: start.inputs.into_iter().map(|input| (input.name, input.kind, input.path)).collect(),

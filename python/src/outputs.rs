@@ -12,7 +12,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use prs_common::storage::{is_kept_by_stores, is_valid_key};
+use prs_common::output_name::check_output_name;
+
+use crate::connection::StartInfo;
 
 /// A folder's time of change tells about later changes only when it is older than the clock ticks,
 /// nanoseconds.
@@ -34,6 +36,8 @@ struct Found {
 pub(crate) struct Outputs {
     root: PathBuf,
     staging: PathBuf,
+    /// Longest path below the folder, bytes.
+    longest: usize,
     folder: File,
     /// Time of change of the folder when it was last seen empty, if that time is settled.
     empty_since: Option<(i64, i64)>,
@@ -46,12 +50,14 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Begins to watch `root`, after `init()`.
-    pub(crate) fn watch(root: &Path, staging: &Path) -> io::Result<Self> {
+    /// Begins to watch the output folder, after `init()`.
+    pub(crate) fn watch(start: &StartInfo) -> io::Result<Self> {
+        let root = Path::new(&start.output_dir);
         fs::create_dir_all(root)?;
         let mut outputs = Self {
             root: root.to_owned(),
-            staging: staging.to_owned(),
+            staging: start.staging_dir.clone().into(),
+            longest: start.longest_output_path as usize,
             folder: File::open(root)?,
             empty_since: None,
             folders: BTreeSet::new(),
@@ -106,13 +112,10 @@ impl Outputs {
                 let name = file.to_str().ok_or_else(|| {
                     format!("the name of {} is not valid UTF-8", self.root.join(file).display())
                 })?;
-                if !is_valid_key(name) || is_kept_by_stores(name) {
-                    return Err(format!(
-                        "{} cannot be a name in the output: give the file a name without backslashes, control \
-                         characters or a first part .tmp or .prs-claim, of at most 1,024 bytes",
-                        self.root.join(file).display()
-                    ));
-                }
+                check_output_name(name, self.longest).map_err(|what| {
+                    let file = self.root.join(file).display().to_string();
+                    format!("{} cannot be in the output: {what}", file.replace(char::is_control, "?"))
+                })?;
                 names.push(name.to_owned());
             }
             let target = self.staging.join(seq.to_string());

@@ -4,8 +4,6 @@
 //! the files it wrote, report. A tiny mini-batch costs about as much as its system calls, so there are few of
 //! them, and Python code runs only where the script makes it necessary.
 
-use std::path::Path;
-
 use prs_common::mini_batch::{MiniBatch, Work, id_of};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::wire::{self, ErrorInfo, FromProcess, Stage};
@@ -83,7 +81,7 @@ pub(crate) fn serve(
     let mut turns = Turns {
         connection,
         host: Host::new(host, start)?,
-        outputs: Outputs::watch(Path::new(&start.output_dir), Path::new(&start.staging_dir))?,
+        outputs: Outputs::watch(start)?,
         watch: FileWatch::default(),
         rows: Vec::new(),
         cpu_ns: cpu_ns(),

@@ -181,6 +181,7 @@ class Process:
             "working_dir": str(folder / "work"),
             "output_dir": str(folder / "output"),
             "staging_dir": str(folder / "staging"),
+            "longest_output_path": 900,
             "scratch_dir": str(folder / "scratch"),
             "profile_path": None,
             "inputs": inputs or [["images", "file", "./images"]],

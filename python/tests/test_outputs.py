@@ -160,3 +160,41 @@ def test_a_file_in_summary_only_counts_too(start):
     process = start(WRITE, append_row=False).ready()
     outcome = process.run(files("a"))
     assert (outcome.rows, outcome.returned, outcome.files) == (b"", 1, ["a.txt", "sub/a.txt"])
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (
+            "/".join(["x" * 200] * 5),
+            "its path below EntryScript().output_dir has 1004 bytes, and 900 are the most",
+        ),
+        ("a/" + "x" * 255, "a part of its name has 255 bytes, and 216 are the most"),
+        ("x" * 217 + "/a", "a part of its name has 217 bytes, and 216 are the most"),
+        ("a\\b", "its name has a backslash or a control character"),
+        ("a\nb", "its name has a backslash or a control character"),
+        (".tmp/a", "stores keep names for themselves that begin with .tmp"),
+        (".prs-claim", "stores keep names for themselves that begin with .tmp or .prs-claim"),
+    ],
+)
+def test_a_name_that_some_place_does_not_take_fails_the_try(start, name, what):
+    process = start(
+        HEAD + f"NAME = {name!r}\ndef run(mini_batch):\n    bad = mini_batch[0].endswith('bad')\n"
+        "    path = out / (NAME if bad else 'fine')\n    path.parent.mkdir(parents=True, exist_ok=True)\n"
+        "    path.write_text('x')\n    return mini_batch\n"
+    ).ready()
+    outcome = process.run(files("bad"))
+    assert (outcome.error.stage, outcome.error.category, outcome.files) == ("Run", "OutputError", [])
+    path = f"{process.folder}/output/{name}".replace("\n", "?")
+    assert outcome.error.message.startswith(f"{path} cannot be in the output: {what}"), outcome.error.message
+    assert process.run(files("good")).files == ["fine"]
+    assert below(process.folder / "output") == []
+
+
+def test_the_longest_names_are_taken(start):
+    name = "/".join(["x" * 216] * 4 + ["y" * 32])
+    process = start(
+        HEAD + f"def run(mini_batch):\n    path = out / {name!r}\n    path.parent.mkdir(parents=True)\n"
+        "    path.write_text('x')\n    return mini_batch\n"
+    ).ready()
+    assert process.run().files == [name]

@@ -219,3 +219,39 @@ fn a_result_that_lies_in_the_way_fails_the_job_and_stays() {
     assert!(reason.contains(RESULT) && reason.contains("move it away and resume"), "{reason}");
     assert_eq!(fleet.stored(&id).bytes(&key), b"precious");
 }
+
+#[test]
+fn a_path_that_is_too_long_for_the_bucket_fails_its_mini_batch_alone() {
+    let script = r#"
+import os
+from azureml_user.parallel_run import EntryScript
+
+def run(mini_batch, context):
+    # As long as names may be, with what stands before them in the bucket and may be added to them; and one more byte.
+    longest = 1024 - len(os.environ["BEFORE"]) - len(os.environ["AZUREML_RUN_ID"])
+    length = longest + (context.minibatch_index == 1)
+    path = "/".join(["p" * 200] * 4 + [""])
+    path += "q" * (length - len(path))
+    path = os.path.join(EntryScript().output_dir, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(str(context.minibatch_index))
+    return [context.minibatch_index]
+"#;
+    let fleet = Fleet::shared();
+    let target = "long-output";
+    let staged = "segments/files/0001-00000-01234567-process000-4294967295/";
+    let before = format!("prs/jobs//{staged}");
+    let job = fleet.job(Job::new(script).with_files(3)).with("compute_target", target);
+    let job = job.with("mini_batch_size", 1).with("run_max_try", 1).with("process_count_per_node", 1);
+    let job = job.with_variable("BEFORE", &before);
+    let _worker = fleet.worker(&job, &["--target", target]);
+    let result = fleet.completes(&job);
+    assert_eq!(result["mini_batches"], json!({ "scheduled": 3, "succeeded": 2, "failed": 1 }));
+    let stored = fleet.stored(result["job_id"].as_str().unwrap());
+    let failed = stored.text("output/failed_mini_batches.jsonl");
+    assert!(failed.contains("its path below EntryScript().output_dir has "), "{failed}");
+    let keys = stored.keys();
+    let published: Vec<_> = keys.iter().filter(|key| key.starts_with("output/ppp")).collect();
+    assert!(published.len() == 2 && published[1].contains(".mb-0000000002"), "{published:?}");
+}

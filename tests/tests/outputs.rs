@@ -221,6 +221,64 @@ def run(mini_batch, context):
     }
 }
 
+/// Writes what the mini-batch with the index 1 and, where that is one, the next are told to.
+const LONG: &str = r#"
+import os
+from azureml_user.parallel_run import EntryScript
+
+NAME = os.environ["NAME"]
+FEW = os.environ.get("FEW", "1").split()
+
+def run(mini_batch, context):
+    name = NAME if str(context.minibatch_index) in FEW else f"good-{context.minibatch_index}"
+    path = os.path.join(EntryScript().output_dir, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(str(context.minibatch_index))
+    return [context.minibatch_index]
+"#;
+
+fn with_long_name(name: &str, few: &str) -> Job {
+    let job = Job::new(LONG).with_files(4).with("mini_batch_size", 1).with("run_max_try", 1);
+    job.with_variable("NAME", name).with_variable("FEW", few)
+}
+
+#[test]
+fn a_path_that_is_too_long_fails_its_mini_batch_alone() {
+    let path = ["p"; 5].map(|part| part.repeat(200)).join("/");
+    assert_eq!(path.len(), 1_004);
+    let job = with_long_name(&path, "1");
+    for ended in [job.submit(), job.resume()] {
+        let printed = job.has_completed(&ended);
+        assert_eq!(printed["mini_batches"], json!({ "scheduled": 4, "succeeded": 3, "failed": 1 }));
+        assert_eq!(job.run().rows(), ["0", "2", "3"]);
+        let failed = job.run().failed_mini_batches();
+        let message = failed[0]["tries"][0]["message"].as_str().unwrap();
+        assert!(
+            message.contains("its path below EntryScript().output_dir has 1004 bytes, and "),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_leaves_no_room_for_the_id_fails_its_mini_batches_alone() {
+    // As long as names on a disk may be: from two mini-batches it could not be kept twice.
+    let job = with_long_name(&format!("{}.txt", "n".repeat(251)), "1 2");
+    for ended in [job.submit(), job.resume()] {
+        let printed = job.has_completed(&ended);
+        assert_eq!(printed["mini_batches"], json!({ "scheduled": 4, "succeeded": 2, "failed": 2 }));
+        assert_eq!(job.run().rows(), ["0", "3"]);
+    }
+    // The longest that is taken, twice.
+    let name = format!("{}.txt", "n".repeat(212));
+    let job = with_long_name(&name, "1 2");
+    job.completes();
+    assert_eq!(job.run().text(&format!("output/{name}")), "1");
+    let second = format!("output/{}.mb-0000000002.txt", "n".repeat(212));
+    assert_eq!(job.run().text(&second), "2");
+}
+
 #[test]
 fn a_name_that_is_a_folder_to_another_mini_batch_is_kept_beside_it() {
     let script = r#"

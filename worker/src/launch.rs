@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use prs_common::job::{Input, OutputAction};
+use prs_common::layout;
+use prs_common::output_name::longest_addition;
+use prs_common::storage::{LocalStorage, Storage};
 use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
@@ -55,11 +58,24 @@ impl Launch<'_> {
             log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
             working_dir: text(folder.join("working")),
             staging_dir: text(folder.join("staging")),
+            longest_output_path: self.longest_output_path(name),
             output_dir,
             scratch_dir: text(self.job.work.clone()),
             profile_path: Some(text(profile)),
             inputs: spec.inputs.iter().map(describe_input).collect(),
         }
+    }
+
+    /// Longest path of a file of the process called `name` that all places take where the file will be: staged in the
+    /// job's storage, then published, then in the folder that a fleet's output is fetched to.
+    fn longest_output_path(&self, name: &str) -> u32 {
+        let writer = layout::writer(self.job.incarnation, self.node_id, self.service);
+        let staged = layout::staged_file(&format!("{writer}{name}-{}", u32::MAX), "");
+        let staged = self.job.storage.longest_key().saturating_sub(staged.len());
+        let fetched = self.job.spec.output.as_ref();
+        let fetched = fetched.map(|folder| LocalStorage::new(folder.join(".tmp/fetch-abcdef")).longest_key());
+        let published = self.job.output.longest_key().min(fetched.unwrap_or(usize::MAX));
+        staged.min(published.saturating_sub(longest_addition())) as u32
     }
 
     /// The first processes of the node, so many of them, and what they started.

@@ -22,11 +22,17 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::claim::CLAIM;
-use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, changed, is_valid_key};
+use super::{
+    LONGEST_KEY, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, changed,
+    is_valid_key,
+};
 use crate::host_name;
 
 /// Where objects are written before they have their names, below the root.
 pub const TEMPORARY: &str = ".tmp";
+
+/// Longest path that the system takes, bytes.
+const LONGEST_PATH: usize = 4095;
 
 /// Objects as files below one folder.
 #[derive(Debug, Clone)]
@@ -392,6 +398,10 @@ impl Storage for LocalStorage {
         let store = self.clone();
         let swept = tokio::task::spawn_blocking(move || store.sweep_now()).await;
         swept.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
+    }
+
+    fn longest_key(&self) -> usize {
+        LONGEST_PATH.saturating_sub(self.root.as_os_str().len() + 1).min(LONGEST_KEY)
     }
 
     fn uri(&self, key: &str) -> String {

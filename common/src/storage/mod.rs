@@ -25,6 +25,8 @@ pub use claim::{Claim, ClaimError, ClaimHolder};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, probe_writable};
 
+/// Longest name of an object anywhere, bytes.
+const LONGEST_KEY: usize = 1024;
 /// Bytes that a download asks for at a time.
 const PIECE: u64 = 8 << 20;
 
@@ -165,6 +167,11 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// one who does may fail.
     async fn sweep(&self) -> Result<(), StorageError>;
 
+    /// Longest key that this store takes, bytes.
+    fn longest_key(&self) -> usize {
+        LONGEST_KEY
+    }
+
     /// Where the object is, for people.
     fn uri(&self, key: &str) -> String;
 
@@ -238,7 +245,7 @@ pub trait Upload: Send {
 /// Whether `key` can name an object.
 pub fn is_valid_key(key: &str) -> bool {
     !key.is_empty()
-        && key.len() <= 1024
+        && key.len() <= LONGEST_KEY
         && !key.contains(|character: char| character == '\\' || character.is_control())
         && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }

@@ -200,6 +200,8 @@ fn with_id(path: &str, id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::output_name::longest_addition;
+
     use super::*;
 
     #[test]
@@ -215,6 +217,22 @@ mod tests {
             "a.mb-0000000002.txt",
         ];
         assert_eq!(names(files.into_iter(), Some("rows.txt")), expected);
+    }
+
+    #[test]
+    fn a_name_grows_by_no_more_than_was_counted_with() {
+        let last = u64::from(u32::MAX);
+        let files = [(0, "a/b"), (last, "a/b"), (last, "a/b.mb-4294967295"), (last, "a/b.mb-4294967295-2")];
+        for ((index, path), name) in files.into_iter().zip(names(files.into_iter(), None)) {
+            // Once more where the output has such a file of others.
+            let longest = with_id(&name, &id_of(index)).len() - path.len();
+            assert!(longest <= longest_addition(), "{path} became {name}");
+        }
+        let number = u32::MAX.to_string().len() - "2".len();
+        assert_eq!(
+            with_id("a", &format!("{}-2", id_of(last))).len() + number + 1 + id_of(last).len(),
+            1 + longest_addition()
+        );
     }
 
     #[test]

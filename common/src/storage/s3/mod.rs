@@ -29,7 +29,9 @@ use aws_sdk_s3::Client;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::{ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key};
+use super::{
+    LONGEST_KEY, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key,
+};
 
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
@@ -41,8 +43,6 @@ use upload::S3Upload;
 const OPEN: Duration = Duration::from_secs(15);
 /// What is said to be the server where no endpoint is given.
 const AWS: &str = "AWS";
-/// Longest name of an object, bytes.
-const LONGEST_KEY: usize = 1024;
 
 /// Objects of one bucket whose names start with one prefix.
 ///
@@ -185,7 +185,7 @@ impl S3Storage {
 
     /// The object's name in the bucket.
     fn full(&self, key: &str) -> Result<String, StorageError> {
-        if is_valid_key(key) && self.prefix.len() + key.len() <= LONGEST_KEY {
+        if is_valid_key(key) && key.len() <= self.longest_key() {
             Ok(format!("{}{key}", self.prefix))
         } else {
             Err(self.invalid(key))
@@ -358,6 +358,10 @@ impl Storage for S3Storage {
 
     async fn sweep(&self) -> Result<(), StorageError> {
         self.abort_incomplete(Duration::ZERO).await.map(drop)
+    }
+
+    fn longest_key(&self) -> usize {
+        LONGEST_KEY.saturating_sub(self.prefix.len())
     }
 
     fn uri(&self, key: &str) -> String {

@@ -59,6 +59,7 @@ macro_rules! __storage_cases {
             names {
                 names_of_any_letters
                 malformed_keys_are_refused
+                longest_key_is_the_longest
                 uri_names_the_object
                 part_of_a_store_is_a_store
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 
-use super::{NEW, REPLACE, get, keys, put};
+use super::{NEW, REPLACE, get, keys, kind, put};
 use crate::conformance::unique;
 
 pub(super) async fn names_of_any_letters(storage: &dyn Storage) {
@@ -83,4 +83,19 @@ pub(super) async fn part_of_a_store_is_a_store(storage: &dyn Storage) {
     assert_eq!(below.uri("a/b"), storage.uri(&format!("{folder}/inner/a/b")));
     below.delete("a/b").await.unwrap();
     assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+}
+
+pub(super) async fn longest_key_is_the_longest(storage: &dyn Storage) {
+    let folder = format!("{}/", unique("longest"));
+    let rest = storage.longest_key() - folder.len();
+    let parts = "x".repeat(200) + "/";
+    let key = format!("{folder}{}", &parts.repeat(6)[..rest].trim_end_matches('/'));
+    let key = format!("{key}{}", "y".repeat(storage.longest_key() - key.len()));
+    put(storage, &key, "x").await;
+    assert_eq!(keys(storage, &folder).await, std::slice::from_ref(&key));
+    let longer = storage.put(&format!("{key}y"), "x".into(), NEW).await;
+    assert_eq!(kind(longer), StorageErrorKind::InvalidKey);
+    storage.delete(&key).await.unwrap();
+    let below = storage.below("some/prefix");
+    assert!(below.longest_key() <= storage.longest_key());
 }
