@@ -89,6 +89,20 @@ pub fn published_files_start(key: &str) -> Option<u32> {
     note.split_once('-')?.0.parse().ok()
 }
 
+/// Notes of the queues that the job has left; see [`left_queue`].
+pub const LEFT_QUEUES: &str = "segments/queues/";
+
+/// Key of the note that this start of the job has left its queue `number`. The object is empty.
+pub fn left_queue(incarnation: u32, number: u32) -> String {
+    format!("{LEFT_QUEUES}{incarnation:04}-{number:04}")
+}
+
+/// Start and number in the key of such a note.
+pub fn left_queue_parts(key: &str) -> Option<(u32, u32)> {
+    let (incarnation, number) = key.strip_prefix(LEFT_QUEUES)?.split_once('-')?;
+    Some((incarnation.parse().ok()?, number.parse().ok()?))
+}
+
 /// Key of a code archive with this checksum.
 pub fn code_archive(checksum: &str) -> String {
     format!("{CODE}{checksum}.tar.gz")
@@ -138,6 +152,13 @@ mod tests {
         assert!(!is_segment(&aside) && aside.ends_with("/0001-00000-5f-00000007.seg"), "{aside}");
         assert_eq!(round_of_damage(&aside), Some((2, 11)));
         assert_eq!(damaged_segment(1, 1, SEGMENTS), "segments/damaged/0001-01/segments");
+    }
+
+    #[test]
+    fn notes_of_queues_that_were_left_say_it_in_their_keys() {
+        assert_eq!(left_queue_parts(&left_queue(2, 13)), Some((2, 13)));
+        assert_eq!(left_queue_parts("segments/queues/x"), None);
+        assert!(left_queue(1, 0).starts_with(SEGMENTS) && !is_segment(&left_queue(1, 0)));
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub struct Timing {
     pub overview: Duration,
     /// How long nodes have to leave after they were told to stop.
     pub leave: Duration,
+    /// How long a queue may not be served before it is left for another.
+    pub not_served: Duration,
     /// What only happens where programs come and go.
     pub fleet: Option<FleetTiming>,
 }
@@ -110,6 +112,7 @@ impl Timing {
             lease: Duration::from_secs(30),
             overview: Duration::from_secs(5),
             leave: Duration::from_secs(30),
+            not_served: Duration::from_secs(30),
             fleet: None,
         }
     }
@@ -122,6 +125,7 @@ impl Timing {
             lease: Duration::from_secs(8),
             overview: Duration::from_secs(5),
             leave: Duration::from_secs(30),
+            not_served: Duration::from_secs(30),
             fleet: Some(FleetTiming {
                 lost: Duration::from_secs(4),
                 upkeep: Duration::from_secs(1),

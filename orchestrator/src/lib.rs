@@ -11,6 +11,7 @@ pub mod fleet;
 pub mod init_failures;
 pub mod inputs;
 pub mod job_context;
+pub mod job_queue;
 pub mod job_record;
 mod journal;
 pub mod log_shipper;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::job_record::JobRecordError;
 use crate::recover::recover;
 use crate::watch::{View, WatchError, watch};
-use crate::{JobContext, JobRecord, JobResult};
+use crate::{JobContext, JobRecord, JobResult, job_queue};
 
 /// Node losses a mini-batch survives (spec S3).
 pub const MAX_NODE_LOSSES: u32 = 10;
@@ -194,7 +194,7 @@ async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
     // How far the plan was published is lost too. What waits is published again with the rest, not twice. Whoever
     // watches next makes the queue anew: made at once, under consumers that have not heard of its end, it would have
     // messages and nobody to take them.
-    if let Err(error) = job.queue.delete(&job.queue_name()).await {
+    if let Err(error) = job_queue::delete_all(job).await {
         tracing::warn!(%error, "some mini-batches may run twice; the first outcome counts");
     }
     Ok(None)
@@ -215,19 +215,18 @@ async fn present_record(job: &JobContext) -> Result<Option<JobRecord>, WatchErro
 /// Removes what a job that has ended needs no longer: its queue, its books, and the segments where nothing is left to
 /// resume. Whoever ended it may have died before it did so.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
-    let is_present = match JobRecord::read(&*job.storage).await {
-        Ok(record) if record.incarnation == job.incarnation => {
-            if record.is_done_with() {
-                remove_segments(&*job.storage).await?;
-            }
-            true
-        }
-        Ok(_) => false,
-        Err(JobRecordError::Absent { .. }) => true,
+    let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
+        Ok(record) if record.incarnation == job.incarnation => (true, record.is_done_with()),
+        Ok(_) => (false, false),
+        Err(JobRecordError::Absent { .. }) => (true, false),
         Err(error) => return Err(error.into()),
     };
-    if let Err(error) = job.queue.delete(&job.queue_name()).await {
-        tracing::warn!(job = job.id, %error, "the queue of the job is left behind");
+    // First, for what tells how many there are goes with the segments.
+    if let Err(error) = job_queue::delete_all(job).await {
+        tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
+    }
+    if is_done_with {
+        remove_segments(&*job.storage).await?;
     }
     // What a writer that was killed left of an object is of no use to anybody. While a later start of the job runs,
     // what looks so is being written.

@@ -99,6 +99,7 @@ impl Scene {
                 watch: Duration::from_millis(5),
                 lease: Duration::from_secs(2),
                 leave: Duration::from_millis(100),
+                not_served: Duration::from_millis(60),
                 fleet: Some(FleetTiming {
                     upkeep: Duration::from_millis(5),
                     ..Timing::fleet().fleet.expect("it is one")

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::JobContext;
 use crate::plan::{Batch, PlanContext, PlanError, plan};
 use crate::stored_descriptors::store_long;
+use crate::{JobContext, job_queue};
 
 /// Mini-batches that may wait in the queue; more are planned as these are taken.
 const BACKLOG: u64 = 20_000;
@@ -201,7 +201,8 @@ impl Publisher<'_> {
         mut batches: mpsc::Receiver<Batch>,
     ) -> Result<Option<Checkpoint>, ScheduleError> {
         let job = self.job;
-        let queue = job.queue_name();
+        let number = job_queue::present(job).await?;
+        let queue = job_queue::name(job, number);
         let mut checkpoint = Checkpoint::default();
         loop {
             let mut batch = tokio::select! {
@@ -249,9 +250,36 @@ impl Publisher<'_> {
             if !self.keeps_the_duty().await? {
                 return Ok(None);
             }
-            job.queue.publish(&queue, bodies).await?;
+            if !self.send(&queue, number, bodies).await? {
+                return Ok(None);
+            }
             failpoint::pass("published");
             job.ledger.checkpoint(&job.run, checkpoint).await?;
+        }
+    }
+
+    /// Puts messages into the queue `number` of the job; false when it was stopped. A queue that the broker has not
+    /// served for long is left.
+    async fn send(&mut self, queue: &str, number: u32, bodies: Vec<Bytes>) -> Result<bool, ScheduleError> {
+        let job = self.job;
+        let since = Instant::now();
+        loop {
+            match job.queue.publish(queue, bodies.clone()).await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind != QueueErrorKind::NotServed => return Err(error.into()),
+                Err(error) if since.elapsed() >= job.timing.not_served => {
+                    job_queue::leave(job, number).await;
+                    return Err(error.into());
+                }
+                Err(error) => tracing::debug!(queue, %error, "trying again"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(job.timing.not_served / 30) => {}
+                () = self.stop.cancelled() => return Ok(false),
+            }
+            if !self.keeps_the_duty().await? {
+                return Ok(false);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::queue::{
-    Answer, DEAD_LETTERS, Deliveries, Delivery, Queue, QueueError, QueueErrorKind, QueueOptions,
+    Answer, DEAD_LETTERS, Deliveries, Delivery, Depth, Queue, QueueError, QueueErrorKind, QueueOptions,
     RabbitMqQueue, settle_all,
 };
 use prs_tests::deadline::{eventually, within};
@@ -341,6 +341,39 @@ async fn kill_and_restart_lose_nothing_that_was_confirmed() {
     let first_held = again.iter().filter(|delivery| delivery.delivery_count > 0).count();
     assert!(first_held >= 20, "{first_held} messages are marked as delivered before");
     settle_all(again, Answer::Ack).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_that_is_not_served_is_left_alone() {
+    let server = RabbitMq::start();
+    let queue = RabbitMqQueue::connect(&server.url()).await.unwrap();
+    queue.declare("job", QueueOptions::default()).await.unwrap();
+    queue.publish("job", numbered(0..10)).await.unwrap();
+    tokio::task::block_in_place(|| server.stop_serving("job"));
+    // What the broker says of it is what it says of an empty queue that nobody consumes.
+    assert_eq!(queue.depth("job").await.unwrap(), Depth::default());
+    let (published, consumed) = tokio::join!(queue.publish("job", numbered(10..20)), async {
+        queue.consume("job", 1).await.map(drop)
+    });
+    for error in [published.unwrap_err(), consumed.unwrap_err()] {
+        assert_eq!(error.kind, QueueErrorKind::NotServed, "{error}");
+        assert!(error.is_retryable());
+        for part in ["queue job:", "list_queues -p /", "delete_queue -p / job", "only when all hosts are up"]
+        {
+            assert!(error.to_string().contains(part), "{part:?} is not said: {error}");
+        }
+    }
+    let listed = tokio::task::block_in_place(|| server.queues());
+    assert!(listed.iter().any(|name| name == "job"), "{listed:?}");
+
+    tokio::task::block_in_place(|| server.serve_again("job"));
+    let mut deliveries = at_last("consuming once it is served", || queue.consume("job", 100)).await;
+    let mut taken = BTreeSet::new();
+    while !(0..10).all(|number| taken.contains(&number)) {
+        let more = take(deliveries.as_mut(), 1).await;
+        taken.extend(numbers(&more));
+        settle_all(more, Answer::Ack).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
-use prs_common::queue::{Answer, Deliveries, Delivery, settle_all};
+use prs_common::queue::{Answer, Deliveries, Delivery, QueueErrorKind, settle_all};
 use prs_common::storage::StorageErrorKind;
-use prs_orchestrator::JobContext;
 use prs_orchestrator::inputs::unnamed_store;
+use prs_orchestrator::{JobContext, job_queue};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +28,11 @@ use crate::silence::Silence;
 const AT_ONCE: usize = 512;
 /// Pause before consuming again after the queue was lost.
 const RECONSUME_PAUSE: Duration = Duration::from_millis(300);
+/// The same for a queue that the broker does not serve. An attempt may cost the connection and all that is consumed
+/// over it.
+const NOT_SERVED_PAUSE: Duration = Duration::from_secs(5);
+/// Between two looks whether the job has left its queue, while nothing comes.
+const QUEUE_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause before the ledger is asked again.
 const LOOK_UP_PAUSE: Duration = Duration::from_millis(300);
 /// Pause before data is fetched again from a store that did not answer.
@@ -93,24 +98,28 @@ impl Intake {
     /// Consumes the queue of the job until it is told to end. The consumer is kept until then: without it, nothing
     /// could be acknowledged any more.
     pub(crate) async fn run(self) {
+        let mut number = 0;
         while !self.end.stop.is_cancelled() {
             let prefetch = self.prefetch.load(Ordering::Relaxed);
-            let queue = self.job.queue_name();
+            number = self.present_queue(number).await;
+            let queue = job_queue::name(&self.job, number);
             let consuming = tokio::select! {
                 consuming = self.job.queue.consume(&queue, prefetch) => consuming,
                 () = self.end.stop.cancelled() => return,
             };
             match consuming {
                 Ok(deliveries) => {
-                    if !self.consume(deliveries, prefetch).await {
+                    if !self.consume(deliveries, prefetch, number).await {
                         return;
                     }
-                    tracing::info!(job = self.job.id, "the job's queue is gone; consuming it again");
+                    tracing::info!(job = self.job.id, "the job's queue is gone, or left; consuming it again");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
+                    let not_served = error.kind == QueueErrorKind::NotServed;
+                    let pause = if not_served { NOT_SERVED_PAUSE } else { RECONSUME_PAUSE };
                     tokio::select! {
-                        () = tokio::time::sleep(RECONSUME_PAUSE) => {}
+                        () = tokio::time::sleep(pause) => {}
                         () = self.end.stop.cancelled() => return,
                     }
                 }
@@ -118,10 +127,20 @@ impl Intake {
         }
     }
 
-    /// Takes from one consumer; false when nothing more is wanted, true when the consumer is gone.
-    async fn consume(&self, mut deliveries: Box<dyn Deliveries>, mut prefetch: usize) -> bool {
-        let queue = self.job.queue_name();
+    /// Number of the queue that the job is at, or else of that it was at before.
+    async fn present_queue(&self, before: u32) -> u32 {
+        tokio::select! {
+            present = job_queue::present(&self.job) => present.unwrap_or(before),
+            () = self.end.stop.cancelled() => before,
+        }
+    }
+
+    /// Takes from a consumer of the queue `number`; false when nothing more is wanted, true when the consumer is gone,
+    /// or the job has left the queue.
+    async fn consume(&self, mut deliveries: Box<dyn Deliveries>, mut prefetch: usize, number: u32) -> bool {
+        let queue = job_queue::name(&self.job, number);
         let mut silence = Silence::default();
+        let mut looked = Instant::now();
         loop {
             let wanted = self.prefetch.load(Ordering::Relaxed);
             if wanted != prefetch {
@@ -136,6 +155,11 @@ impl Intake {
                 () = tokio::time::sleep(PREFETCH_INTERVAL) => {
                     if self.in_hand.count() > 0 {
                         silence = Silence::default();
+                    } else if looked.elapsed() > QUEUE_INTERVAL {
+                        if self.present_queue(number).await != number {
+                            return true;
+                        }
+                        looked = Instant::now();
                     } else if silence.shows_that_it_is_forgotten(&*self.job.queue, &queue).await {
                         return true;
                     }

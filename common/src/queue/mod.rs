@@ -26,6 +26,9 @@ pub enum QueueErrorKind {
     Refused,
     /// The server cannot be reached for now.
     Unavailable,
+    /// The server has the queue, answers for others, and gives no answer for this one: its leader, or the majority of
+    /// its hosts, may be missing. It may come back with all it held.
+    NotServed,
 }
 
 /// An error of a queue.
@@ -43,7 +46,7 @@ pub struct QueueError {
 impl QueueError {
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
-        self.kind == QueueErrorKind::Unavailable
+        matches!(self.kind, QueueErrorKind::Unavailable | QueueErrorKind::NotServed)
     }
 }
 

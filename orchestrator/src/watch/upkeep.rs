@@ -4,17 +4,17 @@
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{Duty, NodeView};
-use prs_common::queue::{QueueError, QueueErrorKind};
+use prs_common::queue::{Depth, QueueError, QueueErrorKind};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Watch, WatchError};
-use crate::JobContext;
 use crate::init_failures::is_useless;
 use crate::orchestrate::is_taken;
 use crate::queues::{invite, job_queue_options, tickets_waiting};
 use crate::recover::recover;
 use crate::schedule::{Assignment, Scheduled, schedule};
+use crate::{JobContext, job_queue};
 
 /// Nodes may be missing for so many times the time after which one is lost, before more are invited.
 const MISSING_FOR: u32 = 3;
@@ -30,6 +30,8 @@ struct Scheduler {
 /// What upkeep remembers from look to look.
 pub(super) struct Upkeep {
     owner: String,
+    /// Number of the job's queue that was used last.
+    queue: u32,
     /// When to look next.
     next: Instant,
     /// Publishes the plan in place of a scheduler that is gone.
@@ -47,6 +49,7 @@ impl Upkeep {
     pub(super) fn new(job: &JobContext, owner: &str) -> Self {
         Self {
             owner: format!("{owner}/{}", job.run),
+            queue: 0,
             next: Instant::now(),
             scheduler: None,
             stop: CancellationToken::new(),
@@ -98,10 +101,28 @@ impl Watch<'_> {
         }
     }
 
-    /// Makes the job's queue anew where it was lost; returns what waits in it.
+    /// Makes the job's queue anew where it was lost; returns what waits in it. One that nobody uses may be left for
+    /// another.
     async fn keep_queue(&mut self) -> Result<u64, QueueError> {
-        let (job, queue) = (self.job, self.job.queue_name());
-        match job.queue.depth(&queue).await {
+        let job = self.job;
+        let mut queue = job_queue::name(job, self.upkeep.queue);
+        let mut depth = job.queue.depth(&queue).await;
+        let is_used = match &depth {
+            Ok(depth) => *depth != Depth::default(),
+            Err(error) => error.kind != QueueErrorKind::NotFound,
+        };
+        if !is_used
+            && let Ok(present) = job_queue::present(job).await
+            && present != self.upkeep.queue
+        {
+            self.upkeep.queue = present;
+            let left = std::mem::replace(&mut queue, job_queue::name(job, present));
+            self.journal.decision(format_args!(
+                "the broker does not serve the queue {left} of the job, which goes on with {queue}"
+            ));
+            depth = job.queue.depth(&queue).await;
+        }
+        match depth {
             Ok(depth) => Ok(depth.ready),
             Err(error) if error.kind == QueueErrorKind::NotFound => {
                 job.queue.declare(&queue, job_queue_options(&job.spec)).await?;

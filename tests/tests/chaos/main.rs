@@ -79,6 +79,7 @@ scenarios! {
     redis_is_wiped = servers::redis_is_wiped;
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;
+    the_queue_is_not_served = servers::queue_is_not_served;
     the_store_fails_now_and_then = storage::fails_now_and_then;
     the_store_flips_bits = storage::flips_bits;
     a_worker_is_cut_off_for_some_seconds = |fleet, random| {

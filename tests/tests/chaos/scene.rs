@@ -117,6 +117,11 @@ impl<'a> Scene<'a> {
         self.submit = Some(self.fleet.start_submit(&self.job, more));
     }
 
+    /// Waits until the job needs the command that submits it no longer.
+    pub(crate) fn wait_until_handed_in(&mut self) {
+        self.submit.as_mut().expect("it was submitted").wait_until_said("is handed in");
+    }
+
     /// Gives up the command that waits for the job.
     pub(crate) fn forget_submit(&mut self) -> Live {
         self.submit.take().expect("it was submitted")

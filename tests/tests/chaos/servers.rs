@@ -39,16 +39,42 @@ pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
     });
 }
 
-/// The broker is killed before what it was told of queues is on its disk. Some versions come back with queues that
-/// they list and do not serve.
+/// The broker is killed before what it was told of the job's queue is on its disk. Some versions come back with a queue
+/// that they list and do not serve.
 pub(crate) fn broker_dies_at_once(fleet: &mut Fleet, random: &mut Random) {
+    // A queue that many jobs share is an operator's to mend: it is there since another job.
+    Scene::begin(fleet, Plot { mini_batches: 4, ..Plot::default() }).ends(&Expected::default());
+    fleet.broker.write_out_declarations();
     let mut scene = Scene::begin(fleet, Plot { mini_batches: 40, ..Plot::default() });
-    scene.id();
+    scene.wait_until_handed_in();
     scene.pass(Duration::from_millis(random.below(300)));
     scene.fleet.broker.kill();
     assert!(scene.result().is_none(), "the job was over before");
     scene.fleet.broker.restart();
     scene.ends(&Expected::default());
+}
+
+/// The queue of the job loses its leader while there is work, and gets it back or not.
+pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
+    let comes_back = random.below(2) == 0;
+    let mut scene = Scene::begin(fleet, long());
+    let queue = format!("prs.job.{}", scene.id());
+    scene.wait_for_work(20);
+    scene.pass(Duration::from_millis(random.below(1500)));
+    assert!(scene.result().is_none(), "the job was over before");
+    scene.fleet.broker.stop_serving(&queue);
+    let next = format!("{queue}~1");
+    scene.until_ended(|scene| {
+        let listed = scene.fleet.broker.queues();
+        assert!(listed.contains(&queue) || scene.result().is_some(), "nobody deletes it: {listed:?}");
+        if comes_back && listed.contains(&next) {
+            scene.fleet.broker.serve_again(&queue);
+        }
+    });
+    scene.ends_with(&Expected::default(), |scene| {
+        let left = |words: &str| words.contains(&format!("does not serve the queue {queue} of the job"));
+        assert!(scene.decisions().iter().any(|(_, words)| left(words)), "{}", scene.story());
+    });
 }
 
 pub(crate) fn broker_is_wiped(fleet: &mut Fleet, random: &mut Random) {

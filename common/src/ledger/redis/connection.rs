@@ -120,7 +120,9 @@ impl Connection {
             if let Some(open) = self.open_now() {
                 return Ok(open);
             }
-            let connection = log_in(self.address()).await.map_err(|error| Failure::of(&error))?;
+            let failed =
+                |error| if *made > 0 { Failure::of_another_log_in(&error) } else { Failure::of(&error) };
+            let connection = log_in(self.address()).await.map_err(failed)?;
             if *made > 0 {
                 tracing::info!(ledger = %self.address(), "connected to the ledger again");
             }

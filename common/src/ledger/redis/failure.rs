@@ -24,37 +24,17 @@ pub(super) struct Failure {
 const NO_ANSWER: &str = "no answer in time: is it up, does a firewall let us through, and is the URL rediss:// \
                          exactly when it speaks TLS?";
 
-/// What the beginning or a part of the server's words means. The first that fits counts.
-const ANSWERS: &[(&str, LedgerErrorKind, &str)] = {
+/// What the server's codes mean. They alone decide; every other code, as the plain `ERR`, is a refusal.
+const CODES: &[(&str, LedgerErrorKind, &str)] = {
     use LedgerErrorKind::{Refused, Unavailable};
     &[
         ("WRONGPASS", Refused, "user or password is wrong: correct the URL"),
         ("NOAUTH", Refused, "it wants a password: write redis://user:password@host:port"),
         (
-            "without any password configured",
-            Refused,
-            "a password was given and the server has none: leave it out of the URL",
-        ),
-        (
             "NOPERM",
             Refused,
             "the user lacks a right: it needs eval, evalsha and the commands of the ledger's scripts on prs:*",
         ),
-        // The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
-        (
-            "can't run this command",
-            Refused,
-            "the user lacks a right: it needs the commands of the ledger's scripts on keys prs:*",
-        ),
-        ("can't access at least one of the keys", Refused, "the user lacks a right: it needs the keys prs:*"),
-        ("ACL failure in script", Refused, "the user lacks a right that the scripts need on keys prs:*"),
-        (
-            "DB index is out of range",
-            Refused,
-            "it has no database of this number: correct the end of the URL",
-        ),
-        ("invalid DB index", Refused, "it has no database of this number: correct the end of the URL"),
-        ("SELECT is not allowed in cluster mode", Refused, "it is a cluster, which has database 0 only"),
         ("MOVED", Refused, "it is a node of a cluster and does not hold this job: give a server of its own"),
         ("LOADING", Unavailable, "it is loading its data"),
         ("BUSY", Unavailable, "it is busy with a script that takes long"),
@@ -65,9 +45,29 @@ const ANSWERS: &[(&str, LedgerErrorKind, &str)] = {
         ("TRYAGAIN", Unavailable, "its cluster is moving keys"),
         ("OOM", Unavailable, "its memory is full: raise maxmemory, or remove old jobs"),
         ("MISCONF", Unavailable, "it takes no writes because it cannot save its data: look at its disk"),
-        ("max number of clients", Unavailable, "it has as many clients as it allows: raise maxclients"),
     ]
 };
+
+/// The code that says nothing but that it is an error.
+const PLAIN: &str = "ERR";
+/// What can be done about plain errors, by a part of their words, which decides nothing else.
+const REMEDIES: &[(&str, &str)] = &[
+    (
+        "without any password configured",
+        "a password was given and the server has none: leave it out of the URL",
+    ),
+    // The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
+    (
+        "can't run this command",
+        "the user lacks a right: it needs the commands of the ledger's scripts on keys prs:*",
+    ),
+    ("can't access at least one of the keys", "the user lacks a right: it needs the keys prs:*"),
+    ("ACL failure in script", "the user lacks a right that the scripts need on keys prs:*"),
+    ("DB index is out of range", "it has no database of this number: correct the end of the URL"),
+    ("invalid DB index", "it has no database of this number: correct the end of the URL"),
+    ("SELECT is not allowed in cluster mode", "it is a cluster, which has database 0 only"),
+    ("max number of clients", "it has as many clients as it allows: raise maxclients"),
+];
 
 impl Failure {
     /// There was no connection in time.
@@ -98,22 +98,36 @@ impl Failure {
                 Self { connection_is_lost: true, ..Self::strange("not the protocol of Redis") }
             }
             ErrorKind::Server(_) | ErrorKind::Extension => {
-                let code = error.code().unwrap_or_default();
-                Self::of_answer(&format!("{code} {}", error.detail().unwrap_or_default()))
+                Self::of_answer(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
             }
             _ => Self::strange(error),
         }
     }
 
-    fn of_answer(words: &str) -> Self {
-        let words = words.trim();
-        let known = ANSWERS.iter().find(|(part, ..)| words.contains(part));
+    /// What it means when it comes in answer to a log-in like one that the server has accepted before: a plain refusal
+    /// is then of the server's condition, such as too many clients.
+    pub(super) fn of_another_log_in(error: &RedisError) -> Self {
+        let failure = Self::of(error);
+        match error.code() {
+            Some(PLAIN) => Self { kind: LedgerErrorKind::Unavailable, ..failure },
+            _ => failure,
+        }
+    }
+
+    fn of_answer(code: &str, words: &str) -> Self {
+        // Redis 6 says of an error in a script no more than that, and puts its code in the middle.
+        let inner = || words.split(' ').find_map(|word| known(word.strip_prefix('-')?));
+        let known = known(code).or_else(|| inner().filter(|_| code == PLAIN));
         // The name may stand for another server by now.
-        let connection_is_lost = known.is_some_and(|(part, ..)| ["READONLY", "MASTERDOWN"].contains(part));
-        let (kind, message) = match known {
-            Some((_, kind, meaning)) => (*kind, format!("{meaning} ({words})")),
-            None => (LedgerErrorKind::Refused, words.to_owned()),
+        let connection_is_lost = known.is_some_and(|(code, ..)| ["READONLY", "MASTERDOWN"].contains(code));
+        let words = format!("{code} {words}");
+        let words = words.trim();
+        let remedy = || REMEDIES.iter().find(|(part, _)| words.contains(part)).map(|(_, remedy)| *remedy);
+        let (kind, meaning) = match known {
+            Some((_, kind, meaning)) => (*kind, Some(*meaning)),
+            None => (LedgerErrorKind::Refused, remedy()),
         };
+        let message = meaning.map_or_else(|| words.to_owned(), |meaning| format!("{meaning} ({words})"));
         Self { kind, message, connection_is_lost }
     }
 
@@ -125,6 +139,11 @@ impl Failure {
         };
         Self { kind, message, connection_is_lost: true }
     }
+}
+
+/// What `code` means.
+fn known(code: &str) -> Option<&'static (&'static str, LedgerErrorKind, &'static str)> {
+    CODES.iter().find(|(known, ..)| *known == code)
 }
 
 fn io_error(error: &RedisError) -> Option<&io::Error> {
@@ -177,27 +196,55 @@ mod tests {
     #[test]
     fn answers_have_a_meaning() {
         use LedgerErrorKind::{Refused, Unavailable};
-        for (words, kind, part) in [
-            ("WRONGPASS invalid username-password pair or user is disabled.", Refused, "password is wrong"),
-            ("NOAUTH Authentication required.", Refused, "wants a password"),
-            ("NOPERM User a has no permissions to run the 'evalsha' command", Refused, "lacks a right"),
+        for (code, words, kind, part) in [
             (
-                "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:2.",
+                "WRONGPASS",
+                "invalid username-password pair or user is disabled.",
+                Refused,
+                "password is wrong",
+            ),
+            ("NOAUTH", "Authentication required.", Refused, "wants a password"),
+            ("NOPERM", "User a has no permissions to run the 'evalsha' command", Refused, "lacks a right"),
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand script: 1, on @user_script:2.",
                 Refused,
                 "lacks a right",
             ),
-            ("ERR DB index is out of range", Refused, "no database"),
-            ("ERR something else", Refused, "something else"),
-            ("LOADING Redis is loading the dataset in memory", Unavailable, "loading"),
-            ("BUSY Redis is busy running a script.", Unavailable, "busy"),
-            ("READONLY You can't write against a read only replica.", Unavailable, "primary"),
-            ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable, "maxmemory"),
+            ("ERR", "DB index is out of range", Refused, "no database"),
+            ("ERR", "something else", Refused, "something else"),
+            ("ERR", "the key is called OOM or LOADING", Refused, "is called"),
+            ("SOMETHING", "new -OOM", Refused, "SOMETHING new"),
+            ("LOADING", "Redis is loading the dataset in memory", Unavailable, "loading"),
+            ("BUSY", "Redis is busy running a script.", Unavailable, "busy"),
+            ("READONLY", "You can't write against a read only replica.", Unavailable, "primary"),
+            ("OOM", "command not allowed when used memory > 'maxmemory'.", Unavailable, "maxmemory"),
+            (
+                "ERR",
+                "Error running script (call to f_5f): @user_script:9: @user_script: 9: -OOM command not allowed when \
+                 used memory > 'maxmemory'.",
+                Unavailable,
+                "raise maxmemory",
+            ),
         ] {
-            let failure = Failure::of_answer(words);
+            let failure = Failure::of_answer(code, words);
             assert_eq!(failure.kind, kind, "{words}");
             assert!(failure.message.contains(part), "{}", failure.message);
-            assert_eq!(failure.connection_is_lost, words.starts_with("READONLY"));
+            assert_eq!(failure.connection_is_lost, code == "READONLY");
         }
+    }
+
+    #[test]
+    fn a_plain_refusal_of_a_log_in_that_was_good_before_may_pass() {
+        let answer = |line: &str| match redis::parse_redis_value(line.as_bytes()) {
+            Ok(value) => value.extract_error().unwrap_err(),
+            Err(error) => error,
+        };
+        let clients = answer("-ERR max number of clients reached\r\n");
+        assert!(!Failure::of(&clients).is_retryable());
+        let again = Failure::of_another_log_in(&clients);
+        assert!(again.is_retryable() && again.message.contains("raise maxclients"), "{again:?}");
+        assert!(!Failure::of_another_log_in(&answer("-WRONGPASS no\r\n")).is_retryable());
     }
 
     #[test]

@@ -136,7 +136,8 @@ async fn consume(
 ) -> Result<Consumer, QueueError> {
     live.answer(name, channel.basic_qos(prefetch, BasicQosOptions { global: false })).await?;
     let options = BasicConsumeOptions::default();
-    live.answer(name, channel.basic_consume(queue, tag_of(tag), options, FieldTable::default())).await
+    let consuming = channel.basic_consume(queue, tag_of(tag), options, FieldTable::default());
+    live.answer_of_queue(name, consuming).await
 }
 
 /// The tag of a consumer; it needs to be unique on its channel only.

@@ -7,21 +7,44 @@ use lapin::{Error, ErrorKind};
 
 use super::super::{QueueError, QueueErrorKind};
 
-const UNANSWERED: &str = "the broker has not answered";
-
 /// An error about the queue (or the broker) `name`.
 pub(super) fn error(kind: QueueErrorKind, name: &str, message: impl Into<String>) -> QueueError {
     QueueError { kind, name: name.to_owned(), message: message.into() }
 }
 
-/// No answer to a call about `name` came within `limit`.
-pub(super) fn unanswered(name: &str, limit: Duration) -> QueueError {
-    error(QueueErrorKind::Unavailable, name, format!("{UNANSWERED} for {} s", limit.as_secs()))
+/// No answer to a call about `name` came within `limit`, which means `kind`.
+pub(super) fn unanswered(kind: QueueErrorKind, name: &str, limit: Duration) -> QueueError {
+    error(kind, name, format!("the broker has not answered for {} s", limit.as_secs()))
 }
 
-/// Whether this is the error of a call that was given no answer.
-pub(super) fn is_unanswered(error: &QueueError) -> bool {
-    error.message.starts_with(UNANSWERED)
+/// The broker lists the queue, empty and not consumed, and does not answer for it.
+pub(super) fn not_served(name: &str, vhost: &str) -> QueueError {
+    let message = format!(
+        "the broker lists the queue and does not serve it, as when its leader or the majority of its hosts is missing; \
+         it is left alone and comes back with them. `rabbitmqctl list_queues -p {vhost} name state leader online members` \
+         shows it, `rabbitmq-queues check_if_node_is_quorum_critical` what misses a host. Delete it by hand \
+         (`rabbitmqctl delete_queue -p {vhost} {name}`) only when all hosts are up and it still has no leader; prs then \
+         makes it anew"
+    );
+    error(QueueErrorKind::NotServed, name, message)
+}
+
+/// The broker takes no messages about `name` for now.
+pub(super) fn blocked(name: &str) -> QueueError {
+    let message =
+        "the broker takes no messages because it is short of memory or disk; see `rabbitmqctl status`";
+    error(QueueErrorKind::Unavailable, name, message)
+}
+
+/// What `failure` means for a call that the queue `name` itself has to answer.
+pub(super) fn of_queue(name: &str, failure: &Error) -> QueueError {
+    let failed = AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR);
+    match failure.kind() {
+        ErrorKind::ProtocolError(said) if *said.kind() == failed => {
+            error(QueueErrorKind::NotServed, name, text(failure))
+        }
+        _ => of(name, failure),
+    }
 }
 
 /// What `failure` means for a call about the queue `name`.
@@ -52,10 +75,8 @@ pub(super) fn text(failure: &Error) -> String {
 fn kind(failure: &Error) -> QueueErrorKind {
     let ErrorKind::ProtocolError(said) = failure.kind() else { return QueueErrorKind::Unavailable };
     match said.kind() {
-        // Also said of a queue whose process or host is down, which comes back.
-        AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) if said.get_message().as_str().contains("no queue") => {
-            QueueErrorKind::NotFound
-        }
+        // Also said of a queue whose host is down: then to declare it fails with the same code.
+        AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => QueueErrorKind::NotFound,
         AMQPErrorKind::Soft(
             AMQPSoftError::ACCESSREFUSED
             | AMQPSoftError::PRECONDITIONFAILED
@@ -88,13 +109,6 @@ mod tests {
                 QueueErrorKind::NotFound,
             ),
             (
-                soft(
-                    AMQPSoftError::NOTFOUND,
-                    "NOT_FOUND - home node of durable queue 'q' is down or inaccessible",
-                ),
-                QueueErrorKind::Unavailable,
-            ),
-            (
                 soft(AMQPSoftError::PRECONDITIONFAILED, "PRECONDITION_FAILED - inequivalent arg"),
                 QueueErrorKind::Refused,
             ),
@@ -111,6 +125,8 @@ mod tests {
             assert_eq!(error.kind, kind, "{words}");
             assert_eq!(error.message, words);
         }
+        let failed = ErrorKind::ProtocolError(hard(AMQPHardError::INTERNALERROR, "INTERNAL_ERROR")).into();
+        assert_eq!(of_queue("q", &failed).kind, QueueErrorKind::NotServed);
         let lost = Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         assert!(of("q", &lost).is_retryable());
         assert!(of("q", &ErrorKind::MissingHeartbeatError.into()).is_retryable());

@@ -183,12 +183,22 @@ impl Live {
     ) -> Result<T, QueueError> {
         match timeout(ANSWER, call).await {
             Ok(answer) => answer.map_err(|refusal| failure::of(name, &refusal)),
-            Err(_) if self.connection.status().blocked() => Err(failure::error(
-                QueueErrorKind::Unavailable,
-                name,
-                "the broker takes no messages because it is short of memory or disk; see `rabbitmqctl status`",
-            )),
-            Err(_) => Err(failure::unanswered(name, ANSWER)),
+            Err(_) if self.connection.status().blocked() => Err(failure::blocked(name)),
+            Err(_) => Err(failure::unanswered(QueueErrorKind::Unavailable, name, ANSWER)),
+        }
+    }
+
+    /// The same for a call that the queue itself has to answer. Where the broker has no answer, or fails over it, it
+    /// may not serve the queue.
+    pub(super) async fn answer_of_queue<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = lapin::Result<T>>,
+    ) -> Result<T, QueueError> {
+        match timeout(ANSWER, call).await {
+            Ok(answer) => answer.map_err(|refusal| failure::of_queue(name, &refusal)),
+            Err(_) if self.connection.status().blocked() => Err(failure::blocked(name)),
+            Err(_) => Err(failure::unanswered(QueueErrorKind::NotServed, name, ANSWER)),
         }
     }
 

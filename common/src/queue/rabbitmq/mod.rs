@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lapin::Channel;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use tokio_util::task::TaskTracker;
@@ -86,18 +87,17 @@ impl RabbitMqQueue {
         })
     }
 
-    /// The error of a call that used the queue. A broker that is killed within half a second of a declare may come
-    /// back with a queue that it lists and never serves (seen with 3.10.8): such a queue is removed, and not found.
-    async fn without_a_dead_queue(&self, name: &str, error: QueueError) -> QueueError {
-        let nobody_has_it = Depth { ready: 0, consumers: 0 };
-        if !failure::is_unanswered(&error) || self.depth(name).await.ok() != Some(nobody_has_it) {
+    /// The error of a call that used the queue. Of a queue whose leader is missing, or the majority of its hosts, the
+    /// broker says that it is empty and not consumed; so does one that was killed within half a second of a declare, and
+    /// never serves the queue again (seen with 3.10.8). From here the two cannot be told apart.
+    async fn explained(&self, name: &str, error: QueueError) -> QueueError {
+        if error.kind != QueueErrorKind::NotServed {
             return error;
         }
-        if let Err(error) = self.delete(name).await {
-            return error;
+        match self.depth(name).await {
+            Ok(seen) if seen == Depth::default() => failure::not_served(name, &self.address.uri.vhost),
+            _ => QueueError { kind: QueueErrorKind::Unavailable, ..error },
         }
-        tracing::warn!(queue = name, "the broker listed the queue and did not serve it; it was removed");
-        failure::error(QueueErrorKind::NotFound, name, "the broker did not serve the queue; it was removed")
     }
 
     /// Declares the queue of dead letters, once for each connection.
@@ -122,14 +122,20 @@ impl Queue for RabbitMqQueue {
         let queue = short(name)?;
         let lent = self.consuming.channel(name).await?;
         self.declare_dead_letters(&lent).await?;
-        lent.call(name, async |channel| channel.queue_declare(queue, durable(), arguments(options)).await)
-            .await?;
-        Ok(())
+        let declare =
+            async |channel: &Channel| channel.queue_declare(queue, durable(), arguments(options)).await;
+        match lent.call(name, declare).await {
+            // A queue that is not there would be now: it is there, and what has it is down.
+            Err(error) if error.kind == QueueErrorKind::NotFound => {
+                Err(QueueError { kind: QueueErrorKind::Unavailable, ..error })
+            }
+            declared => declared.map(drop),
+        }
     }
 
     async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
         match publish::publish(&self.publishing, name, short(name)?, &bodies).await {
-            Err(error) => Err(self.without_a_dead_queue(name, error).await),
+            Err(error) => Err(self.explained(name, error).await),
             Ok(()) => Ok(()),
         }
     }
@@ -139,7 +145,7 @@ impl Queue for RabbitMqQueue {
         let lent = self.consuming.channel(name).await?;
         match AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await {
             Ok(deliveries) => Ok(Box::new(deliveries)),
-            Err(error) => Err(self.without_a_dead_queue(name, error).await),
+            Err(error) => Err(self.explained(name, error).await),
         }
     }
 

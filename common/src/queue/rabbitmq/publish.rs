@@ -69,7 +69,7 @@ async fn confirm<F: Future<Output = lapin::Result<Confirmation>>>(
     window: &mut VecDeque<(usize, Pin<Box<F>>)>,
 ) -> Result<usize, QueueError> {
     let Some((size, sending)) = window.pop_front() else { return Ok(0) };
-    check(name, &live.answer(name, sending).await?)?;
+    check(name, &live.answer_of_queue(name, sending).await?)?;
     Ok(size)
 }
 
@@ -82,7 +82,8 @@ fn check(name: &str, confirmation: &Confirmation) -> Result<(), QueueError> {
             "no queue has this name; the message came back",
         )),
         Confirmation::Nack(None) => {
-            Err(failure::error(QueueErrorKind::Unavailable, name, "the broker could not store the message"))
+            // The queue has not taken it.
+            Err(failure::error(QueueErrorKind::NotServed, name, "the broker could not store the message"))
         }
         Confirmation::NotRequested => {
             Err(failure::error(QueueErrorKind::Unavailable, name, "the channel confirms no messages"))

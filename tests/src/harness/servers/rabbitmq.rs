@@ -115,6 +115,24 @@ impl RabbitMq {
         self.control(&["eval", "[dets:sync(Table) || Table <- dets:all()]."]);
     }
 
+    /// Makes the node give no answers for a queue that it still lists, as when the queue's leader is missing.
+    pub fn stop_serving(&self, queue: &str) {
+        self.control(&["eval", &format!("ok = ra:stop_server(quorum_queues, {{'%2F_{queue}', node()}}).")]);
+    }
+
+    /// Lets it serve the queue again.
+    pub fn serve_again(&self, queue: &str) {
+        self.control(&[
+            "eval",
+            &format!("ok = ra:restart_server(quorum_queues, {{'%2F_{queue}', node()}})."),
+        ]);
+    }
+
+    /// Names of all queues that the node lists.
+    pub fn queues(&self) -> Vec<String> {
+        self.control(&["list_queues", "--no-table-headers", "name"]).lines().map(str::to_owned).collect()
+    }
+
     /// Kills the node without a warning; see [`Self::write_out_declarations`].
     pub fn kill(&mut self) {
         self.server.kill();

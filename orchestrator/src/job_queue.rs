@@ -1,0 +1,177 @@
+//! The queue of a job's mini-batches, and the next one where the broker does not serve it.
+//!
+//! A queue without its leader, or without the majority of its hosts, gives no answers and may come back with all it
+//! held. It is nobody's to delete then. The job leaves it: a note in storage says how many queues were left, whoever
+//! publishes goes on with the next one, and consumers follow. What the left queue held and has no outcome is found
+//! missing and published again; should it be served again, what is in it runs twice at most and counts once. All queues
+//! of a job are deleted when it has ended.
+
+use prs_common::layout;
+use prs_common::queue::QueueError;
+use prs_common::storage::{PutOptions, StorageError};
+
+use crate::JobContext;
+use crate::queues::job_queue_options;
+
+/// Name of the queue `number` of a job, from 0.
+pub fn name(job: &JobContext, number: u32) -> String {
+    match number {
+        0 => job.queue_name(),
+        number => format!("{}~{number}", job.queue_name()),
+    }
+}
+
+/// Number of the queue that the job is at.
+pub async fn present(job: &JobContext) -> Result<u32, StorageError> {
+    if !job.is_on_a_fleet() {
+        return Ok(0);
+    }
+    let listed = job.storage.list(layout::LEFT_QUEUES).await?;
+    let left = listed.iter().filter_map(|object| layout::left_queue_parts(&object.key));
+    let of_this_start = left.filter(|(incarnation, _)| *incarnation == job.incarnation);
+    Ok(of_this_start.map(|(_, number)| number + 1).max().unwrap_or(0))
+}
+
+/// Leaves the queue `number`, which the broker does not serve, for the next one. Where that fails, the next attempt to
+/// publish comes to the same point.
+pub(crate) async fn leave(job: &JobContext, number: u32) {
+    let (left, next) = (name(job, number), name(job, number + 1));
+    let note = layout::left_queue(job.incarnation, number);
+    if let Err(error) = job.storage.put(&note, "".into(), PutOptions::default()).await {
+        tracing::warn!(job = job.id, queue = left, %error, "the queue is not served, and cannot be left for now");
+        return;
+    }
+    tracing::warn!(
+        job = job.id,
+        queue = left,
+        next,
+        "the broker does not serve the queue; the job goes on with another"
+    );
+    if let Err(error) = job.queue.declare(&next, job_queue_options(&job.spec)).await {
+        tracing::warn!(job = job.id, queue = next, %error, "the orchestrator makes the queue later");
+    }
+}
+
+/// Deletes all queues of the job; the last error, after all were tried.
+pub(crate) async fn delete_all(job: &JobContext) -> Result<(), QueueError> {
+    let last = match present(job).await {
+        Ok(last) => last,
+        Err(error) => {
+            tracing::warn!(job = job.id, %error, "queues that the job has left may be left behind");
+            0
+        }
+    };
+    let mut outcome = Ok(());
+    for number in 0..=last {
+        outcome = job.queue.delete(&name(job, number)).await.and(outcome);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueErrorKind, QueueOptions};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::orchestrate::clean_up;
+    use crate::scene::Scene;
+    use crate::schedule::{Assignment, Scheduled, schedule};
+
+    /// A broker that does not serve the first queue of a job.
+    #[derive(Debug, Default)]
+    struct Broker {
+        inner: EmbeddedQueue,
+        /// Refusals until it serves them again.
+        refusals: AtomicUsize,
+    }
+
+    impl Broker {
+        fn refusing(times: usize) -> Arc<Self> {
+            Arc::new(Self { refusals: times.into(), ..Self::default() })
+        }
+    }
+
+    impl fmt::Display for Broker {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.inner.fmt(f)
+        }
+    }
+
+    #[async_trait]
+    impl Queue for Broker {
+        async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
+            self.inner.declare(name, options).await
+        }
+        async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
+            let refuses = |left: usize| left.checked_sub(1);
+            if !name.contains('~')
+                && self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses).is_ok()
+            {
+                let (name, message) = (name.to_owned(), "told to fail".to_owned());
+                return Err(QueueError { kind: QueueErrorKind::NotServed, name, message });
+            }
+            self.inner.publish(name, bodies).await
+        }
+        async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
+            self.inner.consume(name, prefetch).await
+        }
+        async fn depth(&self, name: &str) -> Result<Depth, QueueError> {
+            self.inner.depth(name).await
+        }
+        async fn delete(&self, name: &str) -> Result<(), QueueError> {
+            self.inner.delete(name).await
+        }
+    }
+
+    /// A job with 20 mini-batches whose queue is there.
+    async fn scene(broker: &Arc<Broker>) -> Scene {
+        let mut scene = Scene::new(20).await;
+        scene.job.queue = Arc::clone(broker) as _;
+        scene.job.queue.declare(&name(&scene.job, 0), job_queue_options(&scene.job.spec)).await.unwrap();
+        scene
+    }
+
+    async fn scheduled(scene: &Scene, again: bool) -> Scheduled {
+        let assignment = Assignment { again, ..Assignment::default() };
+        schedule(&scene.job, "a", assignment, &CancellationToken::new()).await
+    }
+
+    async fn waiting(scene: &Scene, number: u32) -> Option<u64> {
+        scene.job.queue.depth(&name(&scene.job, number)).await.ok().map(|depth| depth.ready)
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_not_served_for_long_is_left_and_not_deleted() {
+        let scene = scene(&Broker::refusing(usize::MAX)).await;
+        assert_eq!(scheduled(&scene, false).await, Scheduled::Interrupted);
+        assert_eq!(present(&scene.job).await.unwrap(), 1);
+        assert_eq!(scheduled(&scene, true).await, Scheduled::Complete);
+        assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (Some(0), Some(20)));
+        // Who comes late to that point changes nothing.
+        leave(&scene.job, 0).await;
+        assert_eq!(present(&scene.job).await.unwrap(), 1);
+
+        let mut record = scene.record().await;
+        record.start_again();
+        let mut later = scene.job.clone();
+        later.incarnation = record.incarnation;
+        assert_eq!(present(&later).await.unwrap(), 0, "another start has queues of its own");
+        clean_up(&scene.job).await.unwrap();
+        assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (None, None));
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_not_served_for_a_moment_is_kept() {
+        let scene = scene(&Broker::refusing(3)).await;
+        assert_eq!(scheduled(&scene, false).await, Scheduled::Complete);
+        assert_eq!(present(&scene.job).await.unwrap(), 0);
+        assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (Some(20), None));
+    }
+}
