@@ -101,7 +101,12 @@ pub(crate) async fn set_aside(
     incarnation: u32,
     damaged: &[Damaged],
 ) -> Result<bool, StorageError> {
-    let round = 1 + last_round(storage, incarnation).await?;
+    let former = Former::read(storage, incarnation).await?;
+    if damaged.iter().all(|one| layout::is_segment(&one.segment) && former.has(&one.segment)) {
+        // Only the ledger did not hear of it yet.
+        return Ok(true);
+    }
+    let round = former.last_round + 1;
     if round > MOST_ROUNDS {
         return Ok(false);
     }
@@ -113,17 +118,37 @@ pub(crate) async fn set_aside(
             continue;
         }
         match storage.copy(segment, &aside, PutOptions::default()).await {
-            Err(error) if error.kind != StorageErrorKind::NotFound => return Err(error),
-            _ => storage.delete(segment).await?,
+            Ok(()) => storage.delete(segment).await?,
+            // What is gone for the moment may come back, and then counts again.
+            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(true)
 }
 
-async fn last_round(storage: &dyn Storage, incarnation: u32) -> Result<u32, StorageError> {
-    let listed = storage.list(layout::DAMAGED).await?;
-    let rounds = listed.iter().filter_map(|object| layout::round_of_damage(&object.key));
-    Ok(rounds.filter(|(of, _)| *of == incarnation).map(|(_, round)| round).max().unwrap_or(0))
+/// What was set aside before in a start of the job.
+struct Former {
+    last_round: u32,
+    /// Keys of all notes.
+    notes: Vec<String>,
+}
+
+impl Former {
+    async fn read(storage: &dyn Storage, incarnation: u32) -> Result<Self, StorageError> {
+        let listed = storage.list(layout::DAMAGED).await?.into_iter();
+        let of_this_start = listed.filter_map(|object| {
+            let (of, round) = layout::round_of_damage(&object.key)?;
+            (of == incarnation).then_some((round, object.key))
+        });
+        let (rounds, notes): (Vec<_>, Vec<_>) = of_this_start.unzip();
+        Ok(Self { last_round: rounds.into_iter().max().unwrap_or(0), notes })
+    }
+
+    fn has(&self, segment: &str) -> bool {
+        let name = format!("/{}.txt", segment.trim_start_matches(layout::SEGMENTS));
+        self.notes.iter().any(|note| note.ends_with(&name))
+    }
 }
 
 #[cfg(test)]
@@ -150,8 +175,11 @@ mod tests {
         assert_eq!(segments.len(), 1);
         assert_eq!(segments[0].key, good);
         assert_eq!(left.len(), 4, "{left:?}");
+        assert!(set_aside(&storage, 1, &[damaged(&bad)]).await.unwrap(), "the ledger had not heard of it");
+        assert_eq!(storage.list(layout::SEGMENTS).await.unwrap(), left);
         for round in 2..=MOST_ROUNDS {
-            assert!(set_aside(&storage, 1, &[damaged("segments/x.seg")]).await.unwrap(), "{round}");
+            let segment = format!("segments/x-{round}.seg");
+            assert!(set_aside(&storage, 1, &[damaged(&segment)]).await.unwrap(), "{round}");
         }
         assert!(!set_aside(&storage, 1, &[damaged("segments/x.seg")]).await.unwrap());
         assert!(set_aside(&storage, 2, &[damaged("segments/x.seg")]).await.unwrap(), "another start");

@@ -158,11 +158,15 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, Watc
         tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
-    end(job, watch(job, owner, record, &job.id, &view).await).await
+    end(job, owner, watch(job, owner, record, &job.id, &view).await).await
 }
 
 /// What follows from the end of a watch.
-async fn end(job: &JobContext, watched: Result<JobResult, WatchError>) -> Result<Option<Place>, WatchError> {
+async fn end(
+    job: &JobContext,
+    owner: &str,
+    watched: Result<JobResult, WatchError>,
+) -> Result<Option<Place>, WatchError> {
     match watched {
         Ok(result) => {
             clean_up(job).await?;
@@ -170,9 +174,10 @@ async fn end(job: &JobContext, watched: Result<JobResult, WatchError>) -> Result
         }
         Err(WatchError::NotTheOrchestrator) => Ok(None),
         Err(WatchError::RunAgain { reason }) => {
-            tracing::warn!(job = job.id, reason, "mini-batches of damaged segments run again");
-            // Filled anew, as a ledger that was lost, it does not know them.
-            job.ledger.remove(&job.run).await?;
+            // Filled anew, as a ledger that was lost, it does not know the segments that were set aside.
+            if job.ledger.reset(&job.run, owner).await? {
+                tracing::warn!(job = job.id, reason, "mini-batches of damaged segments run again");
+            }
             Ok(None)
         }
         Err(error) => Err(error),

@@ -80,15 +80,17 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, WatchError> {
     }
     far.sort_unstable_by_key(|(highest, _)| *highest);
     for (highest, object) in far {
-        let index = read_index(&*job.storage, &object).await?;
-        if reach.covers(&index) {
-            reach.add(&index);
-            commit(job, &object, &index, &mut recovered).await?;
-        } else {
-            let key = &object.key;
-            recovered.damaged.push(format!(
-                "{key} is damaged: it names mini-batch {highest}, and the plan cannot have come so far"
-            ));
+        match read_index(&*job.storage, &object).await {
+            Ok(index) if reach.covers(&index) => {
+                reach.add(&index);
+                commit(job, &object, &index, &mut recovered).await?;
+            }
+            Ok(_) => recovered.damaged.push(format!(
+                "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
+                object.key
+            )),
+            Err(error) if error.is_damage() => recovered.damaged.push(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(recovered)

@@ -267,6 +267,10 @@ impl Ledger for FaultyLedger {
         self.pass(format!("set_state {}", state.as_str()))?;
         self.inner.set_state(job, state).await
     }
+    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
+        self.pass("reset")?;
+        self.inner.reset(job, owner).await
+    }
     async fn remove(&self, job: &str) -> Result<(), LedgerError> {
         self.pass("remove")?;
         self.inner.remove(job).await

@@ -73,8 +73,10 @@ pub(crate) async fn run(mut run: Run) -> Result<JobResult, Failure> {
     // Left over when a former run was killed.
     run_folder::forget_cancel(&run.folder);
     end_left_overs(&run.record.job_id);
+    // A wish to cancel outlives the books that it was first entered in.
+    let mut canceled = None;
     let result = loop {
-        match run_once(&mut run, &output).await? {
+        match run_once(&mut run, &output, &mut canceled).await? {
             Err(WatchError::RunAgain { reason }) => {
                 output::say(format_args!("{reason}; their mini-batches run again"));
             }
@@ -90,8 +92,12 @@ pub(crate) async fn run(mut run: Run) -> Result<JobResult, Failure> {
     Ok(result.map_err(anyhow::Error::from)?)
 }
 
-/// Runs what has no outcome yet. The error inside is the orchestrator's.
-async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, WatchError>, Failure> {
+/// Runs what has no outcome yet, unless the job was `canceled`. The error inside is the orchestrator's.
+async fn run_once(
+    run: &mut Run,
+    output: &Path,
+    canceled: &mut Option<Conclusion>,
+) -> Result<Result<JobResult, WatchError>, Failure> {
     let Run { folder, record, python, extension, signals } = run;
     let job = context(folder, output, record);
     let work = job.work.clone();
@@ -100,6 +106,9 @@ async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, Watc
     let behind = LeftBehind::default();
     behind.note(format_args!("prs-producer resume {} goes on from here", folder.display()));
     let recovered = behind.unless_interrupted(signals, open(&job)).await?;
+    if let Some(conclusion) = canceled {
+        job.ledger.conclude(&job.run, conclusion).await.map_err(anyhow::Error::from)?;
+    }
     if job.incarnation > 1 {
         output::say(format_args!("{} mini-batches are done already", recovered.ended));
     }
@@ -131,7 +140,7 @@ async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, Watc
     let end = NodeEnd::default();
     tasks.spawn(serve(job.clone(), node, end.clone()));
     let deaf = CancellationToken::new();
-    let heard = listen(job.clone(), folder.clone(), signals, deaf.clone());
+    let heard = listen(job.clone(), folder.clone(), signals, canceled.is_some(), deaf.clone());
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let place = shown(folder);
@@ -139,7 +148,9 @@ async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, Watc
         let result = watch(&job, &owner, record.clone(), &place, &view).await;
         if let Err(error) = &result {
             // Nobody watches any more: nothing may go on.
-            abort(&job, error.to_string()).await;
+            if !matches!(error, WatchError::RunAgain { .. }) {
+                abort(&job, error.to_string()).await;
+            }
             end.stop.cancel();
         }
         drop(view);
@@ -154,6 +165,7 @@ async fn run_once(run: &mut Run, output: &Path) -> Result<Result<JobResult, Watc
         result
     };
     let (result, ()) = tokio::join!(watched, heard);
+    *canceled = job.ledger.progress(&job.run).await.ok().and_then(|progress| progress.conclusion);
     let _ = display.await;
     remove(&work);
     Ok(result)
@@ -221,8 +233,13 @@ async fn abort(job: &JobContext, reason: String) {
 
 /// Cancels the job at the first signal, or when another program asks for it; ends the program at the next signal.
 /// Processes end with the program.
-async fn listen(job: JobContext, folder: PathBuf, signals: &mut Signals, stop: CancellationToken) {
-    let mut asked = false;
+async fn listen(
+    job: JobContext,
+    folder: PathBuf,
+    signals: &mut Signals,
+    mut asked: bool,
+    stop: CancellationToken,
+) {
     loop {
         let reason = tokio::select! {
             name = signals.next() => {

@@ -10,12 +10,12 @@ use prs_common::storage::{
     PutOptions, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
 };
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
-use prs_tests::harness::servers::s3::{Rights, S3Server, S3Settings};
+use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
 
 const BUCKET: &str = "bucket";
 const REPLACE: PutOptions = PutOptions { if_absent: false };
 
-fn server(checksums: bool) -> S3Server {
+fn server(checksums: Checksums) -> S3Server {
     let server = S3Server::start_with(S3Settings { checksums, ..S3Settings::default() });
     server.make_bucket(BUCKET);
     server
@@ -51,7 +51,7 @@ fn content(size: usize) -> Bytes {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_a_web_page_answers_is_made_again() {
-    let server = server(true);
+    let server = server(Checksums::Kept);
     let proxy = spoiled(&server, 40, Fault::WebPage);
     let storage = open(&server, proxy.endpoint()).await;
     let large = content((20 << 20) + 7);
@@ -95,7 +95,7 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
 
 #[tokio::test]
 async fn a_short_answer_is_asked_for_again() {
-    let server = server(true);
+    let server = server(Checksums::Kept);
     let proxy = spoiled(&server, 30, Fault::Short);
     server.put_object(BUCKET, "object", &content(100_000));
     let storage = open(&server, proxy.endpoint()).await;
@@ -108,7 +108,7 @@ async fn a_short_answer_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum() {
-    let server = server(true);
+    let server = server(Checksums::Kept);
     let proxy = spoiled(&server, 40, Fault::Flip);
     let storage = open(&server, proxy.endpoint()).await;
     storage.put("object", content(100_000), REPLACE).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum(
 
 #[tokio::test]
 async fn a_damaged_object_is_told_and_not_waited_for() {
-    let server = server(true);
+    let server = server(Checksums::Kept);
     let storage = open(&server, server.endpoint()).await;
     storage.put("object", content(1_000), REPLACE).await.unwrap();
     server.damage(BUCKET, "object", |bytes| bytes[500] ^= 4);
@@ -130,13 +130,20 @@ async fn a_damaged_object_is_told_and_not_waited_for() {
     assert!(error.to_string().contains("object") && error.to_string().contains("damaged"), "{error}");
 }
 
-/// A server that knows no checksums is used as before.
+/// Servers that know no checksums, or refuse them, are used as before.
 #[tokio::test]
 async fn a_server_without_checksums_is_written_and_read() {
-    let server = server(false);
-    let storage = open(&server, server.endpoint()).await;
-    for size in [0, 1_000, (20 << 20) + 7] {
-        storage.put("object", content(size), REPLACE).await.unwrap();
-        assert!(storage.get("object").await.unwrap() == content(size));
+    for checksums in [Checksums::Ignored, Checksums::Refused] {
+        let server = server(checksums);
+        let storage = open(&server, server.endpoint()).await;
+        for size in [(20 << 20) + 7, 0, 1_000] {
+            storage.put("object", content(size), REPLACE).await.unwrap();
+            assert!(storage.get("object").await.unwrap() == content(size), "{checksums:?}");
+        }
+        let new = PutOptions { if_absent: true };
+        assert_eq!(
+            storage.put("object", content(7), new).await.unwrap_err().kind,
+            StorageErrorKind::AlreadyExists
+        );
     }
 }

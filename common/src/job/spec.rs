@@ -248,6 +248,7 @@ pub enum InputSource {
         /// Checksum of what it holds, in hexadecimal: the same listing has the same one (P3, D6).
         checksum: String,
         /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
+        #[serde(default)]
         stores: Vec<String>,
     },
 }

@@ -149,6 +149,21 @@ impl Ledger for EmbeddedLedger {
         })
     }
 
+    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(found) = jobs.get(job) else { return Ok(true) };
+        let ends_early = |end: &Conclusion| end.state != JobState::Completed;
+        let watches = found
+            .leases
+            .get(&Duty::Watch)
+            .is_some_and(|lease| lease.owner.as_deref() == Some(owner) && lease.until > Instant::now());
+        let resets = watches && !found.progress.conclusion.as_ref().is_some_and(ends_early);
+        if resets {
+            jobs.remove(job);
+        }
+        Ok(resets)
+    }
+
     async fn remove(&self, job: &str) -> Result<(), LedgerError> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(job);
         Ok(())

@@ -132,6 +132,7 @@ pub struct Checkpoint {
     /// Input items in them.
     pub items: u64,
     /// Sum of the [`fingerprint`](crate::mini_batch::fingerprint)s of their descriptors.
+    #[serde(default)]
     pub descriptors: u64,
     /// Whether these are all.
     pub complete: bool,
@@ -374,6 +375,9 @@ pub trait Ledger: Debug + Display + Send + Sync {
     async fn state(&self, job: &str) -> Result<JobState, LedgerError>;
     /// Moves a job to another state; false when it has ended already (an ended job never changes).
     async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError>;
+    /// Forgets a job that is to be filled anew, where `owner` watches over it and its early end is not decided;
+    /// otherwise false, and it stays as it is. One that is not known is forgotten already.
+    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError>;
     /// Forgets a job.
     async fn remove(&self, job: &str) -> Result<(), LedgerError>;
 

@@ -49,12 +49,13 @@ impl SegmentError {
     }
 }
 
-/// Reads the table of contents of a segment. What is damaged is read [`READS`] times.
+/// Reads the table of contents of a segment. What is damaged, or not there, is read [`READS`] times: a gateway may say so
+/// for a moment.
 pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
     let mut reads = 1;
     loop {
         match read_once(storage, object).await {
-            Err(SegmentError::Damaged { .. }) if reads < READS => {
+            Err(error) if error.is_damage() && reads < READS => {
                 tokio::time::sleep(read_again_after(reads)).await;
                 reads += 1;
             }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use futures_util::StreamExt;
+use prs_common::checksum::Crc32c;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
-use prs_common::segment::OutputFile;
+use prs_common::segment::{OutputFile, READS, read_again_after};
 use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
 use tokio::sync::OnceCell;
 
@@ -40,7 +41,7 @@ async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -
     let former = Former { job, latest: note_files(job, &noted).await?, names: OnceCell::new() };
     let mut to_publish = Vec::with_capacity(names.len());
     for ((index, file), name) in files.into_iter().zip(names) {
-        to_publish.push(publish_one(job, &former, *index, &file.key, name));
+        to_publish.push(publish_one(job, &former, *index, file, name));
     }
     let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
     while let Some(done) = published.next().await {
@@ -121,9 +122,10 @@ async fn publish_one(
     job: &JobContext,
     former: &Former<'_>,
     index: MiniBatchIndex,
-    key: &str,
+    file: &OutputFile,
     name: String,
 ) -> Result<(), StorageError> {
+    let key = &file.key;
     if let Some(prefix) = job.output_prefix {
         let target = format!("{prefix}{name}");
         match job.storage.copy(key, &target, NEW).await {
@@ -142,7 +144,7 @@ async fn publish_one(
             Some(false) => continue,
             None => {}
         }
-        match copy_over(job, key, name).await {
+        match copy_over(job, file, name).await {
             // A folder, or a file that came at this moment.
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
             copied => return copied,
@@ -172,19 +174,36 @@ async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<
     }
 }
 
-async fn copy_over(job: &JobContext, key: &str, name: &str) -> Result<(), StorageError> {
-    let mut upload = job.output.upload(name, NEW).await?;
-    let mut offset = 0;
+/// Copies a staged object to another store. It gets its name when what was read for it is what the mini-batch wrote;
+/// what was damaged on the way is read again.
+async fn copy_over(job: &JobContext, file: &OutputFile, name: &str) -> Result<(), StorageError> {
+    let mut reads = 1;
     loop {
-        let piece = job.storage.get_range(key, offset..offset + PIECE as u64).await?;
-        let length = piece.len();
-        if length > 0 {
-            upload.write(piece).await?;
+        let mut upload = job.output.upload(name, NEW).await?;
+        let (mut size, mut sum) = (0, Crc32c::new());
+        loop {
+            let piece = job.storage.get_range(&file.key, size..size + PIECE as u64).await?;
+            let is_last = piece.len() < PIECE;
+            size += piece.len() as u64;
+            sum.update(&piece);
+            if !piece.is_empty() {
+                upload.write(piece).await?;
+            }
+            if is_last {
+                break;
+            }
         }
-        offset += length as u64;
-        if length < PIECE {
+        if (size, sum.finish()) == (file.size, file.crc) {
             return upload.finish().await;
         }
+        drop(upload);
+        if reads == READS {
+            let message = "what storage gives back is not what the mini-batch wrote".to_owned();
+            let (kind, place) = (StorageErrorKind::Damaged, job.storage.to_string());
+            return Err(StorageError { kind, place, key: file.key.clone(), message });
+        }
+        tokio::time::sleep(read_again_after(reads)).await;
+        reads += 1;
     }
 }
 

@@ -7,6 +7,7 @@ use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
 
 use super::{Decision, Watch, WatchError, mark_lost};
+use crate::catalog::Catalog;
 use crate::damage::{self, Damaged, FinalizeError};
 use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
@@ -23,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
     /// Ends the job as decided; on a fleet, as often as it takes while servers are away.
-    pub(super) async fn until_ended(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+    pub(super) async fn until_ended(&mut self, mut decision: Decision) -> Result<JobResult, WatchError> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.end(decision.clone()).await {
@@ -31,6 +32,9 @@ impl Watch<'_> {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
+                    if let Ok(Some(conclusion)) = self.ended_early().await {
+                        decision = Decision::Conclude(conclusion);
+                    }
                 }
                 outcome => return outcome,
             }
@@ -56,13 +60,7 @@ impl Watch<'_> {
         self.wait_for_nodes().await;
         // Segments with the last failed tries may come after the last outcome.
         let progress = self.job.ledger.progress(&self.job.run).await?;
-        match self.follow_all(progress.segments).await {
-            // How the job ends is decided, and these rows are not needed for it.
-            Err(error @ WatchError::Damaged(_)) => {
-                self.journal.error(format_args!("the reports lack what is {error}"));
-            }
-            followed => followed?,
-        }
+        self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
             list_failures(self.job, catalog).await?;
@@ -75,6 +73,18 @@ impl Watch<'_> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_all(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
+        tokio::select! {
+            written = self.write_output(catalog, &progress) => written,
+            conclusion = self.canceled() => Ok((conclusion?, nothing(self.job))),
+        }
+    }
+
+    /// Compares what was run with what was planned, and writes the output.
+    async fn write_output(
+        &self,
+        catalog: &Catalog,
+        progress: &Progress,
+    ) -> Result<(Conclusion, Output), WatchError> {
         if !audit::agrees(catalog, &progress.checkpoint) {
             self.journal
                 .decision("the outcomes are not those of the plan, which is made again to find out where");
@@ -96,22 +106,17 @@ impl Watch<'_> {
                     .to_owned(),
             });
         }
-        tokio::select! {
-            output = finalize(self.job, catalog) => {
-                let output = match output {
-                    Ok(output) => output,
-                    Err(FinalizeError::Storage(error)) => return Err(error.into()),
-                    Err(FinalizeError::Damaged(first)) => {
-                        // The others are found at once: each round of running again is counted.
-                        let all = damage::find_damaged(&*self.job.storage, catalog).await?;
-                        return Err(WatchError::Damaged(if all.is_empty() { vec![first] } else { all }));
-                    }
-                };
-                self.journal.decision(format_args!("the output is written: {}", output.uri));
-                Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
+        let output = match finalize(self.job, catalog).await {
+            Ok(output) => output,
+            Err(FinalizeError::Storage(error)) => return Err(error.into()),
+            Err(FinalizeError::Damaged(first)) => {
+                // The others are found at once: each round of running again is counted.
+                let all = damage::find_damaged(&*self.job.storage, catalog).await?;
+                return Err(WatchError::Damaged(if all.is_empty() { vec![first] } else { all }));
             }
-            conclusion = self.canceled() => Ok((conclusion?, nothing(self.job))),
-        }
+        };
+        self.journal.decision(format_args!("the output is written: {}", output.uri));
+        Ok((Conclusion { state: JobState::Completed, reason: String::new() }, output))
     }
 
     /// Writes the output and decides how the job ends; what was decided before stands.
@@ -166,6 +171,12 @@ impl Watch<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// How the job ends early, where that is decided: somebody canceled it, or it has failed.
+    pub(super) async fn ended_early(&self) -> Result<Option<Conclusion>, WatchError> {
+        let progress = self.job.ledger.progress(&self.job.run).await?;
+        Ok(progress.conclusion.filter(|conclusion| conclusion.state != JobState::Completed))
     }
 
     /// Sets damaged segments aside, so that their mini-batches run again. The error says that this was done, or why

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::CommittedSegment;
 
 use super::{Watch, WatchError};
+use crate::damage;
 
 /// Committed segments asked for at a time.
 const SEGMENTS_AT_ONCE: usize = 256;
@@ -21,6 +22,24 @@ impl Watch<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// The same for the last reports of a job whose end is decided: what is damaged is left out of them.
+    pub(super) async fn follow_what_is_whole(&mut self, committed: u64) -> Result<(), WatchError> {
+        loop {
+            match self.follow(committed).await {
+                Err(WatchError::Damaged(_)) => {}
+                followed => followed?,
+            }
+            if self.followed >= committed {
+                break;
+            }
+        }
+        if let Some(catalog) = self.catalog.as_deref().filter(|catalog| !catalog.damaged.is_empty()) {
+            let damaged = damage::describe(&catalog.damaged);
+            self.journal.error(format_args!("the reports lack what is {damaged}"));
+        }
+        Ok(())
     }
 
     /// Reads segments that were committed since the last look, for a while. All that are read are, before one that is

@@ -175,7 +175,12 @@ pub async fn watch(
         Err(error) => Err((error, "the job cannot be watched over")),
     };
     let outcome = match outcome {
-        Err((WatchError::Damaged(damaged), what)) => Err((watch.run_again(damaged).await, what)),
+        Err((WatchError::Damaged(damaged), what)) => match watch.ended_early().await {
+            Ok(None) => Err((watch.run_again(damaged).await, what)),
+            // Nothing is to run any more.
+            Ok(Some(end)) => watch.until_ended(Decision::Conclude(end)).await.map_err(|error| (error, what)),
+            Err(error) => Err((error, what)),
+        },
         outcome => outcome,
     };
     match outcome {

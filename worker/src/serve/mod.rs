@@ -103,7 +103,7 @@ async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end:
     tracing::info!(job = ticket.job_id, ?served, "the ticket is settled");
     let answered = match served {
         Served::Over(_) | Served::Useless => delivery.settle(Answer::Ack).await,
-        Served::Left => delivery.settle(Answer::Requeue).await,
+        Served::Left | Served::Again => delivery.settle(Answer::Requeue).await,
         Served::NotHere | Served::OtherVersion => {
             // To the end of the queue: other tickets have their turn first.
             match fleet.queue.publish(&ticket_queue(&target), vec![ticket.encode()]).await {
@@ -125,7 +125,7 @@ pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, e
         let service = Service { fleet, settings, end };
         match service.serve(job_id, None).await {
             // Its result is being written by another node: how it ends shows then.
-            Served::Over(Parting::JobGoesOn) | Served::NotHere => {}
+            Served::Over(Parting::JobGoesOn) | Served::Again | Served::NotHere => {}
             Served::Over(parting) => return parting,
             Served::OtherVersion => return Parting::OtherVersion,
             Served::Left | Served::Useless => return Parting::JobGoesOn,

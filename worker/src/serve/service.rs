@@ -46,6 +46,8 @@ pub(super) enum Served {
     Left,
     /// The worker is of no use to the job (`init()` fails here, no room on the disk); another one may not be either.
     Useless,
+    /// The job wants nodes again, and this worker may be one of them.
+    Again,
     /// The job needs nobody, or not this worker, for now.
     NotHere,
     /// The job needs a worker of another version.
@@ -204,7 +206,7 @@ impl Service<'_> {
         let _ = shipping.await;
         match (place, node_came_to) {
             (Some(Place::Ended(_) | Place::Over), _) => Served::Over(Parting::JobGoesOn),
-            (Some(Place::Again), _) => Served::NotHere,
+            (Some(Place::Again), _) => Served::Again,
             (_, Some(NodeCameTo::Useless)) => Served::Useless,
             // Also when the job wants no more nodes: whoever writes its result may be this worker, which leaves.
             _ => Served::Left,

@@ -224,6 +224,11 @@ impl Ledger for RedisLedger {
         self.run(job, &scripts::SET_STATE, &[Key::Job], &[state.as_str().as_bytes()]).await
     }
 
+    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
+        let reset: u64 = self.run(job, &scripts::RESET, &Key::ALL, &[owner.as_bytes()]).await?;
+        Ok(reset == 1)
+    }
+
     async fn remove(&self, job: &str) -> Result<(), LedgerError> {
         self.run(job, &scripts::REMOVE, &Key::ALL, &[]).await
     }

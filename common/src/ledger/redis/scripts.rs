@@ -29,6 +29,7 @@ scripts! {
     CREATE = "create";
     STATE = "state";
     SET_STATE = "set_state";
+    RESET = "reset";
     REMOVE = "remove";
     CHECKPOINT = "checkpoint";
     PROGRESS = "progress";

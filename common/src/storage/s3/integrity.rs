@@ -1,10 +1,10 @@
 //! Which answers count: a write is done when the server answers as a store does, and holds the bytes that were sent.
 //!
 //! Every body travels with its CRC32C. A server that knows the header refuses what was damaged on the way, keeps the
-//! checksum with the object and sends it back; one that does not ignores it. What prs itself must be sure of has a
-//! checksum of its own, inside the objects.
+//! checksum with the object and sends it back; most others ignore it, and to one that refuses it no more are sent. What
+//! prs itself must be sure of has a checksum of its own, inside the objects.
 
-use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_s3::config::interceptors::AfterDeserializationInterceptorContextRef;
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
@@ -29,19 +29,21 @@ pub(super) fn confirm_etag(etag: Option<String>) -> Result<String, Failure> {
 pub(super) fn confirm_write(
     etag: Option<String>,
     stored: Option<&str>,
-    sent: &str,
+    sent: Option<&str>,
 ) -> Result<String, Failure> {
     let etag = confirm_etag(etag)?;
-    match stored {
-        Some(stored) if stored != sent => Err(Failure::unanswered(format!(
+    match (stored, sent) {
+        (Some(stored), Some(sent)) if stored != sent => Err(Failure::unanswered(format!(
             "the server stored other bytes than were sent: their CRC32C is {stored}, not {sent}"
         ))),
         _ => Ok(etag),
     }
 }
 
-/// The HTTP status that a delete is answered with.
-const NO_CONTENT: u16 = 204;
+/// Whether a server may have refused a request for the checksum in it: there are some that take only what they know.
+pub(super) fn may_refuse_checksums(failure: &Failure) -> bool {
+    matches!(failure.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
+}
 
 /// Lets an answer to a delete count only when it has no body, as a store's has none: it tells nothing else by which it
 /// differs from a web page.
@@ -53,20 +55,17 @@ impl Intercept for AnswersWithoutBody {
         "AnswersWithoutBody"
     }
 
-    fn read_before_deserialization(
+    fn read_after_deserialization(
         &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        context: &AfterDeserializationInterceptorContextRef<'_>,
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let answer = context.response();
-        let headers = answer.headers();
-        let is_empty = headers.get("content-length").is_none_or(|length| length == "0")
-            && headers.get("transfer-encoding").is_none();
-        if answer.status().as_u16() == NO_CONTENT || is_empty || !answer.status().is_success() {
-            return Ok(());
+        if answer.status().is_success() && answer.body().bytes().is_some_and(|body| !body.is_empty()) {
+            return Err("the answer is not that of an S3 server: it has a body".into());
         }
-        Err("the answer is not that of an S3 server: it has a body".into())
+        Ok(())
     }
 }
 
@@ -151,7 +150,7 @@ mod tests {
             (None, Some(sum.as_str()), false),
         ];
         for (etag, stored, is_stored) in table {
-            let confirmed = confirm_write(etag.map(str::to_owned), stored, &sum);
+            let confirmed = confirm_write(etag.map(str::to_owned), stored, Some(&sum));
             assert_eq!(confirmed.is_ok(), is_stored, "{etag:?} {stored:?}");
             // The write is made again.
             assert!(confirmed.err().is_none_or(|failure| failure.kind == StorageErrorKind::Unavailable));

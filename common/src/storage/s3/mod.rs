@@ -21,6 +21,7 @@ mod write;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +36,7 @@ use super::{
 
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
-use integrity::AnswersWithoutBody;
+use integrity::{AnswersWithoutBody, may_refuse_checksums};
 use retry::{Retry, retried};
 use upload::S3Upload;
 
@@ -60,6 +61,8 @@ struct Bucket {
     name: String,
     /// The server, for people: its endpoint, or [`AWS`].
     server: String,
+    /// Whether the server is known to refuse the checksums of bodies.
+    refuses_checksums: AtomicBool,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
 }
@@ -85,8 +88,8 @@ impl S3Storage {
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
         let server = endpoint.unwrap_or_else(|| AWS.to_owned());
-        let aborts = Mutex::default();
-        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, aborts });
+        let (aborts, refuses_checksums) = (Mutex::default(), AtomicBool::new(false));
+        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, refuses_checksums, aborts });
         let storage = Self { bucket, prefix };
         let checked = tokio::time::timeout(OPEN, storage.check())
             .await
@@ -173,6 +176,26 @@ impl S3Storage {
             if page.is_truncated != Some(true) || key_marker.is_none() {
                 return Ok(found);
             }
+        }
+    }
+
+    /// Makes a write with a checksum of its body; without one where the server refuses that, which it is asked once.
+    async fn with_checksum<T, F: Future<Output = Result<T, Failure>> + Send>(
+        &self,
+        write: impl Fn(bool) -> F,
+    ) -> Result<T, Failure> {
+        if self.bucket.refuses_checksums.load(Ordering::Relaxed) {
+            return write(false).await;
+        }
+        match write(true).await {
+            Err(failure) if may_refuse_checksums(&failure) => {
+                let written = write(false).await?;
+                if !self.bucket.refuses_checksums.swap(true, Ordering::Relaxed) {
+                    tracing::info!(storage = %self, "the server refuses checksums of bodies; none are sent");
+                }
+                Ok(written)
+            }
+            written => written,
         }
     }
 

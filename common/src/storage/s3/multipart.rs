@@ -49,13 +49,18 @@ impl Multipart {
     pub(super) async fn begin(storage: S3Storage, full: String) -> Result<Self, Failure> {
         let mark = mark();
         let bucket = &storage.bucket;
-        let request = || {
-            let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(&full);
-            request.metadata(MARK, &mark).checksum_algorithm(ChecksumAlgorithm::Crc32C).send()
-        };
-        let id = confirmed(Retry::new("begin upload", 0), request, |begun| {
-            let id = begun.upload_id.filter(|id| !id.is_empty());
-            id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
+        let (key, known) = (&full, &mark);
+        let id = storage.with_checksum(|with| async move {
+            let algorithm = with.then_some(ChecksumAlgorithm::Crc32C);
+            let request = || {
+                let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(key);
+                request.metadata(MARK, known).set_checksum_algorithm(algorithm.clone()).send()
+            };
+            confirmed(Retry::new("begin upload", 0), request, |begun| {
+                let id = begun.upload_id.filter(|id| !id.is_empty());
+                id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
+            })
+            .await
         });
         let id = id.await?;
         let target = Arc::new(Target { storage, full, id });
@@ -164,17 +169,20 @@ impl Drop for Multipart {
 
 impl Target {
     async fn put_part(&self, number: i32, body: Bytes) -> Result<Part, Failure> {
-        let bucket = &self.storage.bucket;
-        let sum = checksum_header(&body);
-        let request = || {
-            let request =
-                bucket.client.upload_part().bucket(&bucket.name).key(&self.full).upload_id(&self.id);
-            let request = request.part_number(number).checksum_crc32_c(&sum);
-            request.body(ByteStream::from(body.clone())).send()
-        };
-        let sent = confirmed(Retry::new("put part", body.len() as u64), request, |answer| {
-            let etag = confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), &sum)?;
-            Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
+        let (bucket, body) = (&self.storage.bucket, &body);
+        let sent = self.storage.with_checksum(|with| async move {
+            let sum = with.then(|| checksum_header(body));
+            let request = || {
+                let request =
+                    bucket.client.upload_part().bucket(&bucket.name).key(&self.full).upload_id(&self.id);
+                let request = request.part_number(number).set_checksum_crc32_c(sum.clone());
+                request.body(ByteStream::from(body.clone())).send()
+            };
+            confirmed(Retry::new("put part", body.len() as u64), request, |answer| {
+                let etag = confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())?;
+                Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
+            })
+            .await
         });
         sent.await.map_err(lost)
     }

@@ -121,17 +121,20 @@ impl S3Storage {
     }
 
     async fn put_object(&self, full: &str, body: &Bytes, mark: Option<&str>) -> Result<(), Failure> {
-        let sum = checksum_header(body);
-        let request = || {
-            let request = self.bucket.client.put_object().bucket(&self.bucket.name).key(full);
-            let request = match mark {
-                Some(mark) => request.if_none_match("*").metadata(MARK, mark),
-                None => request,
+        self.with_checksum(|with| async move {
+            let sum = with.then(|| checksum_header(body));
+            let request = || {
+                let request = self.bucket.client.put_object().bucket(&self.bucket.name).key(full);
+                let request = match mark {
+                    Some(mark) => request.if_none_match("*").metadata(MARK, mark),
+                    None => request,
+                };
+                request.set_checksum_crc32_c(sum.clone()).body(ByteStream::from(body.clone())).send()
             };
-            request.checksum_crc32_c(&sum).body(ByteStream::from(body.clone())).send()
-        };
-        confirmed(Retry::new("put", body.len() as u64), request, |answer| {
-            confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), &sum).map(drop)
+            confirmed(Retry::new("put", body.len() as u64), request, |answer| {
+                confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref()).map(drop)
+            })
+            .await
         })
         .await
     }

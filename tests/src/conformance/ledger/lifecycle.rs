@@ -83,6 +83,29 @@ pub(super) async fn jobs_are_apart(ledger: &dyn Ledger) {
     assert!(ledger.lease(&other, Duty::Watch, "you", Duration::from_mins(1)).await.unwrap().is_some());
 }
 
+pub(super) async fn job_is_reset_by_the_holder_of_its_watch_alone(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let job = fresh(ledger, "reset").await;
+    assert!(!ledger.reset(&job, "a").await.unwrap(), "nobody watches");
+    ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap();
+    assert!(!ledger.reset(&job, "b").await.unwrap(), "somebody else watches");
+    assert!(ledger.reset(&job, "a").await.unwrap());
+    assert_eq!(ledger.state(&job).await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    assert!(ledger.reset(&job, "a").await.unwrap(), "it is forgotten already");
+    for (state, resets) in
+        [(JobState::Completed, true), (JobState::Canceled, false), (JobState::Failed, false)]
+    {
+        let job = fresh(ledger, "concluded").await;
+        ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap();
+        ledger.conclude(&job, &Conclusion { state, reason: "so".to_owned() }).await.unwrap();
+        assert_eq!(ledger.reset(&job, "a").await.unwrap(), resets, "{state:?}");
+    }
+    let job = fresh(ledger, "released").await;
+    ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap();
+    ledger.release(&job, Duty::Watch, "a").await.unwrap();
+    assert!(!ledger.reset(&job, "a").await.unwrap(), "it was given up");
+}
+
 pub(super) async fn removed_job_is_forgotten(ledger: &dyn Ledger) {
     let job = fresh(ledger, "remove").await;
     ledger.commit(&job, "a", 1, &[succeeded(0)]).await.unwrap();

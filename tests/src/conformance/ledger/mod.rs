@@ -24,6 +24,7 @@ macro_rules! __ledger_cases {
                 unknown_job_is_not_found
                 jobs_are_apart
                 removed_job_is_forgotten
+                job_is_reset_by_the_holder_of_its_watch_alone
                 states_follow_each_other
                 ended_job_never_changes
                 one_of_many_final_states_wins

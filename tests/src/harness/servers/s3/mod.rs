@@ -42,8 +42,8 @@ pub struct S3Settings {
     pub conditional_put: bool,
     /// Whether incomplete uploads are listed by prefix; MinIO takes the prefix for the name of one object.
     pub uploads_by_prefix: bool,
-    /// Whether it keeps the checksums that clients send, and sends them back, which not every server does.
-    pub checksums: bool,
+    /// What it does with the checksums that clients send.
+    pub checksums: Checksums,
     /// Whether it speaks TLS, with a certificate for `localhost` of an [authority](S3Server::authority) that nobody
     /// knows.
     pub tls: bool,
@@ -58,10 +58,21 @@ impl Default for S3Settings {
             largest_copy: 5 << 30,
             conditional_put: true,
             uploads_by_prefix: true,
-            checksums: true,
+            checksums: Checksums::Kept,
             tls: false,
         }
     }
+}
+
+/// What a server does with the checksums that clients send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksums {
+    /// It compares and keeps them, and sends them back.
+    Kept,
+    /// It does not know them.
+    Ignored,
+    /// It refuses requests with one.
+    Refused,
 }
 
 /// What a key may do.

@@ -27,7 +27,7 @@ use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
 use super::objects::{Object, Objects, Refusal};
-use super::{Rights, S3Settings};
+use super::{Checksums, Rights, S3Settings};
 
 /// Bytes of an object read at a time.
 const CHUNK: u64 = 256 << 10;
@@ -111,6 +111,17 @@ impl Service {
         self.objects.find(bucket, key)?.ok_or_else(no_key)
     }
 
+    /// The checksum of a body that is to be kept.
+    fn checksum(&self, sent: Option<String>) -> S3Result<Option<String>> {
+        match self.settings.checksums {
+            Checksums::Kept => Ok(sent),
+            Checksums::Refused if sent.is_some() => {
+                Err(s3_error!(InvalidArgument, "Unsupported header 'x-amz-checksum-crc32c' received"))
+            }
+            Checksums::Ignored | Checksums::Refused => Ok(None),
+        }
+    }
+
     /// Whether a condition asks for a new object; other conditions are not known here.
     fn if_absent(&self, condition: Option<&ETagCondition>) -> S3Result<bool> {
         match condition {
@@ -158,7 +169,7 @@ impl S3 for Service {
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         let input = request.input;
         let if_absent = self.if_absent(input.if_none_match.as_ref())?;
-        let checksum = input.checksum_crc32c.filter(|_| self.settings.checksums);
+        let checksum = self.checksum(input.checksum_crc32c)?;
         let marks = input.metadata.unwrap_or_default();
         let mut writing = self.objects.write(&input.bucket, &input.key, marks, checksum.clone())?;
         receive(input.body, checksum.as_deref(), |bytes| writing.append(bytes)).await?;
@@ -344,7 +355,7 @@ impl S3 for Service {
         }
         let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
         let mut part = self.objects.write_part(&upload, input.part_number)?;
-        let checksum = input.checksum_crc32c.filter(|_| self.settings.checksums);
+        let checksum = self.checksum(input.checksum_crc32c)?;
         receive(input.body, checksum.as_deref(), |bytes| part.append(bytes)).await?;
         answer(UploadPartOutput {
             checksum_crc32c: checksum,
