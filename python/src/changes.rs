@@ -9,6 +9,7 @@ use std::path::Path;
 
 use prs_common::file_version::{SeenFile, unpack};
 use prs_common::wire::{ErrorInfo, Stage};
+use pyo3::prelude::*;
 
 use crate::errors;
 
@@ -39,11 +40,26 @@ pub(crate) struct FileWatch {
 
 impl FileWatch {
     /// Compares the files with their `versions`, where these are known.
-    pub(crate) fn begin(&mut self, base: &str, paths: &[&str], versions: &[u8]) -> Result<(), ErrorInfo> {
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        py: Python<'_>,
+        base: &str,
+        paths: &[&str],
+        versions: &[u8],
+    ) -> Result<(), ErrorInfo> {
         self.seen.clear();
-        if versions.is_empty() {
-            return Ok(());
-        }
+        // Where nothing is known, nothing is paid.
+        if versions.is_empty() { Ok(()) } else { py.detach(|| self.compare(base, paths, versions)) }
+    }
+
+    /// Compares the files with what they were at the begin.
+    #[inline]
+    pub(crate) fn end(&mut self, py: Python<'_>, base: &str, paths: &[&str]) -> Result<(), ErrorInfo> {
+        if self.seen.is_empty() { Ok(()) } else { py.detach(|| self.compare_again(base, paths)) }
+    }
+
+    fn compare(&mut self, base: &str, paths: &[&str], versions: &[u8]) -> Result<(), ErrorInfo> {
         let mut planned = unpack(versions);
         for path in paths {
             let planned = planned.next().ok_or_else(|| {
@@ -59,8 +75,7 @@ impl FileWatch {
         Ok(())
     }
 
-    /// Compares the files with what they were at the begin.
-    pub(crate) fn end(&mut self, base: &str, paths: &[&str]) -> Result<(), ErrorInfo> {
+    fn compare_again(&mut self, base: &str, paths: &[&str]) -> Result<(), ErrorInfo> {
         for (before, path) in std::mem::take(&mut self.seen).iter().zip(paths) {
             let now = self.look(base, path)?;
             if let Some(what) = before.difference(&now, Path::new(&self.path)) {

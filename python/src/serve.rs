@@ -242,7 +242,7 @@ impl<'py> Turns<'_, 'py> {
             |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
         let argument = match &mini_batch.work {
             Work::Files { base, paths, versions } => {
-                py.detach(|| self.watch.begin(base, paths, versions))?;
+                self.watch.begin(py, base, paths, versions)?;
                 list_of_paths(py, base, paths).map_err(load_error)?.into_any()
             }
             &Work::Delimited { path, origin, version, start, end, checksum, schema, .. } => {
@@ -285,7 +285,7 @@ impl<'py> Turns<'_, 'py> {
         progress.run_ended_ns = monotonic_ns();
         let returned = returned.map_err(|error| self.host.describer.info(py, Stage::Run, "run()", &error));
         if let Work::Files { base, paths, .. } = &mini_batch.work
-            && let Err(changed) = py.detach(|| self.watch.end(base, paths))
+            && let Err(changed) = self.watch.end(py, base, paths)
         {
             // What run() raised may well come of it.
             let traceback = returned.err().map(|error| error.traceback).unwrap_or_default();

@@ -288,7 +288,7 @@ fn messages_that_name_data_of_others_go_to_the_dead_letters() {
     wait_for("the dead letters", PATIENCE, || (depth("prs.dead") == 5).then_some(()));
     let story = fleet.story();
     for what in [
-        "names /etc, and input input_1 has no local files",
+        "names /etc/passwd, and input input_1 has no local files",
         "names file:///etc, and input input_1 is not there",
         "names the object jobs/",
         "names the object job.json, which is no input of the job",

@@ -3,6 +3,9 @@
 //! Descriptors come from a broker, where others may write, too. A node reads with its own rights: without this check
 //! a message could have it read any file of its host and any store that it can open.
 
+use std::path::{Component, Path};
+
+use prs_common::dataset::listing::PathPattern;
 use prs_common::job::{InputMode, InputSource, JobSpec};
 use prs_common::layout;
 use prs_common::mini_batch::{MiniBatch, StoreRef, Work};
@@ -21,8 +24,12 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
         InputSource::Manifest { stores, .. } => (input.mode == InputMode::Direct, stores.as_slice()),
         InputSource::Remote(_) => (false, &[][..]),
     };
-    let local =
-        |path: &str| (!has_files).then(|| format!("{path}, and input {} has no local files", input.name));
+    let local = |path: &str| match &input.source {
+        InputSource::Paths(paths) if !is_below(paths, path) => {
+            Some(format!("{path}, and input {} is not there", input.name))
+        }
+        _ => (!has_files).then(|| format!("{path}, and input {} has no local files", input.name)),
+    };
     let object = |store: StoreRef<'_>, key: &str| match store {
         StoreRef::Shared if promised_digest(key).is_some() => None,
         StoreRef::Job if key.starts_with(layout::PLAIN) => None,
@@ -32,13 +39,14 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
         StoreRef::Url(url) => Some(format!("{url}, and input {} is not there", input.name)),
     };
     match &mini_batch.work {
-        Work::Files { base, paths, .. } => local(if base.is_empty() { paths.first()? } else { base }),
+        Work::Files { base: "", paths, .. } => paths.iter().find_map(|path| local(path)),
+        Work::Files { base, paths, .. } => paths.iter().find_map(|path| local(&format!("{base}/{path}"))),
         Work::Delimited { path, .. } => local(path),
         Work::Unreadable { .. } => None,
         Work::Objects { sources, files } => files.iter().find_map(|file| {
             let source = sources.get(file.source as usize)?;
-            let name = source.key(file);
-            object(source.store, if source.store == StoreRef::Local { source.origin } else { &name })
+            let is_local = source.store == StoreRef::Local;
+            object(source.store, &if is_local { source.name(file) } else { source.key(file) })
         }),
         Work::DelimitedObject { store, key, .. } => object(*store, key),
         Work::Stored { key, .. } => {
@@ -46,6 +54,15 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
             (!is_own).then(|| format!("the object {key}, which is not its descriptor"))
         }
     }
+}
+
+/// Whether the absolute path `path` is, or is below, what one of `paths` names.
+fn is_below(paths: &[String], path: &str) -> bool {
+    let leads_back = |rest: &Path| rest.components().any(|part| part == Component::ParentDir);
+    paths.iter().any(|named| {
+        let rest = Path::new(path).strip_prefix(PathPattern::fixed_part(named));
+        rest.is_ok_and(|rest| !leads_back(rest))
+    })
 }
 
 #[cfg(test)]
@@ -84,12 +101,36 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_below_what_is_named() {
+        for (named, path, is) in [
+            ("/in", "/in/a", true),
+            ("/in/", "/in/deep/a", true),
+            ("/in/a.csv", "/in/a.csv", true),
+            ("/jobs/../in", "/jobs/../in/a", true),
+            ("/in/*/x[12].csv", "/in/b/x1.csv", true),
+            ("/in/{a,b}", "/in/a", true),
+            ("/*.csv", "/a.csv", true),
+            ("/", "/a", true),
+            ("/a.csv", "//a.csv", true),
+            ("/in//a.csv", "/in/a.csv", true),
+            ("/in", "/input/a", false),
+            ("/in", "/in/../etc/shadow", false),
+            ("/in/*", "/etc/shadow", false),
+            ("/in", "etc/shadow", false),
+            ("/", "plain/0", false),
+        ] {
+            assert_eq!(is_below(&["/other".to_owned(), named.to_owned()], path), is, "{named} {path}");
+        }
+    }
+
+    #[test]
     fn a_mini_batch_is_made_of_what_the_inputs_name() {
         let inputs = vec![
             input(InputSource::Paths(vec!["/in".to_owned()]), InputMode::Direct),
             input(manifest(&[]), InputMode::Upload),
             input(manifest(&["s3://pictures"]), InputMode::Upload),
             input(manifest(&["s3://pictures"]), InputMode::Direct),
+            input(InputSource::List("/in/list".into()), InputMode::Direct),
         ];
         let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
@@ -106,25 +147,27 @@ mod tests {
             schema: &[],
         };
         // The work, and the inputs that may have it.
-        let table: [(Work<'_>, &[u32]); 15] = [
-            (files(), &[0, 3]),
-            (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[] }, &[0, 3]),
-            (table, &[0, 3]),
-            (Work::Unreadable { origin: "/a", offset: 0, reason: "gone" }, &[0, 1, 2, 3]),
-            (object(StoreRef::Local, "a"), &[0, 3]),
-            (object(StoreRef::Shared, &uploaded), &[0, 1, 2, 3]),
+        let table: [(Work<'_>, &[u32]); 17] = [
+            (files(), &[0, 3, 4]),
+            (Work::Files { base: "/in/deep", paths: vec!["a", "b/../c"], versions: &[] }, &[3, 4]),
+            (Work::Files { base: "/input", paths: vec!["a"], versions: &[] }, &[3, 4]),
+            (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[] }, &[3, 4]),
+            (table, &[3, 4]),
+            (Work::Unreadable { origin: "/a", offset: 0, reason: "gone" }, &[0, 1, 2, 3, 4]),
+            (object(StoreRef::Local, "a"), &[3, 4]),
+            (object(StoreRef::Shared, &uploaded), &[0, 1, 2, 3, 4]),
             (object(StoreRef::Shared, "jobs/another/job.json"), &[]),
             (object(StoreRef::Job, "job.json"), &[]),
             (object(StoreRef::Url("s3://pictures"), "a"), &[2, 3]),
             (object(StoreRef::Url("s3://pictures2"), "a"), &[]),
             (object(StoreRef::Url("file:///etc"), "shadow"), &[]),
-            (slice(StoreRef::Job, "plain/0-000000"), &[0, 1, 2, 3]),
+            (slice(StoreRef::Job, "plain/0-000000"), &[0, 1, 2, 3, 4]),
             (slice(StoreRef::Url("file:///etc"), "shadow"), &[]),
-            (Work::Stored { key: "plan/0000000007", items: 1, checksum: 0 }, &[0, 1, 2, 3]),
+            (Work::Stored { key: "plan/0000000007", items: 1, checksum: 0 }, &[0, 1, 2, 3, 4]),
             (Work::Stored { key: "plan/0000000008", items: 1, checksum: 0 }, &[]),
         ];
         for (work, may) in table {
-            for position in 0..5 {
+            for position in 0..6 {
                 let mini_batch = MiniBatch { index: 7, input: position, work: work.clone() };
                 let unnamed = unnamed_store(&spec, &mini_batch);
                 assert_eq!(unnamed.is_none(), may.contains(&position), "{mini_batch:?}: {unnamed:?}");

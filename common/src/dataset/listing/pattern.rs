@@ -27,6 +27,16 @@ impl PathPattern {
         path.contains(WILDCARDS)
     }
 
+    /// The longest folder of the absolute path `path` that has no wildcard; without any wildcard, all of it. Everything
+    /// that `path` names, as a glob or as it stands, is that or below it.
+    pub fn fixed_part(path: &str) -> &str {
+        let fixed = match path.find(WILDCARDS) {
+            Some(wildcard) => &path[..path[..wildcard].rfind('/').unwrap_or(0)],
+            None => path.trim_end_matches('/'),
+        };
+        if fixed.is_empty() { "/" } else { fixed }
+    }
+
     /// Reads `pattern`, an absolute path with a wildcard.
     pub fn new(pattern: &str) -> Result<Self, ListingError> {
         let wildcard = pattern.find(WILDCARDS).unwrap_or(pattern.len());
