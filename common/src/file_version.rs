@@ -120,7 +120,7 @@ impl SeenFile {
 }
 
 /// Whether the file system at `path` gives a file one number as long as it lives. Those in user space and those of SMB
-/// may number a file anew once nobody holds it.
+/// may number a file anew once no program holds it.
 fn numbers_last(path: &Path) -> bool {
     const NUMBERED_ANEW: [u64; 4] = [0x6573_5546, 0x517b, 0xff53_4d42, 0xfe53_4d42];
     let kind = rustix::fs::statfs(path).map(|system| system.f_type as u64 & u64::from(u32::MAX));

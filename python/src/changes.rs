@@ -1,8 +1,8 @@
 //! Inputs that change while a mini-batch has them (spec E4, D5).
 //!
 //! The script opens files by itself, so they are looked at before `run()` and again when its result is turned into
-//! rows: a file that is not what was planned, or becomes something else meanwhile, fails the try. It does not matter
-//! who changed it, the script included.
+//! rows: a file that is not what was planned, or becomes something else meanwhile, fails the try, also when the script
+//! itself changed it.
 
 use std::io;
 use std::path::Path;

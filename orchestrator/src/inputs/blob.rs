@@ -1,4 +1,4 @@
-//! Blobs: uploaded files, which are named by their content. Whoever fetches one can tell whether it is whole.
+//! Blobs: uploaded files, which are named by their content: a node that fetches one can tell whether it is whole.
 
 use std::io::{self, Read};
 

@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 /// Bytes that are stored and compared at a time.
 const PIECE: usize = 8 << 20;
 
-/// Stores `file` as the object `key`, unless a plan before this one did. What is there is read again: were it damaged,
-/// nobody else would ever write it anew.
+/// Stores `file` as the object `key`, unless a plan before this one did. What is there is compared: a damaged copy would
+/// stay damaged, since no later plan writes it either.
 pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result<(), StorageError> {
     let failed = |error: std::io::Error| StorageError {
         kind: StorageErrorKind::Unavailable,

@@ -200,7 +200,7 @@ impl State {
         if entry.pins == 0 {
             self.pinned += entry.bytes;
             self.idle.remove(&entry.last_used);
-            // Whatever became of it while nobody needed it: it is looked at anew.
+            // It lay there unneeded, and may have been damaged meanwhile: it is looked at anew.
             entry.known = std::mem::take(&mut entry.ready).get().copied();
         }
         entry.pins += 1;

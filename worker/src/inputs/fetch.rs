@@ -68,8 +68,7 @@ pub(super) enum FetchError {
     Local(StorageError),
     /// The object is not what was planned.
     Wrong(String),
-    /// What came is not what the object was when it was planned, though nobody replaced it: damage, perhaps of the way
-    /// alone.
+    /// What came is not what was planned, though the object was not replaced: it is damaged, or was on its way here.
     Damaged(String),
 }
 
