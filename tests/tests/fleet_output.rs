@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prs_common::hexadecimal;
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Ended, Fleet, Job, RunFolder};
+use prs_tests::harness::{Ended, Fleet, Job, RunFolder, sealed};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -188,7 +188,7 @@ fn a_stored_name_that_prs_uses_fails_the_job_with_the_reason() {
     let id = fleet.hand_in(&job);
     let mut record: Value = serde_json::from_slice(&fleet.stored(&id).bytes("job.json")).unwrap();
     record["spec"]["append_row_file_name"] = json!(FAILURES);
-    fleet.stored(&id).replace("job.json", record.to_string().as_bytes());
+    fleet.stored(&id).replace("job.json", sealed(record).as_bytes());
     let worker = fleet.worker(&job, &["--target", "named", "--job", &id]).wait();
     assert_ne!(worker.code, Some(0), "{}", worker.stderr);
     let result = job.command(&["stream", &id, "-o", "json"]).json();

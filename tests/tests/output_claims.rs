@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use prs_common::hexadecimal;
-use prs_common::seal::seal;
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Ended, Job, Live, RunFolder};
+use prs_tests::harness::{Ended, Job, Live, RunFolder, sealed};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -196,8 +195,7 @@ fn change_record(job: &Job, change: impl FnOnce(&mut Value)) {
     let path = job.run().path().join("job.json");
     let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut record);
-    record.as_object_mut().unwrap().remove("crc32c");
-    fs::write(&path, seal(serde_json::to_string_pretty(&record).unwrap())).unwrap();
+    fs::write(&path, sealed(record)).unwrap();
 }
 
 #[test]
@@ -256,12 +254,12 @@ fn a_list_of_failures_that_came_meanwhile_stays() {
             "    import marks\n    assert context.minibatch_index == 0 or marks.is_marked('mended')\n    return",
         );
         let job = job(&script);
-        let mut submit = job.start_submit(&[]);
-        submit.wait_until("the first mini-batch", || !job.marks("ran").is_empty());
-        fs::write(job.path("place").join(FAILURES), "precious").unwrap();
         if mended {
             job.mark("mended");
         }
+        let mut submit = job.start_submit(&[]);
+        submit.wait_until("the first mini-batch", || !job.marks("ran").is_empty());
+        fs::write(job.path("place").join(FAILURES), "precious").unwrap();
         job.mark("go");
         let ended = submit.wait();
         if mended {
