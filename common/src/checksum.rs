@@ -14,7 +14,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// A checksum of bytes that come piece by piece; however they are cut, it is [`crc32c`] of all of them.
+/// A checksum of bytes that come piece by piece; however they are cut, it is [`crc32c()`] of all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Crc32c {
     state: u32,
@@ -37,7 +37,7 @@ impl Crc32c {
     }
 }
 
-/// Length and [`crc32c`] of what is left to read of `source`.
+/// Length and [`crc32c()`] of what is left to read of `source`.
 pub fn crc32c_of(mut source: impl Read) -> io::Result<(u64, u32)> {
     let mut sum = Crc32c::new();
     let mut piece = vec![0; PIECE];

@@ -76,7 +76,7 @@ pub(crate) async fn run(mut run: Run) -> Result<JobResult, Failure> {
     // A wish to cancel outlives the books that it was first entered in.
     let mut canceled = None;
     let result = loop {
-        match run_once(&mut run, &output, &mut canceled).await? {
+        match Box::pin(run_once(&mut run, &output, &mut canceled)).await? {
             Err(WatchError::RunAgain { reason }) => {
                 output::say(format_args!("{reason}; their mini-batches run again"));
             }

@@ -34,8 +34,8 @@ fn curable() -> Job {
 
 /// The rows, and the files beside them.
 fn expected() -> Vec<(String, String)> {
-    let rows: String =
-        (0..FILES).map(|number| format!("{} {number:04}.txt {}\n", number / 2, "#".repeat(100))).collect();
+    let row = |number: usize| format!("{} {number:04}.txt {}\n", number / 2, "#".repeat(100));
+    let rows = (0..FILES).map(row).collect::<Vec<_>>().concat();
     let files = (0..FILES / 2)
         .map(|index| (format!("output/file-{index}"), format!("content of {index}\n").repeat(20)));
     std::iter::once(("output/parallel_run_step.txt".to_owned(), rows)).chain(files).collect()

@@ -156,7 +156,7 @@ fn has_ended(process: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -173,12 +173,15 @@ mod tests {
     fn a_child_of_a_child_in_its_own_session_is_found() {
         let (token, _, family) = family("session");
         let mut shell = Command::new("sh")
-            .args(["-c", "setsid sleep 100 & echo started"])
+            .args(["-c", "setsid sh -c 'echo started; exec sleep 100 >&-' &"])
             .env(TOKEN_VARIABLE, &token)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         shell.wait().unwrap();
+        let mut said = String::new();
+        shell.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "started\n");
         assert_eq!(family.kill(), 1);
         assert_eq!(family.kill(), 0);
     }

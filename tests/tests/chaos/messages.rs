@@ -97,7 +97,9 @@ pub(crate) fn tickets_are_damaged(fleet: &mut Fleet, random: &mut Random) {
     scene.submit(&[]);
     wait_for("the tickets", Duration::from_mins(1), || (waiting(scene.fleet, TICKETS) == 2).then_some(()));
     let mut tickets = taken(scene.fleet, TICKETS);
-    tickets.iter_mut().for_each(|ticket| flip(ticket, random));
+    for ticket in &mut tickets {
+        flip(ticket, random);
+    }
     publish(scene.fleet, TICKETS, tickets);
     scene.hire(&[]);
     scene.hire(&[]);

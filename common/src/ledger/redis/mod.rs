@@ -236,7 +236,7 @@ impl Ledger for RedisLedger {
     async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
         let Checkpoint { scheduled, items, descriptors, complete } = checkpoint;
         let arguments = [scheduled, items, u64::from(complete), descriptors].map(|number| number.to_string());
-        let arguments = arguments.each_ref().map(|argument| argument.as_bytes());
+        let arguments = arguments.each_ref().map(String::as_bytes);
         self.run(job, &scripts::CHECKPOINT, &[Key::Job], &arguments).await
     }
 

@@ -19,12 +19,12 @@ pub(super) fn checksum_header(body: &[u8]) -> String {
     BASE64_STANDARD.encode(crc32c(body).to_be_bytes())
 }
 
-/// The ETag of an answer to a write. Every S3 server gives one; a proxy or a web page that answers 200 does not.
+/// The `ETag` of an answer to a write. Every S3 server gives one; a proxy or a web page that answers 200 does not.
 pub(super) fn confirm_etag(etag: Option<String>) -> Result<String, Failure> {
     etag.filter(|etag| !etag.is_empty()).ok_or_else(|| Failure::no_s3_answer("it has no ETag"))
 }
 
-/// The ETag of an answer to a write of a body with checksum `sent`; a server that keeps checksums tells its own, and
+/// The `ETag` of an answer to a write of a body with checksum `sent`; a server that keeps checksums tells its own, and
 /// it must be the same.
 pub(super) fn confirm_write(
     etag: Option<String>,

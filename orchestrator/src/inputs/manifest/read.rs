@@ -26,7 +26,7 @@ pub struct ManifestReader<R> {
 }
 
 impl ManifestReader<ObjectReader> {
-    /// Opens the object `key`, which has the [checksum](Summary::checksum) `checksum`. Calls of the store are made on
+    /// Opens the object `key`, which has the [checksum](super::Summary::checksum) `checksum`. Calls of the store are made on
     /// the runtime of `handle`.
     pub fn open(
         store: Arc<dyn Storage>,
