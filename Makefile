@@ -45,10 +45,19 @@ test: test-rust test-python test-examples test-bench ## every test
 test-build: $(VENV)/.dev
 	cargo build --workspace $(CARGO_FLAGS)
 
-# The programs are built before the tests that start them.
+# The programs are built before the tests that start them. What reads foreign bytes is fuzzed for a minute each.
 .PHONY: test-rust
 test-rust: test-build servers
-	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" cargo test --workspace $(CARGO_FLAGS)
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-60}" \
+		cargo test --workspace $(CARGO_FLAGS)
+
+# A failing input is saved and printed with the command that tries it again; it belongs into tests/tests/fuzz/regressions.rs.
+.PHONY: fuzz
+fuzz: ## try what reads foreign bytes on made-up inputs, PRS_FUZZ_SECONDS each [600], from PRS_FUZZ_SEED [any]
+	@seed="$${PRS_FUZZ_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
+	echo "PRS_FUZZ_SEED=$$seed"; \
+	PRS_FUZZ_SEED="$$seed" PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-600}" \
+		cargo test -p prs-tests --test fuzz $(CARGO_FLAGS) -- --nocapture
 
 # Everything that may die dies, several times each; the fixed seeds make a failure come again.
 .PHONY: chaos

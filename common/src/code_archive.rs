@@ -17,8 +17,12 @@ use walkdir::WalkDir;
 
 use crate::hexadecimal;
 
-/// Largest sum of file sizes that is packed, bytes.
+/// Largest sum of file sizes that is packed, and unpacked, bytes.
 pub const LARGEST: u64 = 512 << 20;
+/// Largest archive before it is compressed: names and gaps of very many small files count too.
+const LARGEST_TAR: u64 = 2 * LARGEST;
+/// What ends an archive, and one byte that shows that it goes on, bytes.
+const SLACK: u64 = 1025;
 /// Bytes decompressed at a time.
 const PIECE: usize = 256 << 10;
 /// Folders that are never code.
@@ -44,7 +48,10 @@ pub enum CodeArchiveError {
         reason: String,
     },
     /// Too much for code.
-    #[error("source_directory {} holds more than {} MiB; keep data out of it, or name a smaller folder", path.display(), LARGEST >> 20)]
+    #[error(
+        "source_directory {} holds more than {} MiB, or too many files; keep data out of it, or name a smaller folder",
+        path.display(), LARGEST >> 20
+    )]
     TooLarge {
         /// The folder.
         path: PathBuf,
@@ -55,6 +62,9 @@ pub enum CodeArchiveError {
         /// Its path.
         entry: String,
     },
+    /// An archive holds more than is ever packed.
+    #[error("the code archive holds more than {} MiB: nobody packed it so", LARGEST >> 20)]
+    Swells,
 }
 
 /// A packed folder.
@@ -104,6 +114,9 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
         let name = path.strip_prefix(folder).expect("the walk stays below its folder");
         let file = File::open(path).map_err(at(path))?;
         builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(path))?;
+        if builder.get_ref().len() as u64 > LARGEST_TAR {
+            return Err(CodeArchiveError::TooLarge { path: folder.to_owned() });
+        }
     }
     let tar = builder.into_inner().map_err(at(folder))?;
     let checksum = hexadecimal(&Sha256::digest(&tar));
@@ -117,7 +130,8 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
 /// the decompressed bytes.
 pub fn is_intact(body: &[u8], checksum: &str) -> bool {
     let mut hasher = Sha256::new();
-    let mut tar = GzDecoder::new(body);
+    // What goes on beyond the largest archive has another checksum in any case.
+    let mut tar = GzDecoder::new(body).take(LARGEST_TAR + SLACK);
     let mut piece = vec![0; PIECE];
     loop {
         match tar.read(&mut piece) {
@@ -128,14 +142,30 @@ pub fn is_intact(body: &[u8], checksum: &str) -> bool {
     }
 }
 
-/// Unpacks an archive that [`is_intact`] into `folder`, which is made.
+/// Unpacks an archive into `folder`, which is made. It need not be one that [`pack`] made: nothing gets outside of the
+/// folder, and no more into it than [`LARGEST`].
 pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
+    unpack_within(LARGEST, body, folder)
+}
+
+fn unpack_within(largest: u64, body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
+    let mut archive = Archive::new(GzDecoder::new(body).take(2 * largest + SLACK));
+    let unpacked = unpack_entries(largest, &mut archive, folder);
+    // It was cut, wherever that was.
+    if archive.into_inner().limit() == 0 { Err(CodeArchiveError::Swells) } else { unpacked }
+}
+
+fn unpack_entries(
+    largest: u64,
+    archive: &mut Archive<impl Read>,
+    folder: &Path,
+) -> Result<(), CodeArchiveError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |source| CodeArchiveError::Io { path, source }
     };
     fs::create_dir_all(folder).map_err(at(folder))?;
-    let mut archive = Archive::new(GzDecoder::new(body));
+    let mut left = largest;
     for entry in archive.entries().map_err(at(folder))? {
         let mut entry = entry.map_err(at(folder))?;
         let name = entry.path().map_err(at(folder))?.into_owned();
@@ -143,6 +173,7 @@ pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
         if !plain || entry.header().entry_type() != EntryType::Regular {
             return Err(CodeArchiveError::Escapes { entry: name.display().to_string() });
         }
+        left = left.checked_sub(entry.size()).ok_or(CodeArchiveError::Swells)?;
         let target = folder.join(&name);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
@@ -194,6 +225,33 @@ mod tests {
         assert_eq!(fs::metadata(out.join("run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
         fs::write(code.join("pkg/main.py"), "x = 2").unwrap();
         assert_ne!(pack(&code).unwrap().checksum, first.checksum);
+    }
+
+    #[test]
+    fn what_swells_is_refused_before_it_fills_the_disk() {
+        const LARGEST: u64 = 10_000;
+        let packed = |files: &[(&str, usize)]| {
+            let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::best()));
+            for (name, size) in files {
+                let mut header = Header::new_gnu();
+                header.set_size(*size as u64);
+                header.set_mode(0o644);
+                builder.append_data(&mut header, name, &*vec![0; *size]).unwrap();
+            }
+            builder.into_inner().unwrap().finish().unwrap()
+        };
+        let names: Vec<String> = (0..100).map(|number| format!("{number}.py")).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        for files in [&[("a", 20_000_000)][..], &[("a", 6_000), ("b", 6_000)], &many] {
+            let folder = tempfile::tempdir().unwrap();
+            let error = unpack_within(LARGEST, &packed(files), folder.path()).unwrap_err();
+            assert!(matches!(error, CodeArchiveError::Swells), "{error}");
+            let sizes =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+            assert!(sizes.sum::<u64>() <= LARGEST);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        unpack_within(LARGEST, &packed(&[("a", 6_000), ("b", 4_000)]), folder.path()).unwrap();
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod job;
 pub mod layout;
 pub mod ledger;
 pub mod log_file;
+pub mod message_pack;
 pub mod mini_batch;
 pub mod output_name;
 pub mod private_folder;

@@ -14,6 +14,8 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::message_pack;
+
 /// Version of this protocol; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Environment variable with the number of the inherited socket.
@@ -22,6 +24,8 @@ pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 pub const PAGE_VARIABLE: &str = "PRS_PROCESS_PAGE";
 /// Largest frame either side accepts, bytes; the rows of one mini-batch must fit.
 pub const MAX_FRAME: usize = 1 << 31;
+/// Bytes of a frame that memory is taken for before they are there.
+const TRUSTED: usize = 1 << 20;
 
 /// What an agent says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -227,8 +231,12 @@ pub fn read_frame(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     if length > MAX_FRAME {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
+    // A length that was never meant costs no memory before the bytes are there.
+    let mut body = Vec::with_capacity(length.min(TRUSTED));
+    reader.by_ref().take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(Some(body))
 }
 
@@ -241,7 +249,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> io::Re
 
 /// Reads a message from the body of a frame.
 pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, rmp_serde::decode::Error> {
-    rmp_serde::from_slice(body)
+    message_pack::decode(body)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use prs_common::checksum::crc32c;
 use prs_common::file_version::{FileVersion, SeenFile};
+use prs_common::message_pack;
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_tabular::{Batch, Dialect, Malformed, Names, ReadError, Schema};
 use pyo3::intern;
@@ -119,7 +120,7 @@ impl SliceReader {
     }
 
     fn learn(&self, py: Python<'_>, encoded: &[u8]) -> PyResult<Result<Known, ErrorInfo>> {
-        let (dialect, schema): (Dialect, Schema) = match rmp_serde::from_slice(encoded) {
+        let (dialect, schema): (Dialect, Schema) = match message_pack::decode(encoded) {
             Ok(pair) => pair,
             Err(error) => {
                 let message = format!("the schema of the mini-batch: {error}");

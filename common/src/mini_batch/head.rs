@@ -6,6 +6,7 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::MiniBatchIndex;
+use crate::message_pack;
 
 /// The beginning of an encoded descriptor, up to the name of the kind of work.
 pub(super) struct Head {
@@ -26,7 +27,7 @@ pub(super) enum Kind {
 impl Head {
     /// Looks at the first bytes only, and allocates nothing.
     pub(super) fn read(body: &[u8]) -> Result<Self, rmp_serde::decode::Error> {
-        rmp_serde::from_slice(body)
+        message_pack::decode(body)
     }
 }
 

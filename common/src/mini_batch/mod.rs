@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::crc32c;
+use crate::message_pack;
 use head::{Head, Kind};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
@@ -193,12 +194,12 @@ impl ObjectSource<'_> {
 impl<'a> MiniBatch<'a> {
     /// Reads a descriptor, borrowing from `body`.
     pub fn decode(body: &'a [u8]) -> Result<Self, rmp_serde::decode::Error> {
-        rmp_serde::from_slice(body)
+        message_pack::decode(body)
     }
 
     /// The index alone, from an encoded descriptor.
     pub fn peek_index(body: &[u8]) -> Result<MiniBatchIndex, rmp_serde::decode::Error> {
-        rmp_serde::from_slice::<(MiniBatchIndex, IgnoredAny, IgnoredAny)>(body).map(|(index, _, _)| index)
+        message_pack::decode::<(MiniBatchIndex, IgnoredAny, IgnoredAny)>(body).map(|(index, _, _)| index)
     }
 
     /// Whether an encoded descriptor holds nothing that a node fetches first. Looks at its first bytes only,

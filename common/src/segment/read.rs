@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{MAGIC, SegmentIndex};
 use crate::checksum::crc32c;
+use crate::message_pack;
 use crate::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
 
 /// Bytes after the index: its length, its checksum and [`MAGIC`].
@@ -90,7 +91,7 @@ async fn read_once(storage: &dyn Storage, object: &ObjectMeta) -> Result<Segment
     if crc32c(&encoded) != sum {
         return Err(said("its index has another checksum"));
     }
-    let index: SegmentIndex = rmp_serde::from_slice(&encoded).map_err(|error| damaged(error.to_string()))?;
+    let index: SegmentIndex = message_pack::decode(&encoded).map_err(|error| damaged(error.to_string()))?;
     if index.key != object.key {
         return Err(damaged(format!("its content is that of {}", index.key)));
     }

@@ -82,8 +82,8 @@ impl<'a> Whence<'a> {
 /// Runs a new job. `runs` holds the runs of this machine.
 async fn run(new: NewJob, whence: Whence<'_>, runs: &Path, format: Format) -> Result<ExitCode, Failure> {
     match fleet::connect(whence.urls).await? {
-        Some(fleet) => run_on(&fleet, new, whence.detach, format).await,
-        None => run_here(new, whence.run_dir, runs, format).await,
+        Some(fleet) => Box::pin(run_on(&fleet, new, whence.detach, format)).await,
+        None => Box::pin(run_here(new, whence.run_dir, runs, format)).await,
     }
 }
 

@@ -5,6 +5,9 @@ use prs_common::wire::{self, ErrorInfo, FromProcess, MAX_FRAME};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 
+/// Bytes of a frame that memory is taken for before they are there.
+const TRUSTED: usize = 1 << 20;
+
 /// [`FromProcess`], owned: rows share the memory of their frame.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -70,7 +73,9 @@ impl FrameReader {
                         }
                     };
                 }
-                self.buffer.reserve(4 + length - self.buffer.len());
+                // A length that was never meant costs no more memory than what is there already.
+                let missing = 4 + length - self.buffer.len();
+                self.buffer.reserve(missing.min(self.buffer.len().max(TRUSTED)));
             } else {
                 self.buffer.reserve(64 << 10);
             }

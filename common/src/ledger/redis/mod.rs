@@ -45,6 +45,7 @@ use super::{
     Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState, Ledger,
     LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
 };
+use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
 
 /// Mini-batches asked about in one call; the server does nothing else meanwhile.
@@ -154,7 +155,7 @@ impl RedisLedger {
     }
 
     fn unpack<T: DeserializeOwned>(&self, job: &str, packed: &[u8]) -> Result<T, LedgerError> {
-        rmp_serde::from_slice(packed).map_err(|error| self.strange(job, error))
+        message_pack::decode(packed).map_err(|error| self.strange(job, error))
     }
 
     fn state_of(&self, job: &str, word: &str) -> Result<JobState, LedgerError> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use prs_common::checksum::crc32c;
-use prs_common::hexadecimal;
 use prs_common::storage::{Storage, StorageError};
+use prs_common::{hexadecimal, message_pack};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
@@ -116,7 +116,7 @@ impl<R: Read> ManifestReader<R> {
             return Err(self.damaged(&"a record does not have its checksum"));
         }
         self.hasher.update(&body);
-        rmp_serde::from_slice(&body).map_err(|error| self.damaged(&error))
+        message_pack::decode(&body).map_err(|error| self.damaged(&error))
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), ManifestError> {

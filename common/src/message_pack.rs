@@ -1,0 +1,32 @@
+//! MessagePack that comes from elsewhere: read without trust in how deep it is nested.
+
+use rmp_serde::Deserializer;
+use rmp_serde::decode::Error;
+use serde::Deserialize;
+
+/// How deep what is read may be nested; nothing of prs comes near. Each level takes stack, also of what is skipped.
+const DEPTH: usize = 64;
+
+/// Reads a value, borrowing from `body`.
+pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
+    let mut deserializer = Deserializer::from_read_ref(body);
+    deserializer.set_max_depth(DEPTH);
+    T::deserialize(&mut deserializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IgnoredAny;
+
+    use super::*;
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        let nested = |levels: usize| [&vec![0x91; levels][..], &[0x01]].concat();
+        decode::<IgnoredAny>(&nested(DEPTH - 1)).unwrap();
+        for levels in [DEPTH + 1, 100_000] {
+            let refused = decode::<IgnoredAny>(&nested(levels)).unwrap_err();
+            assert!(matches!(refused, Error::DepthLimitExceeded), "{refused}");
+        }
+    }
+}
