@@ -21,7 +21,7 @@ use crate::hexadecimal;
 pub const LARGEST: u64 = 512 << 20;
 /// Largest archive before it is compressed: names and gaps of very many small files count too.
 const LARGEST_TAR: u64 = 2 * LARGEST;
-/// What ends an archive, and one byte that shows that it goes on, bytes.
+/// Room for the two empty blocks that end an archive, and for one byte that shows that there is more, bytes.
 const SLACK: u64 = 1025;
 /// Bytes decompressed at a time.
 const PIECE: usize = 256 << 10;
@@ -130,7 +130,7 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
 /// the decompressed bytes.
 pub fn is_intact(body: &[u8], checksum: &str) -> bool {
     let mut hasher = Sha256::new();
-    // What goes on beyond the largest archive has another checksum in any case.
+    // A longer one than any archive of `pack` has another checksum in any case.
     let mut tar = GzDecoder::new(body).take(LARGEST_TAR + SLACK);
     let mut piece = vec![0; PIECE];
     loop {

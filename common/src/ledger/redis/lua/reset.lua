@@ -1,4 +1,4 @@
--- Forgets a job that is to be filled anew. Returns 1; 0 when somebody else watches over it, or its early end is decided.
+-- Forgets a job that is to be filled anew. Returns 1; 0 when another owner watches over it, or its early end is decided.
 -- The first key tells whether the job is there, the last has its leases.
 -- ARGV: who watches over it
 local job, leases = KEYS[1], KEYS[#KEYS]
