@@ -2,22 +2,30 @@
 //!
 //! It finds what disks, memory and networks do to bytes by accident: every change of up to 32 bits in a row, and
 //! all but one in 2^32 of the others. It is no signature: a forger computes it as well. The processor has
-//! an instruction for it, so that a byte costs less to check than to copy.
+//! instructions for it, so that a byte costs less to check than to copy.
 
 use std::io::{self, Read};
+
+use crc_fast::{CrcAlgorithm, Digest};
 
 /// Bytes read from a stream at a time.
 const PIECE: usize = 256 << 10;
 
 /// The checksum of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// A checksum of bytes that come piece by piece; however they are cut, it is [`crc32c()`] of all of them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Crc32c {
-    state: u32,
+    digest: Digest,
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self { digest: Digest::new(CrcAlgorithm::Crc32Iscsi) }
+    }
 }
 
 impl Crc32c {
@@ -28,12 +36,12 @@ impl Crc32c {
 
     /// Takes the next bytes in.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.state = crc32c::crc32c_append(self.state, bytes);
+        self.digest.update(bytes);
     }
 
     /// The checksum of all bytes so far.
     pub fn finish(&self) -> u32 {
-        self.state
+        self.digest.finalize() as u32
     }
 }
 

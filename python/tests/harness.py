@@ -168,7 +168,7 @@ class Process:
             (self.code_dir / name).write_text(text, encoding="utf-8")
         self.code_dir.mkdir(parents=True, exist_ok=True)
         self.start_fields: dict[str, Any] = {
-            "protocol": 1,
+            "protocol": 2,
             "job_id": "job-1",
             "node_id": 3,
             "process_name": "process007",

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use crc32c::crc32c_append;
+use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
@@ -20,7 +20,7 @@ use crate::scan::{CHUNK, Scanner};
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How much of the file [`split_file`] reads at a time, in bytes.
-const BLOCK: usize = 1 << 20;
+const BLOCK: usize = 256 << 10;
 
 /// A run of whole records: `start..end` in bytes of the file, without header and byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct Splitter {
     slice_start: u64,
     slice_records: u64,
     /// Of the current slice, as far as its bytes are in chunks that were looked at.
-    checksum: u32,
+    checksum: Digest,
 }
 
 impl Splitter {
@@ -99,7 +99,7 @@ impl Splitter {
             awaits_header: dialect.has_header(),
             slice_start: 0,
             slice_records: 0,
-            checksum: 0,
+            checksum: Digest::new(CrcAlgorithm::Crc32Iscsi),
         }
     }
 
@@ -233,18 +233,19 @@ impl Splitter {
     /// `ended` in them, and of the current one.
     fn sum_up(&mut self, bytes: &[u8], offset: u64, ended: &mut [Slice]) {
         let mut from = offset;
-        let mut sum = |checksum: u32, start: u64, end: u64| {
+        let mut take_in = |checksum: &mut Digest, start: u64, end: u64| {
             // The bytes before it belong to the header, or are in the checksum already.
             let start = start.max(from);
             from = end;
-            crc32c_append(checksum, &bytes[(start - offset) as usize..(end - offset) as usize])
+            checksum.update(&bytes[(start - offset) as usize..(end - offset) as usize]);
         };
         for slice in ended {
-            slice.checksum = sum(std::mem::take(&mut self.checksum), slice.start, slice.end);
+            take_in(&mut self.checksum, slice.start, slice.end);
+            slice.checksum = self.checksum.finalize_reset() as u32;
         }
         let end = offset + bytes.len() as u64;
         if !self.awaits_header {
-            self.checksum = sum(self.checksum, self.slice_start, end);
+            take_in(&mut self.checksum, self.slice_start, end);
         }
     }
 }

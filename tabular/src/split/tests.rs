@@ -20,7 +20,7 @@ fn split(text: &[u8], has_header: bool, target: u64, block: impl Fn(usize) -> us
         Ok(header) => {
             for slice in &out {
                 let bytes = &text[slice.start as usize..slice.end as usize];
-                assert_eq!(slice.checksum, crc32c::crc32c(bytes), "{slice:?} of {text:?}");
+                assert_eq!(slice.checksum, crc_fast::crc32_iscsi(bytes), "{slice:?} of {text:?}");
             }
             let bounds = out.iter().map(|slice| (slice.start, slice.end, slice.records)).collect();
             Ok((bounds, header.range))

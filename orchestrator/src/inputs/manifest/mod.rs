@@ -19,7 +19,7 @@ pub use read::{ManifestReader, ObjectReader};
 pub use write::ManifestWriter;
 
 /// Version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Files in one block.
 const BLOCK: usize = 1_000;
 /// Largest record a reader takes, bytes.
