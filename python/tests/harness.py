@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
+# The version of the protocol.
+PROTOCOL = 2
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -168,7 +170,7 @@ class Process:
             (self.code_dir / name).write_text(text, encoding="utf-8")
         self.code_dir.mkdir(parents=True, exist_ok=True)
         self.start_fields: dict[str, Any] = {
-            "protocol": 2,
+            "protocol": PROTOCOL,
             "job_id": "job-1",
             "node_id": 3,
             "process_name": "process007",
@@ -227,7 +229,7 @@ class Process:
         theirs.close()
         kind, hello = self.receive()
         assert kind == "Hello", kind
-        assert hello == [1, "{}.{}.{}".format(*sys.version_info[:3])]
+        assert hello == [PROTOCOL, "{}.{}.{}".format(*sys.version_info[:3])]
         self.send({"Start": list(self.start_fields.values())})
 
     @property
