@@ -57,7 +57,7 @@ class Fleet:
         self._servers.wait(timeout=60)
 
     def start_worker(self, slots: int) -> subprocess.Popen:
-        """Starts one; it takes the next ticket there is."""
+        """Starts one; it serves the next job that wants a node."""
         number, self._started = self._started, self._started + 1
         environment = {**os.environ, **self.environment, "VIRTUAL_ENV": sys.prefix}
         command = [str(self.bin_dir / "prs-worker"), "--slots", str(slots), "--name", f"worker-{number}"]

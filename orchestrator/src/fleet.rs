@@ -13,6 +13,7 @@ use crate::inputs::{InputStores, Opener};
 use crate::job_context::{JobContext, Timing, run_name};
 use crate::job_record::JobRecord;
 use crate::log_shipper::LogShipper;
+use crate::membership;
 
 /// Folder of the jobs in the storage of a fleet.
 const JOBS: &str = "jobs";
@@ -22,7 +23,7 @@ const INDEX: &str = "index/";
 /// The servers of a fleet. Cheap to clone.
 #[derive(Clone)]
 pub struct Fleet {
-    /// Carries mini-batches and tickets.
+    /// Carries mini-batches.
     pub queue: Arc<dyn Queue>,
     /// Keeps the books.
     pub ledger: Arc<dyn Ledger>,
@@ -94,6 +95,7 @@ impl Fleet {
             inputs: self.inputs(&record.job_id),
             work: folders.work,
             timing: Timing::fleet(),
+            entry: Some(membership::Entry::new(&self.storage, record)),
             storage,
         }
     }

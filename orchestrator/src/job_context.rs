@@ -11,6 +11,7 @@ use prs_common::storage::Storage;
 
 use crate::inputs::InputStores;
 use crate::log_shipper::LogShipper;
+use crate::membership;
 
 /// A job as one process of prs sees it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct JobContext {
     pub work: PathBuf,
     /// How often things are looked at.
     pub timing: Timing,
+    /// Its place among the jobs that the workers of a fleet are to serve.
+    pub entry: Option<membership::Entry>,
 }
 
 impl JobContext {
@@ -90,7 +93,7 @@ pub struct Timing {
 pub struct FleetTiming {
     /// A node that said nothing for so long is lost.
     pub lost: Duration,
-    /// Between two looks at what a fleet may lose: the scheduler, queues, tickets.
+    /// Between two looks at what a fleet may lose: the scheduler, the queue, the offer of the job.
     pub upkeep: Duration,
     /// After this time without movement, with nothing waiting and nothing in hand, mini-batches were lost.
     pub stalled: Duration,

@@ -15,6 +15,7 @@ pub mod job_queue;
 pub mod job_record;
 mod journal;
 pub mod log_shipper;
+pub mod membership;
 pub mod orchestrate;
 pub mod plan;
 pub mod publish;

@@ -10,6 +10,7 @@ use prs_common::storage::{Storage, StorageError};
 use tokio_util::sync::CancellationToken;
 
 use crate::job_record::JobRecordError;
+use crate::membership::{self, WithdrawError};
 use crate::recover::recover;
 use crate::watch::{View, WatchError, watch};
 use crate::{JobContext, JobRecord, JobResult, job_queue};
@@ -217,8 +218,9 @@ async fn present_record(job: &JobContext) -> Result<Option<JobRecord>, WatchErro
     }
 }
 
-/// Removes what a job that has ended needs no longer: its queue, its books, and the segments where nothing is left to
-/// resume. Whoever ended it may have died before it did so.
+/// Removes what a job that has ended needs no longer: its queue, its books, the segments where nothing is left to
+/// resume, and, last, its place among the jobs to be served. Whoever ended it may have died before it did so; it may be
+/// done again.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
         Ok(record) if record.incarnation == job.incarnation => (true, record.is_done_with()),
@@ -239,7 +241,10 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
     }
     job.ledger.remove(&job.run).await?;
-    Ok(())
+    membership::withdraw(job).await.map_err(|error| match error {
+        WithdrawError::Ledger(error) => error.into(),
+        WithdrawError::Storage(error) => WatchError::Storage(error),
+    })
 }
 
 /// Removes what only served to make the result: the rows are in there, and nothing is left to resume.

@@ -12,9 +12,9 @@ use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
-    Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry, JobState,
-    Ledger, LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits,
-    Verdict,
+    Begin, Bell, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry, JobState,
+    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offers,
+    Progress, Seats, Signal, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -106,6 +106,7 @@ impl Scene {
                 }),
                 ..Timing::fleet()
             },
+            entry: None,
             storage,
         }
     }
@@ -357,6 +358,50 @@ impl Ledger for FaultyLedger {
     async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
         self.pass("release")?;
         self.inner.release(job, duty, owner).await
+    }
+}
+
+#[async_trait]
+impl Membership for FaultyLedger {
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
+        self.pass("offer")?;
+        self.inner.offer(target, offer).await
+    }
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
+        self.pass("withdraw")?;
+        self.inner.withdraw(target, run).await
+    }
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&str>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError> {
+        self.pass("look")?;
+        self.inner.offers(target, worker, quiet).await
+    }
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
+        self.pass("idle")?;
+        self.inner.idle(target, within).await
+    }
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
+        self.pass("begin_to_fill")?;
+        self.inner.begin_to_fill(target, time).await
+    }
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
+        self.pass("filled")?;
+        self.inner.filled(target, time).await
+    }
+    async fn ring(&self, target: &str) -> Result<(), LedgerError> {
+        self.pass("ring")?;
+        self.inner.ring(target).await
+    }
+    fn bell(&self, targets: &[String]) -> Box<dyn Bell> {
+        self.inner.bell(targets)
+    }
+    async fn take_seat(&self, job: &str, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError> {
+        self.pass("take_seat")?;
+        self.inner.take_seat(job, info, seats).await
     }
 }
 

@@ -200,6 +200,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
         log_shipper: None,
         work: folder.join(run_folder::WORK),
         timing: Timing::embedded(),
+        entry: None,
         spec,
     }
 }

@@ -12,6 +12,7 @@ use prs_tests::harness::servers::free_port;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::servers::s3::Rights;
 use prs_tests::harness::{Ended, Fleet, HOLDS, Job, Live};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A command that meets a server which is not there ends within this time.
@@ -403,19 +404,22 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
 fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     let fleet = Fleet::shared();
     let target = "handed-in";
-    let job = job(&fleet, ECHO, target);
-    // Tickets go over a second connection to the broker.
-    let way = TcpProxy::start_for_the_first(1, SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.broker.port())));
-    job.write_job_file();
-    let broker = format!("amqp://guest:guest@{}/%2f", way.address());
-    let mut submit = job.start(&["submit", "job.yml", "--broker", &broker]);
-    submit.wait_until("the second connection", || way.connections() > 1);
+    // The ledger is away when the job is stored and its books are about to be opened.
+    let way = TcpProxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.redis.port())));
+    let stops = job(&fleet, ECHO, target).with_own_variable("PRS_FAILPOINT", "job_listed:1:stop");
+    stops.write_job_file();
+    let redis = format!("redis://{}", way.address());
+    let mut submit = stops.start(&["submit", "job.yml", "--redis", &redis]);
+    wait_for("the job to be stored", SECONDS, || submit.is_stopped().then_some(()));
+    way.cut_off();
+    assert!(submit.signal(Signal::CONT));
     let before = Instant::now();
     submit.interrupt();
     let ended = submit.wait();
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
     refused(&ended, 130, &["prs-producer resume test-job-", "prs-producer cancel test-job-"]);
     let id = ended.stderr.split_whitespace().find(|word| word.starts_with("test-job-")).unwrap();
+    let job = job(&fleet, ECHO, target);
     assert_eq!(listed(&job, id)["state"], "queued");
 
     let _worker = worker(&fleet, &job, target);

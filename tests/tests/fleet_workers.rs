@@ -67,7 +67,7 @@ fn a_worker_for_one_job_ends_as_the_job_does() {
     goes_on.mark("go");
     leaves.wait().expect_code(41);
     assert_eq!(goes_on.marks("began").len(), 1, "it took nothing more");
-    // The tickets of all three, and of the first two as well, are still there: idle workers settle them.
+    // All three still want somebody, or are to be tidied up.
     worker(&fleet, &goes_on, "one", &["--exit-when-idle", "3"]).wait().expect_code(0);
     assert_eq!(state(&goes_on, &id), "completed");
 }
@@ -150,7 +150,7 @@ fn a_worker_that_slept_over_the_end_of_its_job_leaves_nothing_in_storage() {
     };
     wait_for("the end of the segments", PATIENCE, || segments().is_empty().then_some(()));
     assert!(sleeper.signal(Signal::CONT));
-    sleeper.wait_until_said("the ticket is settled");
+    sleeper.wait_until_said("this worker is done with the job");
     assert_eq!(segments(), Vec::<String>::new(), "{}", sleeper.stderr());
     assert_eq!(fleet.stored(&id).result(), rows(12));
 }

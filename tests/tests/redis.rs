@@ -73,9 +73,9 @@ async fn a_server_that_does_not_want_us_refuses() {
     use LedgerErrorKind::Refused;
     let server = Redis::start_with(&[
         "requirepass hush",
-        "user ana on >hush ~prs:* +@all",
-        "user open on nopass ~prs:* +@all",
-        "user reader on >hush ~prs:* +@read +@connection +eval +evalsha",
+        "user ana on >hush ~prs:* &prs:* +@all",
+        "user open on nopass ~prs:* &prs:* +@all",
+        "user reader on >hush ~prs:* &prs:* +@read +@connection +eval +evalsha",
         "user elsewhere on >hush ~other:* +@all",
         "user nothing on >hush +@connection",
         "user off off >hush ~* +@all",
@@ -115,7 +115,10 @@ fn least_rights(user: &str) -> String {
     let probe = include_str!("../../common/src/ledger/redis/lua/probe.lua");
     let called = probe.lines().filter_map(|line| line.strip_prefix("redis.call('")?.split('\'').next());
     let rights: Vec<String> = called.map(|command| format!("+{}", command.to_lowercase())).collect();
-    format!("user {user} on >hush ~prs:* -@all +eval +evalsha +ping +select {}", rights.join(" "))
+    format!(
+        "user {user} on >hush ~prs:* &prs:* -@all +subscribe +eval +evalsha +ping +select {}",
+        rights.join(" ")
+    )
 }
 
 /// Makes a job and calls every verb that writes.

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
+use tokio::sync::watch;
+
 use super::{
-    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState, Ledger,
-    LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
+    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
+    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
+    Progress, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -17,6 +20,18 @@ use crate::mini_batch::MiniBatchIndex;
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedLedger {
     jobs: Arc<Mutex<HashMap<String, Job>>>,
+    targets: Arc<Mutex<HashMap<String, Target>>>,
+    /// Counts the rings, for whatever target.
+    rung: watch::Sender<u64>,
+}
+
+/// What is known of a compute target.
+#[derive(Debug, Default)]
+struct Target {
+    offers: BTreeMap<String, Offer>,
+    /// When each idle worker looked last.
+    idle: HashMap<String, Instant>,
+    filled_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -100,7 +115,39 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Enters a node.
+    fn join(&mut self, info: &NodeInfo, wish: Option<u32>) -> u32 {
+        let node =
+            Node { info: info.clone(), report: NodeReport::default(), heard: Instant::now(), left: false };
+        let free = |id: &u32| !self.nodes.contains_key(id);
+        let known = self.id_of(&info.worker);
+        let node_id = known.or(wish.filter(free)).or_else(|| (0..=u32::MAX).find(free)).unwrap_or_default();
+        self.nodes.insert(node_id, node);
+        node_id
+    }
+
+    fn id_of(&self, worker: &str) -> Option<u32> {
+        self.nodes.iter().find_map(|(&id, known)| (known.info.worker == worker).then_some(id))
+    }
+
+    /// Nodes that were heard of within `quiet`.
+    fn seats_taken(&self, quiet: Duration) -> u32 {
+        self.nodes.values().filter(|node| !node.left && node.heard.elapsed() < quiet).count() as u32
+    }
+
+    fn is_watched(&self) -> bool {
+        let lease = self.leases.get(&Duty::Watch);
+        lease.is_some_and(|lease| lease.owner.is_some() && lease.until > Instant::now())
+    }
+}
+
 impl EmbeddedLedger {
+    fn of_target<T>(&self, target: &str, work: impl FnOnce(&mut Target) -> T) -> T {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        work(targets.entry(target.to_owned()).or_default())
+    }
+
     fn with<T>(&self, job: &str, work: impl FnOnce(&mut Job) -> T) -> Result<T, LedgerError> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         match jobs.get_mut(job) {
@@ -264,21 +311,7 @@ impl Ledger for EmbeddedLedger {
     }
 
     async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
-        self.with(job, |job| {
-            let node = Node {
-                info: info.clone(),
-                report: NodeReport::default(),
-                heard: Instant::now(),
-                left: false,
-            };
-            let known =
-                job.nodes.iter().find_map(|(&id, known)| (known.info.worker == info.worker).then_some(id));
-            let free = |id: &u32| !job.nodes.contains_key(id);
-            let node_id =
-                known.or(wish.filter(free)).or_else(|| (0..=u32::MAX).find(free)).unwrap_or_default();
-            job.nodes.insert(node_id, node);
-            node_id
-        })
+        self.with(job, |job| job.join(info, wish))
     }
 
     async fn heartbeat(
@@ -352,5 +385,100 @@ impl Ledger for EmbeddedLedger {
                 lease.owner = lease.owner.take().filter(|holder| holder != owner);
             }
         })
+    }
+}
+
+#[async_trait]
+impl Membership for EmbeddedLedger {
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
+        let former = self.of_target(target, |known| known.offers.insert(offer.run.clone(), offer.clone()));
+        if former.as_ref() != Some(offer) {
+            self.ring(target).await?;
+        }
+        Ok(())
+    }
+
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
+        self.of_target(target, |target| target.offers.remove(run));
+        Ok(())
+    }
+
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&str>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError> {
+        let now = Instant::now();
+        let (offers, are_filled) = self.of_target(target, |target| {
+            target.idle.extend(worker.map(|worker| (worker.to_owned(), now)));
+            let offers: Vec<_> = target.offers.values().cloned().collect();
+            (offers, target.filled_until.is_some_and(|until| until > now))
+        });
+        let look = |offer: Offer| {
+            let known = self.with(&offer.run, |job| {
+                let books = Books {
+                    state: job.state,
+                    is_concluded: job.progress.conclusion.is_some(),
+                    is_watched: job.is_watched(),
+                };
+                (job.seats_taken(quiet), books)
+            });
+            let (nodes, books) = known.ok().unzip();
+            Offered { offer, nodes: nodes.unwrap_or_default(), books }
+        };
+        Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled })
+    }
+
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
+        let heard = |heard: &&Instant| heard.elapsed() < within;
+        Ok(self.of_target(target, |target| target.idle.values().filter(heard).count() as u64))
+    }
+
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
+        let now = Instant::now();
+        Ok(self.of_target(target, |target| {
+            let begins = target.filled_until.is_none_or(|until| until <= now);
+            if begins {
+                target.filled_until = Some(now + time);
+            }
+            begins
+        }))
+    }
+
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
+        self.of_target(target, |target| target.filled_until = Some(Instant::now() + time));
+        Ok(())
+    }
+
+    async fn ring(&self, _target: &str) -> Result<(), LedgerError> {
+        self.rung.send_modify(|rung| *rung += 1);
+        Ok(())
+    }
+
+    fn bell(&self, _targets: &[String]) -> Box<dyn Bell> {
+        Box::new(EmbeddedBell { rung: self.rung.subscribe() })
+    }
+
+    async fn take_seat(&self, job: &str, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError> {
+        self.with(job, |job| {
+            let has_seat = job.id_of(&info.worker).is_some();
+            (has_seat || job.seats_taken(seats.quiet) < seats.count).then(|| job.join(info, None))
+        })
+    }
+}
+
+/// Rings for every target: whoever hears it looks, and finds nothing of its own.
+#[derive(Debug)]
+struct EmbeddedBell {
+    rung: watch::Receiver<u64>,
+}
+
+#[async_trait]
+impl Bell for EmbeddedBell {
+    async fn rings(&mut self) {
+        if self.rung.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }

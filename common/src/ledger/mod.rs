@@ -6,6 +6,7 @@
 //! segments.
 
 mod embedded;
+mod offers;
 #[cfg(feature = "fleet")]
 mod redis;
 
@@ -20,6 +21,7 @@ use crate::mini_batch::MiniBatchIndex;
 #[cfg(feature = "fleet")]
 pub use self::redis::RedisLedger;
 pub use embedded::EmbeddedLedger;
+pub use offers::{Bell, Books, Membership, Offer, Offered, Offers, Seats};
 
 /// Meaning of a ledger error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -368,7 +370,7 @@ impl Signal {
 /// * `commit`: for each mini-batch the first commit wins, whoever else commits it later.
 /// * After a `commit`, a `record_failure` or a `checkpoint` has returned, `progress` shows it to everyone.
 #[async_trait]
-pub trait Ledger: Debug + Display + Send + Sync {
+pub trait Ledger: Membership + Debug + Display + Send + Sync {
     /// Enters a job. [`LedgerErrorKind::AlreadyExists`] when there is one of this id.
     async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError>;
     /// The state of a job.
@@ -415,8 +417,8 @@ pub trait Ledger: Debug + Display + Send + Sync {
     /// Takes a noted start back: it ended in order, without an outcome, and blames nobody.
     async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
 
-    /// Enters a node and gives it its id: the one the worker has already; else `wish`, where that is free; else
-    /// the lowest free one.
+    /// Enters a node, whether or not a seat is free, and gives it its id: the one the worker has already; else `wish`,
+    /// where that is free; else the lowest free one.
     async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError>;
     /// Notes what a node says of itself and tells it what the job wants. `worker` is the name it joined with.
     async fn heartbeat(

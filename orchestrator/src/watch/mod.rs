@@ -22,10 +22,9 @@ use crate::damage::{self, Damaged};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
 use crate::plan::PlanError;
-use crate::queues::tickets_waiting;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
-use crate::{JobContext, init_failures, thresholds};
+use crate::{JobContext, init_failures, membership, thresholds};
 use ending::{fail_at_once, nothing};
 use upkeep::Upkeep;
 
@@ -209,7 +208,7 @@ pub async fn watch(
     }
 }
 
-/// Whether another node may do for `job` what this host cannot: one that serves it, or one that a ticket waits for.
+/// Whether another node may do for `job` what this host cannot: one that serves it, or an idle worker that finds a seat.
 async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
     if !job.is_on_a_fleet() {
         return false;
@@ -217,10 +216,13 @@ async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
     let others = async {
         let mut nodes = job.ledger.nodes(&job.run).await.ok()?;
         mark_lost(job, &mut nodes);
-        let others = nodes
-            .iter()
-            .any(|node| !node.left && !init_failures::is_useless(&node.report) && node.info.worker != owner);
-        Some(others || tickets_waiting(job).await.ok()?.is_some_and(|tickets| tickets > 0))
+        let is_useless = |node: &NodeView| init_failures::is_useless(&node.report);
+        if nodes.iter().any(|node| !node.left && !is_useless(node) && node.info.worker != owner) {
+            return Some(true);
+        }
+        let seats = nodes.iter().filter(|node| !node.left).count() < job.spec.node_count as usize;
+        let tried = nodes.iter().filter(|node| is_useless(node)).count() as u64;
+        Some(seats && membership::is_anybody_idle(job, tried).await.ok()?)
     };
     // What is not known is left open.
     others.await.unwrap_or(true)
@@ -399,7 +401,7 @@ impl<'a> Watch<'a> {
         }
         let tries = u64::from(spec.run_max_try) * (spec.run_invocation_timeout + spec.task_overhead_timeout);
         let patience = spec.progress_update_timeout.unwrap_or((tries + 60).max(LEAST_PATIENCE));
-        // Whom the other tickets bring may do what those who came first cannot (spec S8), but not for ever.
+        // Who takes the other seats may do what those who came first cannot (spec S8), but not for ever.
         let others_come = self.job.is_on_a_fleet() && self.joined.0.elapsed().as_secs() <= patience;
         let awaited = if others_come { spec.node_count } else { 1 };
         if let Some(reason) = init_failures::job_fails(spec, nodes, awaited, age) {

@@ -10,7 +10,6 @@ use prs_common::storage::{Storage, StorageErrorKind};
 use super::{View, WatchError, watch};
 use crate::JobResult;
 use crate::orchestrate::clean_up;
-use crate::queues::tickets_waiting;
 use crate::scene::Scene;
 
 const OWNER: &str = "worker-1";
@@ -204,7 +203,7 @@ async fn many_segments_are_followed_in_few_calls_and_a_conclusion_comes_first() 
 }
 
 #[tokio::test]
-async fn a_node_that_is_of_no_use_fails_no_job_that_others_are_invited_to() {
+async fn a_job_fails_when_as_many_nodes_were_of_no_use_as_it_wants() {
     let mut scene = Scene::new(1).await;
     scene.spec().node_count = 2;
     scene.planned(1).await;
@@ -213,12 +212,9 @@ async fn a_node_that_is_of_no_use_fails_no_job_that_others_are_invited_to() {
     scene.ledger.leave("job-1", useless).await.unwrap();
     let looks = |scene: &Scene| scene.ledger.calls("nodes");
     watched_until(&scene, async |scene| looks(scene) > 20).await;
-    let tickets = async |scene: &Scene| tickets_waiting(&scene.job).await.unwrap();
-    assert_eq!(tickets(&scene).await, Some(1), "one is missing");
 
     let useless = scene.join("worker-3", &broken).await;
     scene.ledger.leave("job-1", useless).await.unwrap();
     let result = watched(&scene).await.unwrap();
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("the disk is full")));
-    assert_eq!(tickets(&scene).await, Some(1), "nobody is invited in their places");
 }

@@ -1,5 +1,5 @@
 //! What the orchestrator of a fleet keeps going, because any program and any server may be lost: the publishing of
-//! the plan, the job's queue, the mini-batches in it, and the number of nodes.
+//! the plan, the job's queue, the mini-batches in it, and the offer that brings nodes.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +9,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Watch, WatchError};
-use crate::init_failures::is_useless;
 use crate::orchestrate::is_taken;
-use crate::queues::{invite, job_queue_options, tickets_waiting};
+use crate::queues::job_queue_options;
 use crate::recover::recover;
 use crate::schedule::{Assignment, Scheduled, schedule};
-use crate::{JobContext, job_queue};
-
-/// Nodes may be missing for so many times the time after which one is lost, before more are invited.
-const MISSING_FOR: u32 = 3;
+use crate::{JobContext, job_queue, membership};
 
 /// A scheduler of the orchestrator's own.
 struct Scheduler {
@@ -41,8 +37,6 @@ pub(super) struct Upkeep {
     refill: bool,
     /// Since when nothing waits and nobody has anything in hand.
     quiet_since: Option<Instant>,
-    /// Since when there are fewer nodes than wanted and no ticket waits.
-    missing_since: Option<Instant>,
 }
 
 impl Upkeep {
@@ -55,7 +49,6 @@ impl Upkeep {
             stop: CancellationToken::new(),
             refill: false,
             quiet_since: None,
-            missing_since: None,
         }
     }
 
@@ -83,11 +76,12 @@ impl Watch<'_> {
             return Ok(());
         }
         self.upkeep.next = now + fleet.upkeep;
+        // A ledger that was lost does not know it; the same offer again changes nothing.
+        membership::offer(self.job).await?;
         let kept = async {
             let ready = self.keep_queue().await?;
             let planned = self.keep_scheduling().await;
             let stalled = self.is_stalled(nodes, ready, fleet.stalled);
-            self.keep_tickets(nodes, fleet.lost * MISSING_FOR).await?;
             Ok::<_, QueueError>(planned.map(|()| stalled))
         };
         match kept.await {
@@ -212,25 +206,6 @@ impl Watch<'_> {
             progress.checkpoint.scheduled.saturating_sub(progress.ended())
         ));
         self.upkeep.refill = true;
-        Ok(())
-    }
-
-    /// Invites workers in place of nodes whose tickets were lost with the broker. Nobody is invited in place of a node
-    /// that was of no use: whoever comes may not be either.
-    async fn keep_tickets(&mut self, nodes: &[NodeView], patience: Duration) -> Result<(), QueueError> {
-        let came = nodes.iter().filter(|node| !node.left || is_useless(&node.report)).count() as u32;
-        let missing = self.job.spec.node_count.saturating_sub(came);
-        let waiting = tickets_waiting(self.job).await?;
-        if missing == 0 || waiting.is_some_and(|tickets| tickets > 0) {
-            self.upkeep.missing_since = None;
-            return Ok(());
-        }
-        let since = *self.upkeep.missing_since.get_or_insert_with(Instant::now);
-        if waiting.is_none() || since.elapsed() > patience {
-            self.upkeep.missing_since = None;
-            self.journal.decision(format_args!("{missing} nodes are missing and no ticket waits: inviting"));
-            invite(self.job, missing).await?;
-        }
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
-use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate, try_limits};
+use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
 use prs_orchestrator::watch::View;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::find;
 use super::follow::until_ended;
-use super::start::{Handed, context, enter, hand_in, open_books};
+use super::start::{Handed, activate, context, enter, hand_in, open_books};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
@@ -88,11 +88,8 @@ pub(crate) async fn resume(
     // Whoever still works on the former start finds nothing under its name.
     clean_up(&before).await.context("cannot close the books of the former start").map_err(Failure::server)?;
     let (job, folder) = context(fleet, &record)?;
-    job.ledger
-        .create(&job.run, try_limits(&job))
-        .await
-        .context("cannot open the books of the job")
-        .map_err(Failure::server)?;
+    activate(&job).await?;
+    open_books(&job).await.context("cannot open the books of the job").map_err(Failure::server)?;
     let recovered =
         recover(&job).await.context("cannot read what is done already").map_err(Failure::server)?;
     output::say(format_args!("{} mini-batches are done already", recovered.ended));

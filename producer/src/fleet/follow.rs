@@ -1,13 +1,11 @@
 //! Waiting for a job of a fleet: publishes its plan meanwhile, shows its progress, and can be left at any time.
 
-use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job_record::{Rates, Status};
-use prs_orchestrator::queues::{invite, tickets_waiting};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::watch::View;
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
@@ -22,10 +20,6 @@ use crate::{output, progress};
 const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 /// Between two looks at the record, while the ledger does not say that the job has ended.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks at the tickets of a job that nobody serves yet.
-const INVITE_INTERVAL: Duration = Duration::from_secs(3);
-/// A worker that has taken a ticket joins its job within this time.
-const TICKETS_IN_HAND: Duration = Duration::from_secs(12);
 
 /// How a wait ended.
 pub(crate) enum Waited {
@@ -66,44 +60,15 @@ async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &C
     }
 }
 
-/// Invites workers again when the tickets to the job are lost before the first worker came: with the broker's queue, or
-/// damaged, or taken by workers that could not use them. From then on the orchestrator does.
-async fn keep_invited(job: &JobContext) -> Infallible {
-    let mut missing_since = None;
-    loop {
-        tokio::time::sleep(INVITE_INTERVAL).await;
-        let kept = async {
-            let has_nodes = !job.ledger.nodes(&job.run).await?.is_empty();
-            let waiting = tickets_waiting(job).await?;
-            if has_nodes || waiting.is_some_and(|tickets| tickets > 0) {
-                missing_since = None;
-                return Ok(());
-            }
-            let since = *missing_since.get_or_insert_with(Instant::now);
-            if waiting.is_none() || since.elapsed() > TICKETS_IN_HAND {
-                missing_since = None;
-                output::say("the tickets to the job are lost; workers are invited again");
-                invite(job, job.spec.node_count).await?;
-            }
-            anyhow::Ok(())
-        };
-        if let Err(error) = kept.await {
-            tracing::debug!(%error, "whether workers are invited is not known for now");
-        }
-    }
-}
-
 /// Shows the progress of a job until it has ended or the user leaves.
 async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> Result<Waited, Failure> {
     let (view, seen) = tokio::sync::watch::channel(View::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
     let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
-    let mut inviting = Box::pin(keep_invited(job));
     let waited = loop {
         tokio::select! {
             result = &mut ended => break result.map(|result| Waited::Ended(Box::new(result))),
-            never = &mut inviting => match never {},
             name = signals.next() => {
                 if asked {
                     break Ok(Waited::Left);

@@ -1,11 +1,13 @@
-//! Handing a job in: code and inputs go to storage, then the record, the books, the queue, and the tickets.
+//! Handing a job in: code and inputs go to storage, then the record, the entry among the jobs to be served, the books, the
+//! queue, and the offer.
 //!
-//! Before the record is there, nothing knows of the job; after the tickets are out, nothing needs this program.
+//! Before the record is there, nothing knows of the job; from the entry on, nothing needs this program.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
+use prs_common::failpoint;
 use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
@@ -13,9 +15,9 @@ use prs_common::storage::{PutOptions, Storage, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
-use prs_orchestrator::queues::{invite, job_queue_options};
+use prs_orchestrator::queues::job_queue_options;
 use prs_orchestrator::schedule::{Assignment, KnownChecksums};
-use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
 
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
@@ -91,6 +93,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     }
     enter(fleet, &record, behind).await?;
     let local = context(fleet, &record)?;
+    activate(&local.0).await?;
     open_books(&local.0).await.context("cannot open the books of the job").map_err(Failure::server)?;
     hand_in(record, local, KnownChecksums::default()).await
 }
@@ -99,10 +102,18 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
 pub(super) async fn enter(fleet: &Fleet, record: &JobRecord, behind: &LeftBehind) -> Result<(), Failure> {
     let id = &record.job_id;
     behind.note(format_args!(
-        "job {id} is stored, and workers may not have been invited to it; prs-producer resume {id} goes on with it, prs-producer cancel {id} ends it"
+        "job {id} is stored, and may not have been handed to workers; prs-producer resume {id} goes on with it, prs-producer cancel {id} ends it"
     ));
     let listed = fleet.list_job(id).await;
-    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)
+    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)?;
+    failpoint::pass("job_listed");
+    Ok(())
+}
+
+/// Has the job served from now on, whatever becomes of this program.
+pub(super) async fn activate(job: &JobContext) -> Result<(), Failure> {
+    let noted = membership::activate(job).await;
+    noted.context("cannot enter the job into those to be served").map_err(Failure::server)
 }
 
 /// Makes sure that the ledger knows the job.
@@ -113,21 +124,21 @@ pub(super) async fn open_books(job: &JobContext) -> Result<(), LedgerError> {
     }
 }
 
-/// Invites workers to a job whose books are open.
+/// Offers a job whose books are open to workers.
 pub(super) async fn hand_in(
     record: JobRecord,
     (job, folder): (JobContext, TemporaryFolder),
     known: KnownChecksums,
 ) -> Result<Handed, Failure> {
     let owner = owner();
-    let invited = async {
+    let offered = async {
         // First, so that no node begins to publish in this program's place.
         job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
         job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
-        invite(&job, job.spec.node_count).await?;
+        membership::offer(&job).await?;
         anyhow::Ok(())
     };
-    invited.await.context("cannot invite workers").map_err(Failure::server)?;
+    offered.await.context("cannot offer the job to workers").map_err(Failure::server)?;
     let assignment = Assignment { known, ..Assignment::default() };
     Ok(Handed { job, record, owner, assignment, _folder: folder })
 }

@@ -130,7 +130,11 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     // Whoever brought it to its end is gone.
     let handed = resume(&fleet, record, &behind).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);
-    assert_eq!(fleet.queue.depth("prs.fleet.default").await.unwrap().ready, 1, "a worker is invited");
+    let offers = fleet.ledger.offers("default", None, Duration::ZERO).await.unwrap().offered;
+    let runs: Vec<_> = offers.iter().map(|offered| &*offered.offer.run).collect();
+    assert_eq!(runs, [run_name("job-1", 2)], "the new start alone is offered");
+    let active = fleet.storage.list("active/").await.unwrap();
+    assert_eq!(active.iter().map(|object| &*object.key).collect::<Vec<_>>(), ["active/default/job-1/2"]);
     let listed = prs_orchestrator::fleet::job_ids(&*fleet.storage).await.unwrap();
     assert_eq!(listed, ["job-1"]);
 }

@@ -20,7 +20,7 @@ const BUCKET: &str = "fleet";
 /// Servers and workers. All of them end with it.
 #[derive(Debug)]
 pub struct Fleet {
-    /// Carries mini-batches and tickets.
+    /// Carries mini-batches.
     pub broker: RabbitMq,
     /// Keeps the books.
     pub redis: Redis,
@@ -113,6 +113,12 @@ impl Fleet {
         let start = format!("prs/index/{name}-");
         let (key, _) = self.s3.objects(BUCKET).into_iter().find(|(key, _)| key.starts_with(&start))?;
         Some(key["prs/index/".len()..].to_owned())
+    }
+
+    /// The starts of jobs that storage has among those to be served: target, job and start.
+    pub fn active(&self) -> Vec<String> {
+        let objects = self.s3.objects(BUCKET).into_iter();
+        objects.filter_map(|(key, _)| Some(key.strip_prefix("prs/active/")?.to_owned())).collect()
     }
 
     /// Who holds the lease of the job's orchestrator: a name that begins with the worker's.

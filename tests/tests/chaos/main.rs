@@ -8,6 +8,7 @@
 
 mod failpoints;
 mod messages;
+mod nobody_left;
 mod oracle;
 mod partition;
 mod poison;
@@ -37,7 +38,8 @@ fn a_selection_on_one_fleet() {
     round("messages_are_forged", fleet, messages::are_forged);
     round("messages_are_damaged", fleet, messages::are_damaged);
     round("the_store_flips_bits", fleet, storage::flips_bits);
-    round("tickets_of_another_version", fleet, messages::of_another_version);
+    round("a_job_of_another_version", fleet, messages::of_another_version);
+    round("nobody_is_left", fleet, nobody_left::in_mid_job);
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
@@ -91,7 +93,12 @@ scenarios! {
     messages_that_are_none = messages::that_are_none;
     messages_are_forged = messages::are_forged;
     messages_are_damaged = messages::are_damaged;
-    tickets_are_damaged = messages::tickets_are_damaged;
-    tickets_of_another_version = messages::of_another_version;
+    a_job_of_another_version = messages::of_another_version;
+    nobody_is_left = nobody_left::in_mid_job;
+    nobody_is_left_to_finalize = nobody_left::while_finalizing;
+    nobody_was_there_yet = nobody_left::before_the_first;
+    workers_come_and_go_and_the_broker_forgets = nobody_left::churn_and_no_broker;
+    workers_come_and_go_and_redis_forgets = nobody_left::churn_and_no_redis;
+    workers_come_and_go = nobody_left::churn;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
 }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use prs_common::ledger::{Membership, Offer, RedisLedger};
 use prs_common::mini_batch::{MiniBatch, Work};
 use prs_common::queue::{Answer, Queue, RabbitMqQueue};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
-use serde_json::json;
 
 use crate::scene::{Expected, Plot, Scene};
 
-const TICKETS: &str = "prs.fleet.default";
+/// The compute target of all jobs here.
+const TARGET: &str = "default";
 
 fn on_the_broker<T>(fleet: &Fleet, work: impl AsyncFnOnce(&RabbitMqQueue) -> T) -> T {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -27,7 +28,7 @@ fn publish(fleet: &Fleet, queue: &str, bodies: Vec<Bytes>) {
     on_the_broker(fleet, async |broker| broker.publish(queue, bodies).await.unwrap());
 }
 
-/// Garbage in the queue of the job and among the tickets goes to the dead letters.
+/// Garbage in the queue of the job goes to the dead letters; garbage among the offers is left alone.
 pub(crate) fn that_are_none(fleet: &mut Fleet, random: &mut Random) {
     let mut scene = Scene::begin(fleet, Plot { mini_batches: 160, ..Plot::default() });
     scene.wait_for_work(5);
@@ -41,12 +42,18 @@ pub(crate) fn that_are_none(fleet: &mut Fleet, random: &mut Random) {
         vec!["".into(), "{}".into(), noise.into(), "\u{93}\u{7}".into(), torn.into(), beyond.into()];
     let count = odd.len() as u64;
     publish(scene.fleet, &queue, odd);
-    let tickets: Vec<Bytes> = vec!["".into(), "no ticket".into(), "{\"prs_version\": 7}".into()];
-    let dead = count + tickets.len() as u64;
-    publish(scene.fleet, TICKETS, tickets);
-    // Tickets are read by who is free.
+    let offers = format!("prs:{{@{TARGET}}}:offers");
+    for (run, offer) in [("", ""), ("noise", "no offer"), ("../../etc", "\u{1}"), ("a\nline", "{}")] {
+        scene.fleet.redis.cli(&["hset", &offers, run, offer]);
+    }
+    // Offers are read by who is free.
     scene.hire(&[]);
-    scene.ends(&Expected { dead, ..Expected::default() });
+    scene.until_ended(|_| {});
+    assert!(scene.fleet.story().contains("an offer in the ledger is left alone"));
+    for run in ["", "noise", "../../etc", "a\nline"] {
+        scene.fleet.redis.cli(&["hdel", &offers, run]);
+    }
+    scene.ends(&Expected { dead: count, ..Expected::default() });
 }
 
 /// A well-formed mini-batch of other files, under indices that the plan has, will not have, and cannot have.
@@ -84,23 +91,6 @@ pub(crate) fn are_damaged(fleet: &mut Fleet, random: &mut Random) {
         flip(&mut bodies[at], random);
     }
     publish(scene.fleet, &queue, bodies);
-    scene.hire(&[]);
-    scene.hire(&[]);
-    scene.until_ended(|_| {});
-    let dead = waiting(scene.fleet, "prs.dead");
-    scene.ends(&Expected { dead, ..Expected::default() });
-}
-
-/// One bit of every ticket is another: nobody comes, and the program that waits invites workers again.
-pub(crate) fn tickets_are_damaged(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 80, ..Plot::default() });
-    scene.submit(&[]);
-    wait_for("the tickets", Duration::from_mins(1), || (waiting(scene.fleet, TICKETS) == 2).then_some(()));
-    let mut tickets = taken(scene.fleet, TICKETS);
-    for ticket in &mut tickets {
-        flip(ticket, random);
-    }
-    publish(scene.fleet, TICKETS, tickets);
     scene.hire(&[]);
     scene.hire(&[]);
     scene.until_ended(|_| {});
@@ -148,18 +138,30 @@ fn taken(fleet: &Fleet, queue: &str) -> Vec<Bytes> {
     })
 }
 
-/// A ticket of another version is left to others, loudly, and disturbs nobody.
+/// A job of another version is left to others, loudly, and disturbs nobody.
 pub(crate) fn of_another_version(fleet: &mut Fleet, _: &mut Random) {
     let mut scene = Scene::begin(fleet, Plot { mini_batches: 160, ..Plot::default() });
     scene.wait_for_work(5);
-    let id = scene.id();
-    let foreign = json!({ "prs_version": "99.0.0", "job_id": id, "incarnation": 1 });
-    publish(scene.fleet, TICKETS, vec![foreign.to_string().into()]);
+    let foreign = Offer {
+        job_id: "foreign".to_owned(),
+        incarnation: 1,
+        run: "foreign".to_owned(),
+        prs_version: "99.0.0".to_owned(),
+        nodes: 1,
+        started_us: 0,
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let ledger = runtime.block_on(RedisLedger::connect(&scene.fleet.redis.url())).unwrap();
+    runtime.block_on(ledger.offer(TARGET, &foreign)).unwrap();
     scene.hire(&[]);
     wait_for("the refusal to be logged", Duration::from_mins(1), || {
         let story = scene.fleet.story();
-        (story.contains("a job of another version of prs") && story.contains("99.0.0")).then_some(())
+        (story.contains("the job is of another version of prs") && story.contains("99.0.0")).then_some(())
     });
-    // It goes back each time: there may be a worker of that version somewhere.
-    scene.ends(&Expected { tickets: 1, ..Expected::default() });
+    scene.until_ended(|_| {});
+    // There may be a worker of that version somewhere.
+    let offered = runtime.block_on(ledger.offers(TARGET, None, Duration::ZERO)).unwrap().offered;
+    assert!(offered.iter().any(|offered| offered.offer == foreign), "{offered:?}");
+    runtime.block_on(ledger.withdraw(TARGET, "foreign")).unwrap();
+    scene.ends(&Expected::default());
 }

@@ -50,8 +50,6 @@ pub(crate) struct Expected {
     pub(crate) failed: Vec<usize>,
     /// Messages among the dead letters.
     pub(crate) dead: u64,
-    /// Tickets that nobody may take.
-    pub(crate) tickets: u64,
 }
 
 /// A worker.
@@ -115,6 +113,11 @@ impl<'a> Scene<'a> {
     /// Submits the job, with further arguments.
     pub(crate) fn submit(&mut self, more: &[&str]) {
         self.submit = Some(self.fleet.start_submit(&self.job, more));
+    }
+
+    /// Hands the job in, and lets nobody wait for it.
+    pub(crate) fn submit_detached(&mut self) {
+        self.fleet.hand_in(&self.job);
     }
 
     /// Waits until the job needs the command that submits it no longer.

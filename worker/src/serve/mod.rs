@@ -1,27 +1,34 @@
-//! A worker: takes tickets, serves the jobs they invite it to, one after the other.
+//! A worker: looks for jobs of its targets that want nodes, and serves them, one after the other.
 //!
-//! It never ends because a server went away: every wait is repeated. How it ends is said by its [`NodeEnd`], by
-//! `idle_limit`, or by the one job it was started for.
+//! An idle worker needs the ledger and storage alone. It is a steward too: it fills a ledger that was lost, ends a job
+//! that nobody ends, and tidies up behind one that has ended. It never ends because a server went away: every wait is
+//! repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
+mod choice;
 mod service;
-mod tickets;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prs_common::queue::Answer;
-use prs_orchestrator::Fleet;
-use prs_orchestrator::queues::{Ticket, ticket_queue};
+use prs_orchestrator::{Fleet, membership};
 use tokio::time::Instant;
 
+use crate::unique::unique;
 use crate::{Host, NodeEnd, WorkFolder};
+use choice::{Choice, choices};
 use service::{Served, Service};
-use tickets::{Taken, Tickets};
 
 pub use service::Parting;
 
-/// Pause before the next ticket is taken, when this one was of no use here.
+/// Between two looks of an idle worker, on average: when its bell does not ring.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Least time between two looks: a job that cannot be served may be offered again at once.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+/// A job that could not be served is left to others for so long.
+const LEFT_FOR: Duration = Duration::from_secs(5);
+/// Pause before the one job of a worker is looked at again.
 const USELESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a worker is run with.
@@ -41,91 +48,122 @@ pub struct WorkerSettings {
     pub host: Host,
     /// Most bytes of inputs that are kept here at a time.
     pub cache_bytes: u64,
-    /// How long to wait for a ticket before the worker ends.
+    /// How long to wait for a job before the worker ends.
     pub idle_limit: Option<Duration>,
 }
 
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
-pub async fn serve_tickets(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
-    let tickets = Tickets { fleet, targets: &settings.targets };
+pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
+    let name = format!("{}-{}-{}", settings.name, std::process::id(), unique());
+    let mut search = Search { fleet, settings, name, left_until: HashMap::new() };
+    let mut bell = None;
     let mut idle_since = Instant::now();
     loop {
-        let idle = async {
-            match settings.idle_limit {
-                Some(limit) => tokio::time::sleep_until(idle_since + limit).await,
-                None => std::future::pending().await,
-            }
-        };
-        let taken = tokio::select! {
+        let found = tokio::select! {
             biased;
             () = end.drain.cancelled() => return,
-            taken = tickets.next() => taken,
-            () = idle => {
-                tracing::info!("no ticket came for as long as the worker waits; it ends");
-                return;
-            }
+            found = search.look() => found,
         };
-        if use_ticket(fleet, settings, taken, end).await {
+        let pause = if search.serve_one_of(found, end).await {
+            // Rings that nobody hears would pile up.
+            bell = None;
             idle_since = Instant::now();
-            continue;
+            LEAST_PAUSE
+        } else {
+            spread(LOOK_INTERVAL)
+        };
+        let idle_left = settings.idle_limit.map(|limit| limit.saturating_sub(idle_since.elapsed()));
+        if idle_left.is_some_and(|left| left.is_zero()) {
+            tracing::info!("there was nothing to do for as long as the worker waits; it ends");
+            return;
         }
+        let bell = bell.get_or_insert_with(|| fleet.ledger.bell(&settings.targets));
         tokio::select! {
-            () = tokio::time::sleep(USELESS_PAUSE) => {}
+            biased;
             () = end.drain.cancelled() => return,
+            () = tokio::time::sleep(pause.min(idle_left.unwrap_or(pause))) => {}
+            () = bell.rings() => tokio::time::sleep(LEAST_PAUSE / 10).await,
         }
     }
 }
 
-/// Serves the job of a ticket and answers for it; false when the ticket was of no use here.
-async fn use_ticket(fleet: &Fleet, settings: &WorkerSettings, taken: Taken, end: &NodeEnd) -> bool {
-    let Taken { delivery, target, deliveries } = taken;
-    let ticket = match Ticket::decode(&delivery.body) {
-        Ok(ticket) => ticket,
-        Err(error) => {
-            tracing::error!(target, %error, "a message that is no ticket goes to the dead letters");
-            let _ = delivery.settle(Answer::Reject).await;
-            return false;
-        }
-    };
-    let own_version = env!("CARGO_PKG_VERSION");
-    let served = if ticket.prs_version == own_version {
-        let service = Service { fleet, settings, end };
-        service.serve(&ticket.job_id, Some(ticket.incarnation)).await
-    } else {
-        tracing::error!(
-            job = ticket.job_id,
-            submitted_with = ticket.prs_version,
-            worker = own_version,
-            "a job of another version of prs is left to a worker of that version; update one of the two"
-        );
-        Served::OtherVersion
-    };
-    tracing::info!(job = ticket.job_id, ?served, "the ticket is settled");
-    let answered = match served {
-        Served::Over(_) | Served::Useless => delivery.settle(Answer::Ack).await,
-        Served::Left | Served::Again => delivery.settle(Answer::Requeue).await,
-        Served::NotHere | Served::OtherVersion => {
-            // To the end of the queue: other tickets have their turn first.
-            match fleet.queue.publish(&ticket_queue(&target), vec![ticket.encode()]).await {
-                Ok(()) => delivery.settle(Answer::Ack).await,
-                Err(_) => delivery.settle(Answer::Requeue).await,
+/// `mean`, up to a quarter more or less, so that not all workers look at the same moment.
+fn spread(mean: Duration) -> Duration {
+    let share = u32::from_str_radix(&unique(), 16).unwrap_or_default();
+    mean.mul_f64(0.75 + f64::from(share) / f64::from(u32::MAX) / 2.0)
+}
+
+/// The search of an idle worker for something to do.
+struct Search<'a> {
+    fleet: &'a Fleet,
+    settings: &'a WorkerSettings,
+    /// Who it is to the ledger while it has no job.
+    name: String,
+    /// Runs that it leaves to others, and until when; for ever where it is of no use to them.
+    left_until: HashMap<String, Option<Instant>>,
+}
+
+impl Search<'_> {
+    /// What there is to do, the most urgent first.
+    async fn look(&mut self) -> Vec<Choice> {
+        let mut offered = Vec::new();
+        let mut are_all = true;
+        for target in &self.settings.targets {
+            match membership::offers(self.fleet, target, &self.name).await {
+                Ok(offers) => offered.extend(offers.offered.into_iter().map(|one| (target.clone(), one))),
+                Err(error) => {
+                    tracing::warn!(target, %error, "whether there is a job is not known; looking again");
+                    are_all = false;
+                }
             }
         }
-    };
-    if let Err(error) = answered {
-        tracing::debug!(%error, "the broker gives the ticket to others by itself");
+        let now = Instant::now();
+        let is_offered = |run: &String| offered.iter().any(|(_, one)| one.offer.run == *run);
+        self.left_until.retain(|run, until| until.map_or(!are_all || is_offered(run), |until| until > now));
+        offered.retain(|(_, one)| !self.left_until.contains_key(&one.offer.run));
+        choices(offered)
     }
-    drop(deliveries);
-    !matches!(served, Served::NotHere | Served::OtherVersion)
+
+    /// Serves the first of `found` that can be; false when none can.
+    async fn serve_one_of(&mut self, found: Vec<Choice>, end: &NodeEnd) -> bool {
+        let service = Service { fleet: self.fleet, settings: self.settings, end };
+        for choice in found {
+            if end.drain.is_cancelled() {
+                return false;
+            }
+            let run = choice.offer.run.clone();
+            let served = service.serve_offer(choice).await;
+            if !matches!(served, Served::Full | Served::OtherVersion) {
+                tracing::info!(run, ?served, "this worker is done with the job");
+            }
+            match served {
+                Served::Full => continue,
+                Served::NotHere => {
+                    self.left_until.insert(run, Some(Instant::now() + LEFT_FOR));
+                    continue;
+                }
+                Served::OtherVersion => {
+                    self.left_until.insert(run, None);
+                    continue;
+                }
+                Served::Useless => {
+                    self.left_until.insert(run, None);
+                }
+                Served::Over(_) | Served::Left | Served::Again => {}
+            }
+            return true;
+        }
+        false
+    }
 }
 
-/// Serves one job, without a ticket, until the job is over or the worker is asked to end.
+/// Serves one job, whether or not it wants more nodes, until it is over or the worker is asked to end.
 pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, end: &NodeEnd) -> Parting {
     loop {
         let service = Service { fleet, settings, end };
-        match service.serve(job_id, None).await {
+        match service.serve(job_id).await {
             // Its result is being written by another node: how it ends shows then.
-            Served::Over(Parting::JobGoesOn) | Served::Again | Served::NotHere => {}
+            Served::Over(Parting::JobGoesOn) | Served::Again | Served::NotHere | Served::Full => {}
             Served::Over(parting) => return parting,
             Served::OtherVersion => return Parting::OtherVersion,
             Served::Left | Served::Useless => return Parting::JobGoesOn,

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use prs_common::job::check_file_name;
-use prs_common::ledger::{JobState, LedgerErrorKind};
+use prs_common::ledger::{Duty, JobState, LedgerErrorKind, NodeInfo};
 use prs_orchestrator::job_record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate};
-use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
+use super::choice::{Choice, Role};
 use crate::unique::unique;
 use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node, work_folder};
 
 /// Mini-batches a node of a fleet takes before they are settled, at most.
 const MOST_TAKEN: usize = 2_000;
-
-/// Heartbeats that a node misses before another may take its place.
-const MISSED_HEARTBEATS: u32 = 4;
 
 /// Pause before a job is joined again.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);
@@ -48,8 +46,10 @@ pub(super) enum Served {
     Useless,
     /// The job wants nodes again, and this worker may be one of them.
     Again,
-    /// The job needs nobody, or not this worker, for now.
+    /// The job cannot be served from here for now.
     NotHere,
+    /// The job has enough nodes, or somebody who ends it.
+    Full,
     /// The job needs a worker of another version.
     OtherVersion,
 }
@@ -62,35 +62,64 @@ pub(super) struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Serves a job until it is over, or the worker is asked to end. With an `incarnation`, only this start of it,
-    /// and only while it wants more nodes.
-    pub(super) async fn serve(&self, job_id: &str, incarnation: Option<u32>) -> Served {
-        let record = match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
+    /// Serves an offered job, as far as it still wants somebody, until it is over or the worker is asked to end.
+    pub(super) async fn serve_offer(&self, choice: Choice) -> Served {
+        let Choice { target, offer, role } = choice;
+        if offer.prs_version != env!("CARGO_PKG_VERSION") {
+            return other_version(&offer.job_id, &offer.prs_version);
+        }
+        let record = match self.read(&offer.job_id).await {
             Ok(record) => record,
-            Err(JobRecordError::Absent { place }) => {
-                tracing::error!(job = job_id, place, "there is no such job; its ticket is dropped");
-                return Served::Over(Parting::Unknown);
+            Err(Served::Over(parting)) => {
+                // What is left of it is the offer alone.
+                let forgotten =
+                    membership::forget(self.fleet, &target, &offer.job_id, offer.incarnation).await;
+                return forgotten.map_or(Served::NotHere, |()| Served::Over(parting));
             }
-            Err(error) => {
-                tracing::warn!(job = job_id, %error, "the job cannot be read here; others may");
-                return Served::NotHere;
-            }
+            Err(served) => return served,
+        };
+        if let Some(parting) = parting(&record).filter(|_| record.incarnation == offer.incarnation) {
+            return self.leave_no_trace(&record, parting).await;
+        }
+        if record.incarnation > offer.incarnation {
+            let former = JobRecord { incarnation: offer.incarnation, ..record };
+            return self.leave_no_trace(&former, Parting::JobGoesOn).await;
+        }
+        self.serve_as(&record, Some(role)).await
+    }
+
+    /// Serves a job, whether or not it wants more nodes, until it is over or the worker is asked to end.
+    pub(super) async fn serve(&self, job_id: &str) -> Served {
+        let record = match self.read(job_id).await {
+            Ok(record) => record,
+            Err(served) => return served,
         };
         if let Some(parting) = parting(&record) {
             return self.leave_no_trace(&record, parting).await;
         }
-        if record.prs_version != env!("CARGO_PKG_VERSION") {
-            tracing::error!(
-                job = job_id,
-                submitted_with = record.prs_version,
-                worker = env!("CARGO_PKG_VERSION"),
-                "the job is of another version of prs; update one of the two"
-            );
-            return Served::OtherVersion;
+        self.serve_as(&record, None).await
+    }
+
+    async fn read(&self, job_id: &str) -> Result<JobRecord, Served> {
+        match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
+            Ok(record) if record.prs_version != env!("CARGO_PKG_VERSION") => {
+                Err(other_version(job_id, &record.prs_version))
+            }
+            Ok(record) => Ok(record),
+            Err(JobRecordError::Absent { place }) => {
+                tracing::error!(job = job_id, place, "there is no such job; nobody is to serve it any more");
+                Err(Served::Over(Parting::Unknown))
+            }
+            Err(error) => {
+                tracing::warn!(job = job_id, %error, "the job cannot be read here; others may");
+                Err(Served::NotHere)
+            }
         }
-        if incarnation.is_some_and(|incarnation| incarnation != record.incarnation) {
-            return Served::Over(Parting::JobGoesOn);
-        }
+    }
+
+    /// Serves a job in a role, where that is still to be taken; in any case without one.
+    async fn serve_as(&self, record: &JobRecord, role: Option<Role>) -> Served {
+        let job_id = &record.job_id;
         let worker = format!("{}-{}-{}", self.settings.name, std::process::id(), unique());
         let folder = match self.settings.work_folder.folder(&format!("{job_id}-{worker}")) {
             Ok(folder) => folder.path().to_owned(),
@@ -100,15 +129,22 @@ impl Service<'_> {
             }
         };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
-        let job = self.fleet.context(&record, folders);
-        let served = if incarnation.is_none() || self.wants_nodes(&job).await {
-            tracing::info!(job = job_id, worker, "serving the job");
-            self.work(&job, &worker).await
-        } else {
-            Served::NotHere
+        let job = self.fleet.context(record, folders);
+        let served = match role {
+            Some(Role::Steward) => self.end_it(&job, &worker).await,
+            Some(Role::Node) if !self.takes_seat(&job, &worker).await => Served::Full,
+            _ => {
+                tracing::info!(job = job_id, worker, "serving the job");
+                self.work(&job, &worker).await
+            }
         };
         if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
             tracing::error!(%panic, "the folder of the job is left behind");
+        }
+        if matches!(served, Served::Left | Served::Useless)
+            && let Err(error) = self.fleet.ledger.ring(&job.spec.compute_target).await
+        {
+            tracing::debug!(%error, "who takes the place of this worker notices it a little later");
         }
         match served {
             // Who ended it may have been somebody else.
@@ -117,8 +153,54 @@ impl Service<'_> {
         }
     }
 
-    /// Cleans up behind a job that has ended: whoever ended it may not have come to that, and this ticket may be the
-    /// last one that leads to it.
+    /// Takes one of the seats for nodes; false when none is free.
+    async fn takes_seat(&self, job: &JobContext, worker: &str) -> bool {
+        let slots = self.slots(job);
+        let info = NodeInfo { worker: worker.to_owned(), ip: self.settings.host.ip.clone(), slots };
+        match job.ledger.take_seat(&job.run, &info, membership::seats(job)).await {
+            Ok(seat) => seat.is_some(),
+            // The books are lost: whoever serves the job opens them again.
+            Err(error) => error.kind == LedgerErrorKind::NotFound,
+        }
+    }
+
+    /// Watches over a job that wants no more nodes to its end, unless somebody else does.
+    async fn end_it(&self, job: &JobContext, worker: &str) -> Served {
+        match job.ledger.lease(&job.run, Duty::Watch, worker, job.timing.lease).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Served::Full,
+            Err(error) if error.kind == LedgerErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(job = job.id, %error, "the job cannot be ended from here for now");
+                return Served::NotHere;
+            }
+        }
+        if let Err(served) = make_folders(job).await {
+            return served;
+        }
+        tracing::info!(job = job.id, worker, "nobody ends the job; this worker does");
+        let watch_end = OrchestratorEnd { stop: self.end.drain.child_token(), ..OrchestratorEnd::default() };
+        watch_end.alone.cancel();
+        let stop_shipping = CancellationToken::new();
+        let shipping = tokio::spawn(ship_logs(job.clone(), stop_shipping.clone()));
+        let watching = {
+            let (job, owner) = (job.clone(), worker.to_owned());
+            tokio::spawn(async move { orchestrate(&job, &owner, &watch_end).await })
+        };
+        let place = watching.await.unwrap_or_else(|panic| {
+            tracing::error!(%panic, "the orchestrator broke; another worker takes over");
+            Place::Stopped
+        });
+        stop_shipping.cancel();
+        let _ = shipping.await;
+        match place {
+            Place::Ended(_) | Place::Over => Served::Over(Parting::JobGoesOn),
+            Place::Again => Served::Again,
+            Place::Stopped => Served::NotHere,
+        }
+    }
+
+    /// Cleans up behind a start of a job that has ended: whoever ended it may not have come to that.
     async fn leave_no_trace(&self, record: &JobRecord, parting: Parting) -> Served {
         let folder = self.settings.work_folder.path().join(&record.job_id);
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
@@ -132,27 +214,10 @@ impl Service<'_> {
         }
     }
 
-    /// Whether the job has fewer nodes than it asks for. One that has missed some heartbeats does not count: its ticket
-    /// came back, so it most likely is gone, and one node too many for a while costs less than one too few.
-    async fn wants_nodes(&self, job: &JobContext) -> bool {
-        let quiet = job.timing.heartbeat * MISSED_HEARTBEATS;
-        match job.ledger.nodes(&job.run).await {
-            Ok(nodes) => {
-                let present = nodes.iter().filter(|node| !node.left && node.silent < quiet).count();
-                present < job.spec.node_count as usize
-            }
-            // The ledger was lost: whoever serves the job rebuilds it.
-            Err(error) => error.kind == LedgerErrorKind::NotFound,
-        }
-    }
-
     /// Runs node and orchestrator side by side, until both have come to their ends.
     async fn work(&self, job: &JobContext, worker: &str) -> Served {
-        for folder in [&job.logs, &job.work] {
-            if let Err(error) = tokio::fs::create_dir_all(folder).await {
-                tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
-                return Served::NotHere;
-            }
+        if let Err(served) = make_folders(job).await {
+            return served;
         }
         let node_end = NodeEnd::default();
         let watch_end = OrchestratorEnd::default();
@@ -219,12 +284,6 @@ impl Service<'_> {
         // No job file brings such a name.
         let unfit = check_file_name(&job.spec.append_row_file_name).err();
         let unfit = unfit.map(|reason| format!("append_row_file_name: {reason}"));
-        let wanted = job.spec.process_count_per_node;
-        let slots = match (wanted, settings.slots) {
-            (Some(wanted), Some(most)) => wanted.min(most),
-            (Some(slots), None) | (None, Some(slots)) => slots,
-            (None, None) => settings.host.default_slots(),
-        };
         NodeSettings {
             unfit: python
                 .as_ref()
@@ -235,9 +294,18 @@ impl Service<'_> {
             extension: settings.extension.clone(),
             worker: worker.to_owned(),
             host: settings.host.clone(),
-            slots,
+            slots: self.slots(job),
             prefetch: Prefetch::UpTo(MOST_TAKEN),
             cache_bytes: settings.cache_bytes,
+        }
+    }
+
+    /// Processes that the node runs.
+    fn slots(&self, job: &JobContext) -> u32 {
+        match (job.spec.process_count_per_node, self.settings.slots) {
+            (Some(wanted), Some(most)) => wanted.min(most),
+            (Some(slots), None) | (None, Some(slots)) => slots,
+            (None, None) => self.settings.host.default_slots(),
         }
     }
 
@@ -276,6 +344,26 @@ async fn run_when_known(job: JobContext, settings: NodeSettings, end: NodeEnd) -
             () = end.stop.cancelled() => return NodeCameTo::Leaving,
         }
     }
+}
+
+fn other_version(job_id: &str, submitted_with: &str) -> Served {
+    tracing::error!(
+        job = job_id,
+        submitted_with,
+        worker = env!("CARGO_PKG_VERSION"),
+        "the job is of another version of prs and is left to a worker of that version; update one of the two"
+    );
+    Served::OtherVersion
+}
+
+async fn make_folders(job: &JobContext) -> Result<(), Served> {
+    for folder in [&job.logs, &job.work] {
+        if let Err(error) = tokio::fs::create_dir_all(folder).await {
+            tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
+            return Err(Served::NotHere);
+        }
+    }
+    Ok(())
 }
 
 /// Brings the logs to storage while they grow, and all of them at the end.

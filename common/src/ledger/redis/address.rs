@@ -19,6 +19,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 pub(super) struct Address {
     /// Opens connections that are not logged in yet.
     pub(super) client: Client,
+    /// Opens connections that are logged in, to listen.
+    pub(super) listener: Client,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,
@@ -49,11 +51,21 @@ impl Address {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(SILENCE);
-        let settings =
-            RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
-        let info: ConnectionInfo = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        let client = Client::open(info).map_err(|error| malformed(&error))?;
-        Ok(Self { client, user, password, database, name })
+        let plain =
+            || RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+        let mut logged_in = plain();
+        if let Some(user) = &user {
+            logged_in = logged_in.set_username(user);
+        }
+        if let Some(password) = &password {
+            logged_in = logged_in.set_password(password);
+        }
+        let open = |settings| {
+            let info: ConnectionInfo =
+                info.clone().set_redis_settings(settings).set_tcp_settings(tcp.clone());
+            Client::open(info).map_err(|error| malformed(&error))
+        };
+        Ok(Self { client: open(plain())?, listener: open(logged_in)?, user, password, database, name })
     }
 }
 

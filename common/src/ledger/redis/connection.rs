@@ -61,7 +61,8 @@ impl Connection {
             let mut open = this.current(deadline).await?;
             // On keys that no job has: a name of a job is not empty.
             let keys = ["prs:{}:probe:hash", "prs:{}:probe:list"];
-            let probed: i64 = evaluate(&mut open.connection, &scripts::PROBE, &keys.map(str::to_owned), &[])
+            let keys = keys.map(str::to_owned);
+            let probed: i64 = evaluate(&mut open.connection, &scripts::PROBE, &keys, &[b"prs:{}:probe"])
                 .await
                 .map_err(|error| Failure::of(&error))?;
             if probed != 1 {

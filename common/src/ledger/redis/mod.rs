@@ -1,9 +1,9 @@
 //! The ledger in Redis (6.2 and later, or Valkey), for the jobs of a fleet.
 //!
 //! Every verb is one Lua script (`lua/`), so it happens as a whole or not at all, and may be repeated when
-//! its reply is lost. All keys of a job carry its name as their hash tag, so they stay together where keys
-//! are spread; they have no time to live, and go with [`remove`](Ledger::remove). Times are those of the
-//! server: the clocks of the hosts never matter.
+//! its reply is lost. All keys of a job carry its name as their hash tag. They go with [`remove`](Ledger::remove), and
+//! expire [`TIME_TO_LIVE`] after the last renewal of a lease, so that a job which was deleted by hand leaves nothing for
+//! ever. Times are those of the server: the clocks of the hosts never matter.
 //!
 //! | key | type | holds |
 //! |---|---|---|
@@ -14,17 +14,22 @@
 //! | `prs:{<job>}:tries` | hash | by index, for mini-batches that did not go through at once, until their outcome: names of the spoiled tries, names of the lost starts, the start under way; packed |
 //! | `prs:{<job>}:nodes` | hash | by node id: worker, info, report, when it was heard (µs), whether it left; packed |
 //! | `prs:{<job>}:workers` | hash | node id of a worker, by its name |
+//! | `prs:{<job>}:heard` | sorted set | ids of the nodes that have not left, by when they were heard (µs) |
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
+//! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
+//! | `prs:{@<target>}:idle` | sorted set | workers without a job, by when they looked (µs) |
+//! | `prs:{@<target>}:filled` | string | there while the offers are, or are about to be, compared with storage; expires |
 //!
-//! *Packed* is MessagePack. A million mini-batches take 125 kB, and some hundred bytes a segment.
+//! The channel `prs:{@<target>}:bell` rings for the idle workers of a target. *Packed* is MessagePack. A million mini-batches take 125 kB, and some hundred bytes a segment.
 //!
-//! A user needs the right to `eval`, `evalsha`, `ping`, `select` and the commands in `lua/probe.lua`, on the
-//! keys `prs:*`. The server must not evict keys (`maxmemory-policy noeviction`).
+//! A user needs the right to `eval`, `evalsha`, `ping`, `select`, `subscribe` and the commands in `lua/probe.lua`, on
+//! the keys and the channels `prs:*`. The server must not evict keys (`maxmemory-policy noeviction`).
 //!
 //! It deliberately does not: follow the redirections of a cluster, use read replicas, or rebuild what a
 //! server has lost; a lost job is [not found](LedgerErrorKind::NotFound).
 
 mod address;
+mod bell;
 mod connection;
 mod failure;
 mod scripts;
@@ -38,18 +43,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::address::Address;
+use self::bell::RedisBell;
 use self::connection::Connection;
 use self::failure::Failure;
 use self::scripts::Script;
 use super::{
-    Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState, Ledger,
-    LedgerError, LedgerErrorKind, NodeInfo, NodeReport, NodeView, Progress, Signal, TryLimits, Verdict,
+    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
+    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
+    Progress, Seats, Signal, TryLimits, Verdict,
 };
 use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
 
 /// Mini-batches asked about in one call; the server does nothing else meanwhile.
 const ASKED_AT_ONCE: usize = 4096;
+/// How long the keys of a job and of a target are kept when nobody cares for them, far beyond any pause.
+const TIME_TO_LIVE: Duration = Duration::from_hours(14 * 24);
+/// How long the ledger remembers that a worker had nothing to do.
+const IDLE_IS_REMEMBERED: Duration = Duration::from_mins(1);
 /// The longest lease, microseconds: more is exact nowhere in Lua.
 const LONGEST_LEASE: u128 = 1 << 52;
 
@@ -69,11 +80,12 @@ enum Key {
     Tries,
     Nodes,
     Workers,
+    Heard,
     Leases,
 }
 
 impl Key {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         // First: what tells whether the job is there.
         Self::Job,
         Self::Ended,
@@ -82,6 +94,8 @@ impl Key {
         Self::Tries,
         Self::Nodes,
         Self::Workers,
+        Self::Heard,
+        // Last: who holds which duty.
         Self::Leases,
     ];
 
@@ -94,9 +108,33 @@ impl Key {
             Self::Tries => "tries",
             Self::Nodes => "nodes",
             Self::Workers => "workers",
+            Self::Heard => "heard",
             Self::Leases => "leases",
         };
         format!("prs:{{{job}}}:{kind}")
+    }
+}
+
+/// The kinds of keys of a target.
+#[derive(Clone, Copy)]
+enum TargetKey {
+    Offers,
+    Idle,
+    Filled,
+    /// A channel, and no key.
+    Bell,
+}
+
+impl TargetKey {
+    /// The `@` keeps it apart from the keys of a job: no job has a name that begins so.
+    fn of(self, target: &str) -> String {
+        let kind = match self {
+            Self::Offers => "offers",
+            Self::Idle => "idle",
+            Self::Filled => "filled",
+            Self::Bell => "bell",
+        };
+        format!("prs:{{@{target}}}:{kind}")
     }
 }
 
@@ -139,6 +177,37 @@ impl RedisLedger {
         answer.ok_or_else(|| self.not_found(job))
     }
 
+    /// Runs a script on keys of `target`.
+    async fn run_for<T: FromRedisValue>(
+        &self,
+        target: &str,
+        script: &Script,
+        keys: &[TargetKey],
+        arguments: &[&[u8]],
+    ) -> Result<T, LedgerError> {
+        let keys: Vec<String> = keys.iter().map(|key| key.of(target)).collect();
+        let answer = self.connection.run(script, &keys, arguments).await;
+        answer.map_err(|failure| self.error("", failure))
+    }
+
+    /// Enters a node; nothing where no seat is free.
+    async fn enter(
+        &self,
+        job: &str,
+        info: &NodeInfo,
+        wish: Option<u32>,
+        seats: Option<Seats>,
+    ) -> Result<Option<u32>, LedgerError> {
+        let wish = wish.map(|id| id.to_string()).unwrap_or_default();
+        let count = seats.map(|seats| seats.count.to_string()).unwrap_or_default();
+        let quiet = seats.map(|seats| seats.quiet.as_micros().to_string()).unwrap_or_default();
+        let info = (info.worker.as_bytes(), pack(info));
+        let arguments = [info.0, &info.1, wish.as_bytes(), count.as_bytes(), quiet.as_bytes()];
+        let keys = [Key::Job, Key::Nodes, Key::Workers, Key::Heard];
+        let node_id: i64 = self.run(job, &scripts::JOIN, &keys, &arguments).await?;
+        Ok(u32::try_from(node_id).ok())
+    }
+
     fn error(&self, job: &str, failure: Failure) -> LedgerError {
         let Failure { kind, message, .. } = failure;
         LedgerError { kind, job: job.to_owned(), message: format!("{self}: {message}") }
@@ -162,6 +231,10 @@ impl RedisLedger {
         let named = JobState::ALL.into_iter().find(|state| state.as_str() == word);
         named.ok_or_else(|| self.strange(job, format_args!("no state is called {word:?}")))
     }
+}
+
+fn seconds_to_live() -> String {
+    TIME_TO_LIVE.as_secs().to_string()
 }
 
 fn pack(value: &impl Serialize) -> Vec<u8> {
@@ -205,7 +278,9 @@ impl Ledger for RedisLedger {
         let (run_max_try, max_node_losses) =
             (limits.run_max_try.to_string(), limits.max_node_losses.to_string());
         let call = call_name();
-        let arguments = [call.as_bytes(), run_max_try.as_bytes(), max_node_losses.as_bytes()];
+        let alive = seconds_to_live();
+        let arguments =
+            [call.as_bytes(), run_max_try.as_bytes(), max_node_losses.as_bytes(), alive.as_bytes()];
         if self.run(job, &scripts::CREATE, &Key::ALL, &arguments).await? {
             return Ok(());
         }
@@ -361,9 +436,8 @@ impl Ledger for RedisLedger {
     }
 
     async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
-        let wish = wish.map(|id| id.to_string()).unwrap_or_default();
-        let arguments = [info.worker.as_bytes(), &pack(info), wish.as_bytes()];
-        self.run(job, &scripts::JOIN, &[Key::Job, Key::Nodes, Key::Workers], &arguments).await
+        let joined = self.enter(job, info, wish, None).await?;
+        joined.ok_or_else(|| self.strange(job, "a node was not entered"))
     }
 
     async fn heartbeat(
@@ -376,7 +450,7 @@ impl Ledger for RedisLedger {
         let node_id = node_id.to_string();
         let arguments = [node_id.as_bytes(), worker.as_bytes(), &pack(report)];
         let answer: Vec<String> =
-            self.run(job, &scripts::HEARTBEAT, &[Key::Job, Key::Nodes], &arguments).await?;
+            self.run(job, &scripts::HEARTBEAT, &[Key::Job, Key::Nodes, Key::Heard], &arguments).await?;
         let [state, conclusion] = &answer[..] else {
             return Ok(Signal::Rejoin);
         };
@@ -386,7 +460,8 @@ impl Ledger for RedisLedger {
     }
 
     async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
-        self.run(job, &scripts::LEAVE, &[Key::Job, Key::Nodes], &[node_id.to_string().as_bytes()]).await
+        let keys = [Key::Job, Key::Nodes, Key::Heard];
+        self.run(job, &scripts::LEAVE, &keys, &[node_id.to_string().as_bytes()]).await
     }
 
     async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
@@ -421,14 +496,85 @@ impl Ledger for RedisLedger {
         owner: &str,
         time: Duration,
     ) -> Result<Option<u64>, LedgerError> {
-        let time = time.as_micros().min(LONGEST_LEASE).to_string();
-        let arguments = [duty.as_str().as_bytes(), owner.as_bytes(), time.as_bytes()];
-        let fence: u64 = self.run(job, &scripts::LEASE, &[Key::Job, Key::Leases], &arguments).await?;
+        let (time, alive) = (time.as_micros().min(LONGEST_LEASE).to_string(), seconds_to_live());
+        let arguments = [duty.as_str().as_bytes(), owner.as_bytes(), time.as_bytes(), alive.as_bytes()];
+        let fence: u64 = self.run(job, &scripts::LEASE, &Key::ALL, &arguments).await?;
         Ok((fence > 0).then_some(fence))
     }
 
     async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
         let arguments = [duty.as_str().as_bytes(), owner.as_bytes()];
         self.run(job, &scripts::RELEASE, &[Key::Job, Key::Leases], &arguments).await
+    }
+}
+
+#[async_trait]
+impl Membership for RedisLedger {
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
+        let (bell, alive) = (TargetKey::Bell.of(target), seconds_to_live());
+        let arguments = [offer.run.as_bytes(), &pack(offer), bell.as_bytes(), alive.as_bytes()];
+        self.run_for(target, &scripts::OFFER, &[TargetKey::Offers], &arguments).await
+    }
+
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
+        self.run_for(target, &scripts::WITHDRAW, &[TargetKey::Offers], &[run.as_bytes()]).await
+    }
+
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&str>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError> {
+        type Answer = (bool, Vec<(Vec<u8>, u32, String, bool, bool)>);
+        let times = [quiet, IDLE_IS_REMEMBERED].map(|time| time.as_micros().to_string());
+        let alive = seconds_to_live();
+        let worker = worker.unwrap_or_default();
+        let arguments = [worker.as_bytes(), times[0].as_bytes(), times[1].as_bytes(), alive.as_bytes()];
+        let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled];
+        let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, &arguments).await?;
+        let mut offered = Vec::with_capacity(found.len());
+        for (offer, nodes, state, is_concluded, is_watched) in found {
+            let books = match &*state {
+                "" => None,
+                word => Some(Books { state: self.state_of("", word)?, is_concluded, is_watched }),
+            };
+            match self.unpack(target, &offer) {
+                Ok(offer) => offered.push(Offered { offer, nodes, books }),
+                // The others do not wait for one that another program has put there.
+                Err(error) => tracing::warn!(%error, target, "an offer in the ledger is left alone"),
+            }
+        }
+        Ok(Offers { offered, are_filled })
+    }
+
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
+        let within = within.as_micros().to_string();
+        self.run_for(target, &scripts::IDLE, &[TargetKey::Idle], &[within.as_bytes()]).await
+    }
+
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
+        let (call, time) = (call_name(), time.as_millis().to_string());
+        let arguments = [call.as_bytes(), time.as_bytes()];
+        self.run_for(target, &scripts::BEGIN_TO_FILL, &[TargetKey::Filled], &arguments).await
+    }
+
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
+        let time = time.as_millis().to_string();
+        self.run_for(target, &scripts::FILLED, &[TargetKey::Filled], &[time.as_bytes()]).await
+    }
+
+    async fn ring(&self, target: &str) -> Result<(), LedgerError> {
+        let bell = TargetKey::Bell.of(target);
+        self.run_for(target, &scripts::RING, &[], &[bell.as_bytes()]).await
+    }
+
+    fn bell(&self, targets: &[String]) -> Box<dyn Bell> {
+        let channels = targets.iter().map(|target| TargetKey::Bell.of(target)).collect();
+        Box::new(RedisBell { connection: self.connection.clone(), channels, listening: None })
+    }
+
+    async fn take_seat(&self, job: &str, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError> {
+        self.enter(job, info, None, Some(seats)).await
     }
 }

@@ -1,5 +1,5 @@
-//! The Lua scripts, one a verb. Each is atomic and safe to repeat, touches the keys of one job only, and
-//! answers nil where the job is not known.
+//! The Lua scripts, one a verb. Each is atomic and safe to repeat. Those of a job touch its keys only, and answer nil
+//! where it is not known; those of a target touch its keys, and look at the jobs that it has.
 //!
 //! What a script gets is written at its top. Numbers in Lua are doubles: exact up to 2^53.
 
@@ -46,5 +46,12 @@ scripts! {
     CONCLUDE = "conclude";
     LEASE = "lease";
     RELEASE = "release";
+    OFFER = "offer";
+    WITHDRAW = "withdraw";
+    OFFERS = "offers";
+    IDLE = "idle";
+    BEGIN_TO_FILL = "begin_to_fill";
+    FILLED = "filled";
+    RING = "ring";
     PROBE = "probe";
 }

@@ -3,6 +3,7 @@
 mod commits;
 mod leases;
 mod lifecycle;
+mod membership;
 mod nodes;
 mod tries;
 
@@ -70,6 +71,18 @@ macro_rules! __ledger_cases {
                 racing_joins_get_different_ids
                 heartbeat_is_seen_by_everyone
                 node_that_leaves_stays_known
+            }
+            membership {
+                offer_is_seen_until_it_is_withdrawn
+                offers_show_who_serves_what
+                changed_offer_replaces_the_former
+                targets_are_apart
+                idle_workers_are_counted
+                one_at_a_time_fills_the_offers
+                bell_rings_for_what_is_new
+                seats_are_limited
+                racing_workers_take_no_more_seats_than_there_are
+                quiet_node_loses_its_seat
             }
             leases {
                 lease_has_one_holder

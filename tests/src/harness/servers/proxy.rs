@@ -33,29 +33,18 @@ use crate::harness::Random;
 pub struct TcpProxy {
     address: SocketAddr,
     cut: watch::Sender<bool>,
-    connections: Arc<AtomicU64>,
     runtime: Option<Runtime>,
 }
 
 impl TcpProxy {
     /// Opens a way to `server` at a free port.
     pub fn start(server: SocketAddr) -> Self {
-        Self::start_for_the_first(u64::MAX, server)
-    }
-
-    /// The same for the first connections, so many; whatever further ones send is swallowed.
-    pub fn start_for_the_first(most: u64, server: SocketAddr) -> Self {
         let runtime = in_process::runtime();
         let listener = in_process::listen(&runtime, 0);
         let address = listener.local_addr().unwrap();
         let (cut, watched) = watch::channel(false);
-        let connections = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&connections);
-        runtime.spawn(accept(listener, move |connection| {
-            let passes = count.fetch_add(1, Ordering::Relaxed) < most;
-            relay(connection, passes.then_some(server), watched.clone())
-        }));
-        Self { address, cut, connections, runtime: Some(runtime) }
+        runtime.spawn(accept(listener, move |connection| relay(connection, server, watched.clone())));
+        Self { address, cut, runtime: Some(runtime) }
     }
 
     /// Where programs connect.
@@ -71,11 +60,6 @@ impl TcpProxy {
     /// Lets new connections through again. Those that lost bytes stay silent for good.
     pub fn restore(&self) {
         self.cut.send_replace(false);
-    }
-
-    /// Connections that were opened so far.
-    pub fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
     }
 }
 
@@ -99,9 +83,10 @@ where
 }
 
 /// Carries what goes to `server` and comes from it, until the way is cut off.
-async fn relay(mut near: TcpStream, server: Option<SocketAddr>, mut cut: watch::Receiver<bool>) {
-    let server = server.filter(|_| !*cut.borrow_and_update());
-    let Some(server) = server else { return swallow(&mut near).await };
+async fn relay(mut near: TcpStream, server: SocketAddr, mut cut: watch::Receiver<bool>) {
+    if *cut.borrow_and_update() {
+        return swallow(&mut near).await;
+    }
     let Ok(mut far) = TcpStream::connect(server).await else { return };
     let _ = far.set_nodelay(true);
     tokio::select! {

@@ -9,7 +9,7 @@ use prs_worker::command_line::Servers;
 
 /// Serves the jobs of a fleet on this host.
 ///
-/// Takes one ticket at a time, runs the job's mini-batches in Python processes, and takes the next. The first SIGTERM
+/// Serves one job at a time: runs its mini-batches in Python processes, then looks for the next. The first SIGTERM
 /// or Ctrl-C lets what runs end and gives the rest back, the second stops at once. Any number of workers may run on
 /// one host.
 #[derive(Debug, Parser)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::servers::ConnectError;
 use prs_worker::command_line::{log, parse};
-use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_tickets};
+use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_jobs};
 use prs_worker::{
     Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit, survive_file_size_limit,
 };
@@ -93,7 +93,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
                 Parting::Unknown | Parting::OtherVersion => BAD_USAGE,
             };
         } else {
-            serve_tickets(&fleet, &settings, &end).await;
+            serve_jobs(&fleet, &settings, &end).await;
         }
         listener.abort();
         // The last answers are on their way; without them some messages would come again.

@@ -1,6 +1,8 @@
 -- Takes or renews a lease. Returns its fencing number, or 0 while somebody else holds it.
--- ARGV: duty, owner, time in microseconds
-local job, leases = KEYS[1], KEYS[2]
+-- Whoever watches over a job keeps all of its keys from expiring.
+-- The first key tells whether the job is there, the last has its leases.
+-- ARGV: duty, owner, time in microseconds, time to live of the keys in seconds
+local job, leases = KEYS[1], KEYS[#KEYS]
 if redis.call('EXISTS', job) == 0 then return false end
 local owner, till, fence = ARGV[1] .. ':owner', ARGV[1] .. ':until', ARGV[1] .. ':fence'
 local known = redis.call('HMGET', leases, owner, till)
@@ -10,4 +12,5 @@ local is_held = known[1] and tonumber(known[2]) > now
 if is_held and known[1] ~= ARGV[2] then return 0 end
 if not is_held then redis.call('HINCRBY', leases, fence, 1) end
 redis.call('HSET', leases, owner, ARGV[2], till, now + tonumber(ARGV[3]))
+for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[4]) end
 return tonumber(redis.call('HGET', leases, fence))

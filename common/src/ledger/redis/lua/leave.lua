@@ -1,6 +1,6 @@
 -- Notes that a node leaves in order.
 -- ARGV: node id
-local job, nodes = KEYS[1], KEYS[2]
+local job, nodes, heard = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('EXISTS', job) == 0 then return false end
 local packed = redis.call('HGET', nodes, ARGV[1])
 if packed then
@@ -8,4 +8,5 @@ if packed then
   node[5] = true
   redis.call('HSET', nodes, ARGV[1], cmsgpack.pack(node))
 end
+redis.call('ZREM', heard, ARGV[1])
 return 1

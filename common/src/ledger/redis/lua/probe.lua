@@ -1,5 +1,6 @@
 -- Calls every command that the other scripts call, on two keys of nobody, so that a right that is missing shows when
 -- a program connects and not in the middle of a job.
+-- ARGV: a channel that nobody listens to
 local hash, list = KEYS[1], KEYS[2]
 redis.call('HSET', hash, 'a', 1, 'b', 2)
 redis.call('HINCRBY', hash, 'a', 1)
@@ -17,5 +18,14 @@ redis.call('LLEN', list)
 redis.call('LINDEX', list, 0)
 redis.call('LRANGE', list, 0, -1)
 redis.call('UNLINK', hash, list)
+redis.call('ZADD', hash, 1, 'a')
+redis.call('ZCOUNT', hash, 0, 1)
+redis.call('ZREM', hash, 'a')
+redis.call('ZREMRANGEBYSCORE', hash, 0, 1)
+redis.call('SET', list, 'a')
+redis.call('GET', list)
+redis.call('EXPIRE', list, 1)
+redis.call('UNLINK', hash, list)
+redis.call('PUBLISH', ARGV[1], '')
 redis.call('TIME')
 return 1

@@ -1,0 +1,29 @@
+-- The offers of a target: whether they were compared with storage, and for each the offer, the nodes that were heard of
+-- lately, the state ('' where the books are lost), whether it is concluded and whether it is watched (0, 1).
+-- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
+-- ARGV: the worker that looks ('' for none), how long a node may be quiet and how long an idle worker is remembered, both
+-- in microseconds, time to live in seconds
+local offers, idle, filled = KEYS[1], KEYS[2], KEYS[3]
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+if ARGV[1] ~= '' then
+  redis.call('ZADD', idle, now, ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', idle, '-inf', now - tonumber(ARGV[3]))
+  redis.call('EXPIRE', idle, ARGV[4])
+end
+local quiet = now - tonumber(ARGV[2])
+local found = {}
+local fields = redis.call('HGETALL', offers)
+for at = 1, #fields, 2 do
+  local of_job = 'prs:{' .. fields[at] .. '}:'
+  local known = redis.call('HMGET', of_job .. 'job', 'state', 'conclusion')
+  local watch = redis.call('HMGET', of_job .. 'leases', 'watch:owner', 'watch:until')
+  found[#found + 1] = {
+    fields[at + 1],
+    redis.call('ZCOUNT', of_job .. 'heard', quiet, '+inf'),
+    known[1] or '',
+    known[2] and 1 or 0,
+    watch[1] and tonumber(watch[2]) > now and 1 or 0,
+  }
+end
+return { redis.call('EXISTS', filled), found }

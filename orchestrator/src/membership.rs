@@ -1,0 +1,202 @@
+//! Which jobs a compute target's workers are to serve, in storage and in the ledger.
+//!
+//! Storage has the truth: an empty object `active/<target>/<job>/<start>`, put when a start of a job is handed in, and
+//! deleted as the last act of its end. The ledger has the same as [`Offer`]s, with who serves what. A ledger that was lost
+//! is filled from storage by the first idle worker that looks, and compared with it each minute: all workers dead, all
+//! servers but storage emptied, the program that submitted gone, the next worker that starts finishes the job.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use prs_common::ledger::{LedgerError, Offer, Offers, Seats};
+use prs_common::storage::{PutOptions, Storage, StorageError};
+
+use crate::job_context::{JobContext, run_name};
+use crate::job_record::{JobRecord, JobRecordError};
+use crate::{Fleet, job_context::Timing};
+
+/// Heartbeats that a node misses before another may take its seat: it most likely is gone, and one node too many for a
+/// while costs less than one too few.
+const MISSED_HEARTBEATS: u32 = 4;
+/// How long whoever fills the offers of a target may take before another one begins.
+const FILLING: Duration = Duration::from_secs(20);
+/// Between two comparisons of the offers with storage.
+const COMPARE_INTERVAL: Duration = Duration::from_mins(1);
+/// Records read side by side.
+const READ_AT_ONCE: usize = 16;
+
+/// The place of a start of a job among those that its target's workers are to serve.
+#[derive(Clone)]
+pub struct Entry {
+    /// The storage of the fleet.
+    storage: Arc<dyn Storage>,
+    /// The object that says so there.
+    key: String,
+    offer: Offer,
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.key).finish()
+    }
+}
+
+impl Entry {
+    /// The entry of the start of a job that `record` is about.
+    pub(crate) fn new(storage: &Arc<dyn Storage>, record: &JobRecord) -> Self {
+        let JobRecord { job_id, incarnation, prs_version, spec, started_us, .. } = record;
+        Self {
+            storage: Arc::clone(storage),
+            key: format!("{}{job_id}/{incarnation}", prefix(&spec.compute_target)),
+            offer: Offer {
+                job_id: job_id.clone(),
+                incarnation: *incarnation,
+                run: run_name(job_id, *incarnation),
+                prs_version: prs_version.clone(),
+                nodes: spec.node_count,
+                started_us: *started_us,
+            },
+        }
+    }
+}
+
+fn prefix(target: &str) -> String {
+    format!("active/{target}/")
+}
+
+/// The job and the start of it that a key below the prefix of its target names.
+fn parse(key: &str) -> Option<(&str, u32)> {
+    let (job_id, incarnation) = key.split_once('/')?;
+    Some((job_id, incarnation.parse().ok()?))
+}
+
+/// Notes in storage that the job is to be served. It is served from then on, whatever else is lost.
+pub async fn activate(job: &JobContext) -> Result<(), StorageError> {
+    let Some(entry) = &job.entry else { return Ok(()) };
+    entry.storage.put(&entry.key, "".into(), PutOptions::default()).await
+}
+
+/// Offers the job to the workers of its target.
+pub async fn offer(job: &JobContext) -> Result<(), LedgerError> {
+    let Some(entry) = &job.entry else { return Ok(()) };
+    job.ledger.offer(&job.spec.compute_target, &entry.offer).await
+}
+
+/// Takes the offer of a job back that has ended, as the last act for it.
+pub async fn withdraw(job: &JobContext) -> Result<(), WithdrawError> {
+    let Some(entry) = &job.entry else { return Ok(()) };
+    job.ledger.withdraw(&job.spec.compute_target, &job.run).await?;
+    entry.storage.delete(&entry.key).await?;
+    Ok(())
+}
+
+/// Why a job is still among those to be served.
+#[derive(Debug, thiserror::Error)]
+pub enum WithdrawError {
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// How many nodes the job takes.
+pub fn seats(job: &JobContext) -> Seats {
+    Seats { count: job.spec.node_count, quiet: job.timing.heartbeat * MISSED_HEARTBEATS }
+}
+
+/// Whether an idle worker may take a seat of the job that is free or will be soon, and so do what this program cannot.
+/// `tried` workers are idle that were of no use to the job.
+pub(crate) async fn is_anybody_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
+    Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
+}
+
+/// An idle worker looks at least so often.
+const LOOKS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`
+/// is noted.
+pub async fn offers(fleet: &Fleet, target: &str, worker: &str) -> Result<Offers, LedgerError> {
+    let quiet = Timing::fleet().heartbeat * MISSED_HEARTBEATS;
+    let offers = fleet.ledger.offers(target, Some(worker), quiet).await?;
+    if offers.are_filled || !fleet.ledger.begin_to_fill(target, FILLING).await? {
+        return Ok(offers);
+    }
+    match fill(fleet, target).await {
+        Ok(()) => fleet.ledger.filled(target, COMPARE_INTERVAL).await?,
+        Err(error) => {
+            tracing::warn!(%error, target, "jobs in storage that the ledger does not know are looked for later");
+        }
+    }
+    fleet.ledger.offers(target, Some(worker), quiet).await
+}
+
+/// Offers every job of `target` that storage has among those to be served.
+async fn fill(fleet: &Fleet, target: &str) -> Result<(), WithdrawError> {
+    let prefix = prefix(target);
+    let listed = fleet.storage.list(&prefix).await?;
+    let entries: Vec<_> =
+        listed.iter().filter_map(|object| parse(object.key.strip_prefix(&prefix)?)).collect();
+    let mut done = futures_util::stream::iter(entries)
+        .map(|(job_id, incarnation)| fill_in(fleet, target, job_id, incarnation))
+        .buffer_unordered(READ_AT_ONCE);
+    while let Some(done) = done.next().await {
+        done?;
+    }
+    Ok(())
+}
+
+/// Offers one job. One that has ended is offered too: who takes it tidies up behind it.
+async fn fill_in(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) -> Result<(), WithdrawError> {
+    let record = match JobRecord::read(&*fleet.job_storage(job_id)).await {
+        Ok(record) => record,
+        Err(JobRecordError::Storage(error)) => return Err(error.into()),
+        Err(error @ JobRecordError::Absent { .. }) => {
+            tracing::warn!(job = job_id, %error, "it is no longer among the jobs to be served");
+            return forget(fleet, target, job_id, incarnation).await;
+        }
+        // The others do not wait for it.
+        Err(error) => {
+            tracing::error!(job = job_id, %error, "the job cannot be served");
+            return Ok(());
+        }
+    };
+    let entry = Entry::new(&fleet.storage, &JobRecord { incarnation, ..record });
+    fleet.ledger.offer(target, &entry.offer).await?;
+    Ok(())
+}
+
+/// Takes a start of a job out of those to be served, of which nothing else is left.
+pub async fn forget(
+    fleet: &Fleet,
+    target: &str,
+    job_id: &str,
+    incarnation: u32,
+) -> Result<(), WithdrawError> {
+    fleet.ledger.withdraw(target, &run_name(job_id, incarnation)).await?;
+    fleet.storage.delete(&format!("{}{job_id}/{incarnation}", prefix(target))).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_a_job_and_a_start_of_it() {
+        let table = [
+            ("job-1/1", Some(("job-1", 1))),
+            ("job-1.2/12", Some(("job-1.2", 12))),
+            ("job-1", None),
+            ("job-1/", None),
+            ("job-1/x", None),
+            ("job-1/2/3", None),
+        ];
+        for (key, expected) in table {
+            assert_eq!(parse(key), expected, "{key}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Offers of jobs to the workers of a target, and seats for nodes.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use prs_common::ledger::{Books, Conclusion, Duty, JobState, Ledger, NodeReport, Offer, Offered, Seats};
+
+use super::{fresh, unique, worker};
+use crate::deadline::{eventually, stays_pending, within};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn offer(run: &str) -> Offer {
+    Offer {
+        job_id: format!("job of {run}"),
+        incarnation: 2,
+        run: run.to_owned(),
+        prs_version: "1.2.3".to_owned(),
+        nodes: 2,
+        started_us: 1_763_776_000_000_123,
+    }
+}
+
+fn seats(count: u32) -> Seats {
+    Seats { count, quiet: MINUTE }
+}
+
+async fn offered(ledger: &dyn Ledger, target: &str) -> Vec<Offered> {
+    ledger.offers(target, None, MINUTE).await.unwrap().offered
+}
+
+pub(super) async fn offer_is_seen_until_it_is_withdrawn(ledger: &dyn Ledger) {
+    let (target, run) = (unique("target"), unique("run"));
+    assert_eq!(offered(ledger, &target).await, []);
+    for _ in 0..2 {
+        ledger.offer(&target, &offer(&run)).await.unwrap();
+        let seen = Offered { offer: offer(&run), nodes: 0, books: None };
+        assert_eq!(offered(ledger, &target).await, [seen], "of a job that the ledger does not know");
+    }
+    for _ in 0..2 {
+        ledger.withdraw(&target, &run).await.unwrap();
+        assert_eq!(offered(ledger, &target).await, []);
+    }
+}
+
+pub(super) async fn offers_show_who_serves_what(ledger: &dyn Ledger) {
+    let (target, run) = (unique("target"), fresh(ledger, "offered").await);
+    ledger.offer(&target, &offer(&run)).await.unwrap();
+    let shown =
+        async || offered(ledger, &target).await.pop().map(|offered| (offered.nodes, offered.books.unwrap()));
+    let books = Books { state: JobState::Queued, is_concluded: false, is_watched: false };
+    assert_eq!(shown().await, Some((0, books)));
+    let node = ledger.join(&run, &worker("a"), None).await.unwrap();
+    ledger.join(&run, &worker("b"), None).await.unwrap();
+    ledger.lease(&run, Duty::Watch, "a", MINUTE).await.unwrap();
+    ledger.set_state(&run, JobState::Running).await.unwrap();
+    let books = Books { state: JobState::Running, is_concluded: false, is_watched: true };
+    assert_eq!(shown().await, Some((2, books)));
+    ledger.leave(&run, node).await.unwrap();
+    // A last word that comes late.
+    ledger.heartbeat(&run, node, "a", &NodeReport::default()).await.unwrap();
+    ledger.release(&run, Duty::Watch, "a").await.unwrap();
+    let canceled = Conclusion { state: JobState::Canceled, reason: "by a test".to_owned() };
+    ledger.conclude(&run, &canceled).await.unwrap();
+    let books = Books { state: JobState::Running, is_concluded: true, is_watched: false };
+    assert_eq!(shown().await, Some((1, books)));
+    ledger.remove(&run).await.unwrap();
+    let left = offered(ledger, &target).await;
+    assert_eq!(left, [Offered { offer: offer(&run), nodes: 0, books: None }], "the offer stays");
+}
+
+pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
+    let (target, run) = (unique("target"), unique("run"));
+    ledger.offer(&target, &offer(&run)).await.unwrap();
+    let more = Offer { nodes: 7, ..offer(&run) };
+    ledger.offer(&target, &more).await.unwrap();
+    assert_eq!(offered(ledger, &target).await, [Offered { offer: more, nodes: 0, books: None }]);
+}
+
+pub(super) async fn targets_are_apart(ledger: &dyn Ledger) {
+    let (one, other, run) = (unique("target"), unique("target"), unique("run"));
+    ledger.offer(&one, &offer(&run)).await.unwrap();
+    ledger.begin_to_fill(&one, MINUTE).await.unwrap();
+    ledger.offers(&one, Some("w"), MINUTE).await.unwrap();
+    assert_eq!(offered(ledger, &other).await, []);
+    assert!(!ledger.offers(&other, None, MINUTE).await.unwrap().are_filled);
+    assert_eq!(ledger.idle(&other, MINUTE).await.unwrap(), 0);
+    ledger.withdraw(&other, &run).await.unwrap();
+    assert_eq!(offered(ledger, &one).await.len(), 1);
+}
+
+pub(super) async fn idle_workers_are_counted(ledger: &dyn Ledger) {
+    let target = unique("target");
+    for name in ["a", "b", "a"] {
+        ledger.offers(&target, Some(name), MINUTE).await.unwrap();
+    }
+    assert_eq!(ledger.idle(&target, MINUTE).await.unwrap(), 2);
+    eventually("who looked a while ago to be no longer idle", || async {
+        ledger.offers(&target, Some("b"), MINUTE).await.unwrap();
+        (ledger.idle(&target, Duration::from_millis(100)).await.unwrap() == 1).then_some(())
+    })
+    .await;
+}
+
+pub(super) async fn one_at_a_time_fills_the_offers(ledger: &dyn Ledger) {
+    let target = unique("target");
+    assert!(!ledger.offers(&target, None, MINUTE).await.unwrap().are_filled);
+    let begun = join_all((0..8).map(|_| ledger.begin_to_fill(&target, MINUTE))).await;
+    assert_eq!(begun.into_iter().filter(|begun| *begun.as_ref().unwrap()).count(), 1);
+    ledger.filled(&target, Duration::from_millis(200)).await.unwrap();
+    assert!(ledger.offers(&target, None, MINUTE).await.unwrap().are_filled);
+    assert!(!ledger.begin_to_fill(&target, MINUTE).await.unwrap());
+    eventually("the next comparison", || async {
+        ledger.begin_to_fill(&target, MINUTE).await.unwrap().then_some(())
+    })
+    .await;
+}
+
+pub(super) async fn bell_rings_for_what_is_new(ledger: &dyn Ledger) {
+    let (target, run) = (unique("target"), unique("run"));
+    let mut bell = ledger.bell(&[unique("other"), target.clone()]);
+    // It listens as soon as it hears the first of these.
+    let heard = async {
+        loop {
+            tokio::select! {
+                () = bell.rings() => return,
+                () = tokio::time::sleep(Duration::from_millis(50)) => ledger.ring(&target).await.unwrap(),
+            }
+        }
+    };
+    within("the bell rings", heard).await;
+    // Some more rings may be under way.
+    while tokio::time::timeout(Duration::from_millis(300), bell.rings()).await.is_ok() {}
+    ledger.offer(&target, &offer(&run)).await.unwrap();
+    within("an offer rings", bell.rings()).await;
+    ledger.offer(&target, &offer(&run)).await.unwrap();
+    stays_pending("the same offer is no news", bell.rings()).await;
+}
+
+pub(super) async fn seats_are_limited(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "seats").await;
+    assert_eq!(ledger.take_seat(&job, &worker("a"), seats(2)).await.unwrap(), Some(0));
+    assert_eq!(ledger.take_seat(&job, &worker("b"), seats(2)).await.unwrap(), Some(1));
+    assert_eq!(ledger.take_seat(&job, &worker("c"), seats(2)).await.unwrap(), None);
+    assert_eq!(ledger.take_seat(&job, &worker("a"), seats(2)).await.unwrap(), Some(0), "it has one");
+    assert_eq!(ledger.join(&job, &worker("b"), None).await.unwrap(), 1, "it has one");
+    assert_eq!(ledger.nodes(&job).await.unwrap().len(), 2);
+    ledger.leave(&job, 0).await.unwrap();
+    assert_eq!(
+        ledger.take_seat(&job, &worker("c"), seats(2)).await.unwrap(),
+        Some(2),
+        "a seat is free again"
+    );
+    assert_eq!(ledger.take_seat(&job, &worker("d"), seats(2)).await.unwrap(), None);
+}
+
+pub(super) async fn racing_workers_take_no_more_seats_than_there_are(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "race").await;
+    let names: Vec<_> = (0..16).map(|number| worker(&format!("w{number}"))).collect();
+    let taken = join_all(names.iter().map(|info| ledger.take_seat(&job, info, seats(5)))).await;
+    assert_eq!(taken.into_iter().filter_map(Result::unwrap).count(), 5);
+}
+
+pub(super) async fn quiet_node_loses_its_seat(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "quiet").await;
+    let one = Seats { count: 1, quiet: Duration::from_millis(300) };
+    let node = ledger.take_seat(&job, &worker("a"), one).await.unwrap().unwrap();
+    assert_eq!(ledger.take_seat(&job, &worker("b"), one).await.unwrap(), None);
+    ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap();
+    eventually("the seat to be free", || async { ledger.take_seat(&job, &worker("b"), one).await.unwrap() })
+        .await;
+}

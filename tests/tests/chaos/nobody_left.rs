@@ -1,0 +1,112 @@
+//! Everybody who serves a job dies while the servers forget it, and workers come and go faster than anything ends: the
+//! job ends as soon as somebody lives.
+
+use std::time::{Duration, Instant};
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Fleet, Random};
+
+use crate::scene::{Expected, Plot, Scene};
+
+/// How long nobody is there.
+const NOBODY: Duration = Duration::from_secs(10);
+/// What a job may take beyond its work once somebody is there again.
+const BEYOND: Duration = Duration::from_secs(30);
+
+/// Kills everybody, and lets broker and ledger forget everything.
+fn everybody_dies(scene: &mut Scene<'_>) {
+    while !scene.crew.is_empty() {
+        scene.kill(0);
+    }
+    scene.fleet.redis.wipe_and_restart();
+    scene.fleet.broker.wipe_and_restart();
+}
+
+/// One worker comes back after a while; the job completes in time.
+fn one_comes_back(mut scene: Scene<'_>, work: Duration) {
+    scene.pass(NOBODY);
+    assert!(scene.result().is_none(), "the job is over without anybody");
+    let came = Instant::now();
+    scene.hire(&[]);
+    scene.until_ended(|_| {});
+    let took = came.elapsed();
+    assert!(took < work + BEYOND, "{took:?} for {work:?} of work\n{}", scene.story());
+    scene.ends(&Expected::default());
+}
+
+/// The work of a job for one worker.
+fn work(plot: &Plot) -> Duration {
+    Duration::from_millis(plot.mini_batches as u64 * plot.pause / u64::from(plot.processes))
+}
+
+pub(crate) fn in_mid_job(fleet: &mut Fleet, random: &mut Random) {
+    let plot = Plot { mini_batches: 200, ..Plot::default() };
+    let all = work(&plot);
+    let mut scene = Scene::new(fleet, plot);
+    scene.hire(&[]);
+    scene.hire(&[]);
+    scene.submit_detached();
+    scene.wait_for_work(20 + random.below(60) as usize);
+    everybody_dies(&mut scene);
+    one_comes_back(scene, all);
+}
+
+pub(crate) fn before_the_first(fleet: &mut Fleet, _: &mut Random) {
+    let plot = Plot { mini_batches: 80, ..Plot::default() };
+    let all = work(&plot);
+    let mut scene = Scene::new(fleet, plot);
+    scene.submit_detached();
+    everybody_dies(&mut scene);
+    one_comes_back(scene, all);
+}
+
+pub(crate) fn while_finalizing(fleet: &mut Fleet, _: &mut Random) {
+    let plot = Plot { mini_batches: 40, ..Plot::default() };
+    let mut scene = Scene::new(fleet, plot);
+    scene.hire(&[("PRS_FAILPOINT", "finalizing:1:stop")]);
+    scene.submit_detached();
+    wait_for("the orchestrator to stop in its last act", Duration::from_mins(1), || {
+        scene.crew[0].live.is_stopped().then_some(())
+    });
+    everybody_dies(&mut scene);
+    one_comes_back(scene, Duration::ZERO);
+}
+
+/// A worker is killed and replaced every 0.5 to 1.5 s, to the end. `forget` happens once, after a while.
+fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: impl FnOnce(&mut Fleet)) {
+    let plot = Plot { mini_batches: 600, pause: 40, nodes: 3, processes: 2, ..Plot::default() };
+    let mut scene = Scene::begin(fleet, plot);
+    scene.wait_for_work(5);
+    let begin = Instant::now();
+    let mut forget = Some(forget);
+    let mut next = begin;
+    scene.until_ended(|scene| {
+        let now = Instant::now();
+        if now >= begin + after
+            && let Some(forget) = forget.take()
+        {
+            forget(scene.fleet);
+        }
+        if now >= next {
+            next = now + Duration::from_millis(500 + random.below(1000));
+            let at = random.below(scene.crew.len() as u64) as usize;
+            scene.kill(at);
+            scene.hire(&[]);
+        }
+    });
+    assert!(forget.is_none(), "the job was over before the fault");
+    assert!(scene.kills >= 5, "{} kills", scene.kills);
+    scene.ends(&Expected::default());
+}
+
+pub(crate) fn churn(fleet: &mut Fleet, random: &mut Random) {
+    come_and_go(fleet, random, Duration::ZERO, |_| {});
+}
+
+pub(crate) fn churn_and_no_broker(fleet: &mut Fleet, random: &mut Random) {
+    come_and_go(fleet, random, Duration::from_secs(6), |fleet| fleet.broker.wipe_and_restart());
+}
+
+pub(crate) fn churn_and_no_redis(fleet: &mut Fleet, random: &mut Random) {
+    come_and_go(fleet, random, Duration::from_secs(4), |fleet| fleet.redis.wipe_and_restart());
+}

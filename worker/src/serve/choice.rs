@@ -1,0 +1,109 @@
+//! Which of the offered jobs a worker serves, and as what: a pure function of what the ledger shows.
+
+use prs_common::ledger::{JobState, Offer, Offered};
+
+/// As what a worker serves a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Role {
+    /// Nobody watches over it, and it wants no nodes: the worker ends it, or tidies up behind it.
+    Steward,
+    /// It wants more nodes.
+    Node,
+}
+
+/// A job to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) target: String,
+    pub(super) offer: Offer,
+    pub(super) role: Role,
+}
+
+/// What there is to do, the most urgent first: jobs that only have to be ended, then those that nobody serves, then those
+/// that want more nodes, each the oldest first.
+pub(super) fn choices(offered: impl IntoIterator<Item = (String, Offered)>) -> Vec<Choice> {
+    let mut found: Vec<_> = offered
+        .into_iter()
+        .filter_map(|(target, offered)| {
+            let role = role(&offered)?;
+            let order = (role, offered.nodes > 0, offered.offer.started_us);
+            Some((order, Choice { target, offer: offered.offer, role }))
+        })
+        .collect();
+    found.sort_by(|(left, one), (right, other)| {
+        left.cmp(right).then_with(|| one.offer.run.cmp(&other.offer.run))
+    });
+    found.into_iter().map(|(_, choice)| choice).collect()
+}
+
+fn role(offered: &Offered) -> Option<Role> {
+    let has_seats = offered.nodes < offered.offer.nodes;
+    // Whoever joins first opens the books again.
+    let Some(books) = offered.books else { return has_seats.then_some(Role::Node) };
+    let is_running = matches!(books.state, JobState::Queued | JobState::Scheduling | JobState::Running);
+    if is_running && !books.is_concluded {
+        return has_seats.then_some(Role::Node);
+    }
+    (!books.is_watched).then_some(Role::Steward)
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::ledger::Books;
+
+    use super::*;
+
+    fn offered(run: &str, started_us: u64, nodes: u32, books: impl Into<Option<Books>>) -> (String, Offered) {
+        let offer = Offer {
+            job_id: run.to_owned(),
+            incarnation: 1,
+            run: run.to_owned(),
+            prs_version: String::new(),
+            nodes: 2,
+            started_us,
+        };
+        ("default".to_owned(), Offered { offer, nodes, books: books.into() })
+    }
+
+    fn books(state: JobState, is_concluded: bool, is_watched: bool) -> Books {
+        Books { state, is_concluded, is_watched }
+    }
+
+    #[test]
+    fn a_job_wants_nodes_or_a_steward_or_nobody() {
+        use JobState::{Canceled, Completed, Finalizing, Queued, Running, Scheduling};
+        let table = [
+            (0, None, Some(Role::Node)),
+            (2, None, None),
+            (0, Some(books(Queued, false, false)), Some(Role::Node)),
+            (1, Some(books(Scheduling, false, true)), Some(Role::Node)),
+            (1, Some(books(Running, false, true)), Some(Role::Node)),
+            (2, Some(books(Running, false, true)), None),
+            // Its nodes take turns to watch.
+            (2, Some(books(Running, false, false)), None),
+            (0, Some(books(Running, true, true)), None),
+            (0, Some(books(Queued, true, false)), Some(Role::Steward)),
+            (1, Some(books(Finalizing, false, true)), None),
+            (1, Some(books(Finalizing, false, false)), Some(Role::Steward)),
+            (0, Some(books(Completed, true, false)), Some(Role::Steward)),
+            (0, Some(books(Canceled, true, true)), None),
+        ];
+        for (nodes, books, expected) in table {
+            assert_eq!(role(&offered("job", 0, nodes, books).1), expected, "{nodes} {books:?}");
+        }
+    }
+
+    #[test]
+    fn what_ends_soonest_comes_first_and_nobody_starves() {
+        let running = books(JobState::Running, false, true);
+        let all = [
+            offered("large", 1, 1, running),
+            offered("late", 3, 0, books(JobState::Queued, false, false)),
+            offered("full", 0, 2, running),
+            offered("early", 2, 0, None),
+            offered("ends", 9, 0, books(JobState::Finalizing, false, false)),
+        ];
+        let runs: Vec<_> = choices(all).into_iter().map(|choice| choice.offer.run).collect();
+        assert_eq!(runs, ["ends", "early", "late", "large"]);
+    }
+}
