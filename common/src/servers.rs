@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ledger::{Ledger, LedgerError, RedisLedger};
+use crate::ledger::{Ledger, LedgerError, Membership, RedisLedger};
 use crate::queue::{Queue, QueueError, RabbitMqQueue};
 use crate::storage::{self, Storage, StorageError};
 
@@ -46,6 +46,20 @@ pub enum ConnectError {
     /// The store.
     #[error("cannot use the storage: {0}")]
     Storage(#[source] StorageError),
+    /// Redis serves the fleet of another storage.
+    #[error(
+        "the servers do not belong together: the {ledger} has the books of the storage {noted}, and {storage} is the storage {identity}; use the Redis, or the database of it, and the storage of one fleet, or delete the key prs:storage there when the other storage is no more"
+    )]
+    Apart {
+        /// The ledger.
+        ledger: String,
+        /// Identity of the storage that it belongs to.
+        noted: String,
+        /// The storage.
+        storage: String,
+        /// Its identity.
+        identity: String,
+    },
 }
 
 impl ConnectError {
@@ -79,12 +93,18 @@ impl ServerUrls {
     }
 }
 
-/// Connects to all three side by side; the first that fails says why.
+/// Connects to all three side by side; the first that fails says why. They must be those of one fleet.
 pub async fn connect(urls: &ServerUrls) -> Result<Servers, ConnectError> {
     let queue = async { RabbitMqQueue::connect(&urls.broker).await.map_err(ConnectError::Broker) };
     let ledger = async { RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis) };
     let storage = async { storage::open(&urls.storage).await.map_err(ConnectError::Storage) };
     let (queue, ledger, storage) = tokio::try_join!(queue, ledger, storage)?;
+    let identity = storage::identity(&*storage).await.map_err(ConnectError::Storage)?;
+    let noted = ledger.belongs_to(&identity).await.map_err(ConnectError::Redis)?;
+    if noted != identity {
+        let (ledger, storage) = (ledger.to_string(), storage.to_string());
+        return Err(ConnectError::Apart { ledger, noted, storage, identity });
+    }
     Ok(Servers { queue: Arc::new(queue), ledger: Arc::new(ledger), storage })
 }
 

@@ -125,6 +125,15 @@ impl Catalog {
         place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", String::as_str)
     }
 
+    /// Tries of mini-batches that failed for good.
+    pub(crate) fn tries_of_failed(&self) -> usize {
+        self.failures
+            .values()
+            .filter(|failure| failure.body.is_some())
+            .map(|failure| failure.tries.len())
+            .sum()
+    }
+
     /// Checksums of the descriptors of mini-batches that succeeded.
     pub(crate) fn known(&self) -> KnownChecksums {
         let known =

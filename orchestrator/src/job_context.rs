@@ -80,7 +80,9 @@ pub struct Timing {
     pub lease: Duration,
     /// Between two lines of the progress overview.
     pub overview: Duration,
-    /// How long nodes have to leave after they were told to stop.
+    /// How long nodes have to leave before it is written down how the job ended.
+    pub leave_before_end: Duration,
+    /// How long they have after that, before the reports end without them.
     pub leave: Duration,
     /// How long a queue may not be served before it is left for another.
     pub not_served: Duration,
@@ -114,7 +116,8 @@ impl Timing {
             heartbeat: Duration::from_millis(20),
             lease: Duration::from_secs(30),
             overview: Duration::from_secs(5),
-            leave: Duration::from_secs(30),
+            leave_before_end: Duration::from_secs(30),
+            leave: Duration::ZERO,
             not_served: Duration::from_secs(30),
             fleet: None,
         }
@@ -125,9 +128,10 @@ impl Timing {
         Self {
             watch: Duration::from_millis(200),
             heartbeat: Duration::from_millis(300),
-            lease: Duration::from_secs(8),
+            lease: Duration::from_secs(3),
             overview: Duration::from_secs(5),
-            leave: Duration::from_secs(30),
+            leave_before_end: Duration::ZERO,
+            leave: Duration::from_secs(10),
             not_served: Duration::from_secs(30),
             fleet: Some(FleetTiming {
                 lost: Duration::from_secs(4),

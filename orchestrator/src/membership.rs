@@ -19,7 +19,7 @@ use crate::{Fleet, job_context::Timing};
 
 /// Heartbeats that a node misses before another may take its seat: it most likely is gone, and one node too many for a
 /// while costs less than one too few.
-const MISSED_HEARTBEATS: u32 = 4;
+const MISSED_HEARTBEATS: u32 = 3;
 /// How long whoever fills the offers of a target may take before another one begins.
 const FILLING: Duration = Duration::from_secs(20);
 /// Between two comparisons of the offers with storage.
@@ -82,6 +82,15 @@ pub async fn activate(job: &JobContext) -> Result<(), StorageError> {
 pub async fn offer(job: &JobContext) -> Result<(), LedgerError> {
     let Some(entry) = &job.entry else { return Ok(()) };
     job.ledger.offer(&job.spec.compute_target, &entry.offer).await
+}
+
+/// Lets the idle workers of the job's target look at once. Without it they do so a little later.
+pub async fn ring(job: &JobContext) {
+    if job.entry.is_some()
+        && let Err(error) = job.ledger.ring(&job.spec.compute_target).await
+    {
+        tracing::debug!(job = job.id, %error, "idle workers look a little later");
+    }
 }
 
 /// Takes the offer of a job back that has ended, as the last act for it.

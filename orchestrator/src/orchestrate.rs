@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::job_record::JobRecordError;
 use crate::membership::{self, WithdrawError};
 use crate::recover::recover;
-use crate::watch::{View, WatchError, watch};
+use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
 use crate::{JobContext, JobRecord, JobResult, job_queue};
 
 /// Node losses a mini-batch survives (spec S3).
@@ -147,19 +147,36 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 
 /// Watches over the job, from what storage says on.
 async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
-    let Some(record) = present_record(job).await? else {
-        clean_up(job).await?;
-        return Ok(Some(Place::Over));
-    };
-    let recovered = recover(job).await?;
-    if let Some(shipper) = &job.log_shipper {
+    let present = Present::read(job).await?;
+    if !matches!(present, Present::Gone)
+        && let Some(shipper) = &job.log_shipper
+    {
         shipper.fetch(is_orchestrators_log).await?;
     }
+    let record = match present {
+        Present::Open(record) => record,
+        Present::Ended(ended) => {
+            let (record, result) = *ended;
+            match finish_reports(job, owner, record, &result).await {
+                Err(WatchError::NotTheOrchestrator) => return Ok(None),
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => tracing::error!(job = job.id, %error, "the last reports are not written"),
+                Ok(()) => {}
+            }
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
+        Present::Gone => {
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
+    };
+    let recovered = recover(job).await?;
     if recovered.ended > 0 {
         tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
-    end(job, owner, watch(job, owner, record, &job.id, &view).await).await
+    end(job, owner, watch(job, owner, *record, &job.id, &view).await).await
 }
 
 /// What follows from the end of a watch.
@@ -187,9 +204,16 @@ async fn end(
 
 /// The ledger does not know the job: it is over, or the ledger was lost and is made anew.
 async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
-    if present_record(job).await?.is_none() {
-        clean_up(job).await?;
-        return Ok(Some(Place::Over));
+    match Present::read(job).await? {
+        Present::Open(_) => {}
+        present => {
+            // Whoever ended it may not have come to that; what segments would tell besides may be gone.
+            if let Present::Ended(ended) = &present {
+                restore_job_result(job, &ended.1).await?;
+            }
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
     }
     match job.ledger.create(&job.run, try_limits(job)).await {
         Ok(()) => {}
@@ -206,15 +230,28 @@ async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
     Ok(None)
 }
 
-/// The record of the job, unless it has ended or was started anew.
-async fn present_record(job: &JobContext) -> Result<Option<JobRecord>, WatchError> {
-    match JobRecord::read(&*job.storage).await {
-        Ok(record) => Ok(Some(record).filter(|record| {
-            record.result.is_none() && !record.state.is_final() && record.incarnation == job.incarnation
-        })),
-        Err(JobRecordError::Absent { .. }) => Ok(None),
-        // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
-        Err(error) => Err(error.into()),
+/// What storage says of this start of the job.
+enum Present {
+    /// It has not ended.
+    Open(Box<JobRecord>),
+    /// It has, and this is how.
+    Ended(Box<(JobRecord, JobResult)>),
+    /// There is no such job any more, or it was started anew.
+    Gone,
+}
+
+impl Present {
+    async fn read(job: &JobContext) -> Result<Self, WatchError> {
+        match JobRecord::read(&*job.storage).await {
+            Ok(record) if record.incarnation != job.incarnation => Ok(Self::Gone),
+            Ok(record) => Ok(match record.result.clone() {
+                Some(result) => Self::Ended(Box::new((record, result))),
+                None => Self::Open(Box::new(record)),
+            }),
+            Err(JobRecordError::Absent { .. }) => Ok(Self::Gone),
+            // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -232,6 +269,8 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     if let Err(error) = job_queue::delete_all(job).await {
         tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
     }
+    // Before the segments: as long as the ledger knows the job, the reports can be made of them.
+    job.ledger.remove(&job.run).await?;
     if is_done_with {
         remove_segments(&*job.storage).await?;
     }
@@ -240,7 +279,6 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     if is_present && let Err(error) = job.storage.sweep().await {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
     }
-    job.ledger.remove(&job.run).await?;
     membership::withdraw(job).await.map_err(|error| match error {
         WithdrawError::Ledger(error) => error.into(),
         WithdrawError::Storage(error) => WatchError::Storage(error),

@@ -98,6 +98,7 @@ impl Scene {
             timing: Timing {
                 watch: Duration::from_millis(5),
                 lease: Duration::from_secs(2),
+                leave_before_end: Duration::ZERO,
                 leave: Duration::from_millis(100),
                 not_served: Duration::from_millis(60),
                 fleet: Some(FleetTiming {
@@ -391,6 +392,10 @@ impl Membership for FaultyLedger {
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
         self.pass("filled")?;
         self.inner.filled(target, time).await
+    }
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
+        self.pass("belongs_to")?;
+        self.inner.belongs_to(storage).await
     }
     async fn ring(&self, target: &str) -> Result<(), LedgerError> {
         self.pass("ring")?;

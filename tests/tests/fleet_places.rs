@@ -34,10 +34,27 @@ fn a_shared_folder_is_the_storage() {
     let job = on_fleet(&fleet, "folder").with_files(25).with("node_count", 2);
     let folder = job.path("shared");
     fs::create_dir(&folder).unwrap();
-    let url = ("PRS_STORAGE_URL".to_owned(), format!("file://{}", folder.display()));
-    let job = job.with_own_variable(&url.0, &url.1);
-    let _workers =
-        [(); 2].map(|()| fleet.worker_with(&job, &["--target", "folder"], std::slice::from_ref(&url)));
+    let storage = ("PRS_STORAGE_URL".to_owned(), format!("file://{}", folder.display()));
+    let job = job.with_own_variable(&storage.0, &storage.1);
+
+    // The Redis of the fleet of the bucket, once that has been there.
+    let elsewhere = on_fleet(&fleet, "elsewhere");
+    let mut first = fleet.worker(&elsewhere, &["--target", "elsewhere"]);
+    first.wait_until_said("the worker is ready");
+    for refused in [
+        fleet.submit(&job),
+        fleet.worker_with(&job, &["--target", "folder"], std::slice::from_ref(&storage)).wait(),
+    ] {
+        refused.expect_code(3);
+        assert!(refused.stderr.contains("the servers do not belong together"), "{}", refused.stderr);
+        assert!(refused.stderr.contains(&folder.display().to_string()), "{}", refused.stderr);
+    }
+
+    // A database of its own.
+    let redis = ("PRS_REDIS_URL".to_owned(), format!("{}/7", fleet.redis.url()));
+    let job = job.with_own_variable(&redis.0, &redis.1);
+    let variables = [storage, redis];
+    let _workers = [(); 2].map(|()| fleet.worker_with(&job, &["--target", "folder"], &variables));
     let result = fleet.completes(&job);
     assert_eq!(result["mini_batches"], json!({ "scheduled": 13, "succeeded": 13, "failed": 0 }));
     let stored = folder.join("jobs").join(id(&result));

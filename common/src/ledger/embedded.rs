@@ -21,6 +21,8 @@ use crate::mini_batch::MiniBatchIndex;
 pub struct EmbeddedLedger {
     jobs: Arc<Mutex<HashMap<String, Job>>>,
     targets: Arc<Mutex<HashMap<String, Target>>>,
+    /// Identity of the storage it belongs to.
+    storage: Arc<Mutex<Option<String>>>,
     /// Counts the rings, for whatever target.
     rung: watch::Sender<u64>,
 }
@@ -449,6 +451,11 @@ impl Membership for EmbeddedLedger {
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
         self.of_target(target, |target| target.filled_until = Some(Instant::now() + time));
         Ok(())
+    }
+
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
+        let mut known = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(known.get_or_insert_with(|| storage.to_owned()).clone())
     }
 
     async fn ring(&self, _target: &str) -> Result<(), LedgerError> {

@@ -103,6 +103,8 @@ pub trait Membership: Debug + Send + Sync {
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;
     /// Notes that the offers of `target` are filled; after `time` they are compared with storage again.
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError>;
+    /// Notes which storage the ledger belongs to, unless that is noted already; returns the identity of that storage.
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError>;
     /// Rings the bells of `target`.
     async fn ring(&self, target: &str) -> Result<(), LedgerError>;
     /// A bell that rings for all of `targets`.

@@ -5,6 +5,8 @@
 //! store was opened at: non-empty, `/`-separated, without empty, `.` or `..` parts.
 
 mod claim;
+#[cfg(feature = "fleet")]
+mod identity;
 mod local;
 mod open;
 #[cfg(feature = "fleet")]
@@ -19,6 +21,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
+#[cfg(feature = "fleet")]
+pub use self::identity::identity;
 #[cfg(feature = "fleet")]
 pub use self::s3::{S3Credentials, S3Options, S3Storage};
 pub use claim::{Claim, ClaimError, ClaimHolder};

@@ -10,6 +10,14 @@ use prs_common::timestamp::{format_us, now_us};
 use super::progress_overview::duration;
 use crate::job_record::JobResult;
 
+/// Whether two such texts are about the same end of the same job: all but the time in the line that says when.
+pub fn say_the_same(one: &str, other: &str) -> bool {
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with("ended ")).map(str::to_owned).collect()
+    };
+    lines(one) == lines(other)
+}
+
 /// The text. `place` is the run folder or the job's prefix, for the commands it suggests.
 pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     let mut out = result.state.as_str().to_owned();

@@ -1,10 +1,15 @@
-//! The end of a job: output, last reports, final state.
+//! The end of a job: its output, then the record that has the result, which is the end; then the last reports.
+//!
+//! Nothing before the record waits for a node to leave or for a log to arrive. What comes after it may be done by whoever
+//! comes, and again: who died over it has lost nobody anything.
 
 use std::time::{Duration, Instant};
 
 use prs_common::failpoint;
 use prs_common::job::OutputAction;
+use prs_common::layout::LOGS;
 use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
+use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
 
 use super::{Decision, Watch, WatchError, mark_lost};
 use crate::catalog::Catalog;
@@ -57,8 +62,7 @@ impl Watch<'_> {
         if end.state != JobState::Completed {
             self.journal.decision(format_args!("the job ends early: {}", end.reason));
         }
-        self.wait_for_nodes().await;
-        // Segments with the last failed tries may come after the last outcome.
+        self.wait_for_nodes(self.job.timing.leave_before_end).await;
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
@@ -201,9 +205,74 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until every node has left, for as long as that may take.
-    pub(super) async fn wait_for_nodes(&self) {
-        let deadline = Instant::now() + self.job.timing.leave;
+    /// Writes down how the job ended: the end of it.
+    pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
+        // Whoever lost the lease has lost the right to say how the job ended: the successor may have removed what
+        // this one could not find any more.
+        self.renew().await?;
+        let _ = std::fs::remove_file(&self.reserve);
+        let result = result(self.job, end, output, &self.status.progress, self.started.elapsed());
+        self.state = end.state;
+        self.status.seconds = result.seconds;
+        self.status.eta_seconds = None;
+        self.journal.summaries(self.catalog.as_deref());
+        self.write_job_result(&result);
+        if let Some(result) = recorded(self.job).await? {
+            return Ok(result);
+        }
+        self.record.result = Some(result.clone());
+        match self.write_record().await {
+            Err(error) if self.job.is_on_a_fleet() => return Err(error.into()),
+            written => self.is_recorded = written.is_ok(),
+        }
+        failpoint::pass("result_written");
+        // The record has the last word: nothing that fails from here on changes it.
+        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state).await {
+            self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
+        }
+        self.publish_view();
+        Ok(result)
+    }
+
+    /// Brings the reports of a job that has ended to their end, as far as that can be done: nobody waits for more.
+    pub(super) async fn finish_reports(&mut self, result: &JobResult) {
+        failpoint::pass("reports_finish");
+        if let Err(error) = self.follow_the_last().await {
+            self.journal.error(format_args!("the last reports lack something: {error}"));
+        }
+        self.journal.summaries(self.catalog.as_deref());
+        self.deliver_logs().await;
+        // On a fleet they go with the queue and the books.
+        if !self.job.is_on_a_fleet()
+            && self.is_recorded
+            && self.record.is_done_with()
+            && let Err(error) = remove_segments(&*self.job.storage).await
+        {
+            self.journal.error(format_args!("segments are left behind: {error}"));
+        }
+        tracing::debug!(job = result.job_id, "the reports are finished");
+    }
+
+    /// Follows what nodes commit until they have left: segments with the last failed tries may come after the end.
+    async fn follow_the_last(&mut self) -> Result<(), WatchError> {
+        self.wait_for_nodes(self.job.timing.leave).await;
+        let tries = self.catalog.as_deref().map_or(0, Catalog::tries_of_failed);
+        let progress = self.job.ledger.progress(&self.job.run).await?;
+        self.follow_what_is_whole(progress.segments).await?;
+        match self.catalog.as_deref() {
+            Some(catalog) if catalog.tries_of_failed() != tries => {
+                Ok(list_failures(self.job, catalog).await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until every node has left, but no longer than `patience`.
+    pub(super) async fn wait_for_nodes(&self, patience: Duration) {
+        if patience.is_zero() {
+            return;
+        }
+        let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
                 mark_lost(self.job, &mut nodes);
@@ -215,24 +284,12 @@ impl Watch<'_> {
             let _ = self.renew().await;
             tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await;
         }
-        self.journal.decision("some nodes have not left in time; the job ends without them");
+        self.journal.decision("some nodes have not left in time; the reports end without them");
     }
 
-    /// Writes the last words of the job: reports, record, final state.
-    pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
-        // Whoever lost the lease has lost the right to say how the job ended: the successor may have removed what
-        // this one could not find any more.
-        self.renew().await?;
-        let _ = std::fs::remove_file(&self.reserve);
-        if let Ok(progress) = self.job.ledger.progress(&self.job.run).await {
-            self.status.progress = progress;
-        }
-        let result = result(self.job, end, output, &self.status.progress, self.started.elapsed());
-        self.state = end.state;
-        self.status.seconds = result.seconds;
-        self.status.eta_seconds = None;
-        self.journal.summaries(self.catalog.as_deref());
-        let text = job_result::text(&result, &self.job.spec, self.place);
+    /// Writes `job_result.txt` and the last lines of the other logs.
+    pub(super) fn write_job_result(&mut self, result: &JobResult) {
+        let text = job_result::text(result, &self.job.spec, self.place);
         self.journal.progress(&describe(self.state, &self.status));
         self.journal.progress(text.lines().next().unwrap_or_default());
         self.journal.decision(text.lines().next().unwrap_or_default());
@@ -240,30 +297,6 @@ impl Watch<'_> {
         if let Err(source) = std::fs::write(&path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
         }
-        self.deliver_logs().await;
-        // The logs may have taken their time.
-        if let Some(result) = recorded(self.job).await? {
-            return Ok(result);
-        }
-        self.record.result = Some(result.clone());
-        let is_on_a_fleet = self.job.is_on_a_fleet();
-        match self.write_record().await {
-            Err(error) if is_on_a_fleet => return Err(error.into()),
-            Ok(()) if !is_on_a_fleet && self.record.is_done_with() => {
-                if let Err(error) = remove_segments(&*self.job.storage).await {
-                    self.journal.error(format_args!("segments are left behind: {error}"));
-                }
-            }
-            // On a fleet they go with the queue and the books.
-            _ => {}
-        }
-        failpoint::pass("result_written");
-        // The record has the last word: nothing that fails from here on changes it.
-        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state).await {
-            self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
-        }
-        self.publish_view();
-        Ok(result)
     }
 
     /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
@@ -272,13 +305,27 @@ impl Watch<'_> {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = shipper.ship(true).await {
             if !error.is_retryable() || pause > LONGEST_PAUSE {
-                self.journal.error(format_args!("the job ends without some of its logs in storage: {error}"));
+                self.journal.error(format_args!("some logs of the job do not come to storage: {error}"));
                 return;
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
     }
+}
+
+/// Puts `job_result.txt` into storage, where it is missing or that of a former start.
+pub(crate) async fn restore_job_result(job: &JobContext, result: &JobResult) -> Result<(), StorageError> {
+    let (key, text) = (format!("{LOGS}job_result.txt"), job_result::text(result, &job.spec, &job.id));
+    let says_so = match job.storage.get(&key).await {
+        Ok(stored) => job_result::say_the_same(&String::from_utf8_lossy(&stored), &text),
+        Err(error) if error.kind == StorageErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if says_so {
+        return Ok(());
+    }
+    job.storage.put(&key, text.into(), PutOptions::default()).await
 }
 
 /// How the job ended, where its record on a fleet says so: no other end may be written over that.

@@ -25,6 +25,7 @@ use crate::plan::PlanError;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
 use crate::{JobContext, init_failures, membership, thresholds};
+pub(crate) use ending::restore_job_result;
 use ending::{fail_at_once, nothing};
 use upkeep::Upkeep;
 
@@ -183,7 +184,10 @@ pub async fn watch(
         outcome => outcome,
     };
     match outcome {
-        Ok(result) => Ok(result),
+        Ok(result) => {
+            watch.finish_reports(&result).await;
+            Ok(result)
+        }
         Err((error, _))
             if error.ends_the_watch_alone()
                 || (error.is_retryable() && job.is_on_a_fleet())
@@ -202,10 +206,34 @@ pub async fn watch(
                 // There is a result, and whoever watches next says so.
                 return Err(error);
             }
-            watch.wait_for_nodes().await;
-            watch.close(&conclusion, nothing(job)).await
+            watch.wait_for_nodes(job.timing.leave_before_end).await;
+            if let Ok(progress) = job.ledger.progress(&job.run).await {
+                watch.status.progress = progress;
+            }
+            let result = watch.close(&conclusion, nothing(job)).await?;
+            watch.finish_reports(&result).await;
+            Ok(result)
         }
     }
+}
+
+/// Finishes the reports of a job that has ended, in place of whoever ended it and did not come to that.
+pub(crate) async fn finish_reports(
+    job: &JobContext,
+    owner: &str,
+    record: JobRecord,
+    result: &JobResult,
+) -> Result<(), WatchError> {
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    let id = record.job_id.clone();
+    let mut watch = Watch::start(job, owner, record, &id, &view)?;
+    watch.renew().await?;
+    watch.state = result.state;
+    watch.status.progress = job.ledger.progress(&job.run).await?;
+    let _ = std::fs::remove_file(&watch.reserve);
+    watch.write_job_result(result);
+    watch.finish_reports(result).await;
+    Ok(())
 }
 
 /// Whether another node may do for `job` what this host cannot: one that serves it, or an idle worker that finds a seat.
@@ -272,12 +300,16 @@ struct Watch<'a> {
     status: Status,
     rates: Rates,
     moved: (Instant, (u64, u64, u64)),
+    /// How many seats were taken at the last look.
+    seats_taken: usize,
     /// When the last node joined, and how many there were with it.
     joined: (Instant, usize),
     journal: Journal,
     overview_at: Instant,
     record_at: Instant,
     reserve: std::path::PathBuf,
+    /// Whether the record says how the job ended.
+    is_recorded: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -322,11 +354,13 @@ impl<'a> Watch<'a> {
             status: Status::default(),
             rates: Rates::default(),
             moved: (now, (0, 0, 0)),
+            seats_taken: 0,
             joined: (now, 0),
             journal,
             overview_at: now,
             record_at: now,
             reserve,
+            is_recorded: false,
         })
     }
 
@@ -364,6 +398,7 @@ impl<'a> Watch<'a> {
             }
         }
         let mut nodes = job.ledger.nodes(run).await?;
+        self.ring_for_free_seats(&nodes).await;
         mark_lost(job, &mut nodes);
         let progress = job.ledger.progress(run).await?;
         self.journal.nodes(&nodes);
@@ -388,6 +423,16 @@ impl<'a> Watch<'a> {
         self.keep_up(&nodes).await?;
         let is_complete = self.status.progress.is_complete() && self.followed >= segments;
         Ok(is_complete.then_some(Decision::Finalize))
+    }
+
+    /// Lets idle workers look at once where a node has lost its seat since the last look.
+    async fn ring_for_free_seats(&mut self, nodes: &[NodeView]) {
+        let seats = membership::seats(self.job);
+        let taken = nodes.iter().filter(|node| !node.left && node.silent < seats.quiet).count();
+        let before = std::mem::replace(&mut self.seats_taken, taken);
+        if taken < before && taken < seats.count as usize {
+            membership::ring(self.job).await;
+        }
     }
 
     fn reason_to_fail(&self, nodes: &[NodeView]) -> Option<String> {

@@ -21,6 +21,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 /// Between two looks at the record, while the ledger does not say that the job has ended.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the last logs of a job that has ended are waited for.
+const REPORTS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How a wait ended.
 pub(crate) enum Waited {
     /// The job has ended.
@@ -113,12 +116,31 @@ pub(crate) async fn until_ended(
                         record.job_id
                     )));
                 }
-                Ok(JobRecord { result: Some(result), .. }) => return Ok(result),
+                Ok(JobRecord { result: Some(result), .. }) => {
+                    if let Some(ledger) = ledger {
+                        until_reports_are_finished(ledger, record).await;
+                    }
+                    return Ok(result);
+                }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "the record of the job cannot be read; trying again"),
             }
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Waits until the last logs of a job that has ended are in storage, for a person reads them next; never for long.
+async fn until_reports_are_finished(ledger: &dyn Ledger, record: &JobRecord) {
+    let run = run_name(&record.job_id, record.incarnation);
+    let finished = async {
+        // The books are closed when they are.
+        while ledger.state(&run).await.is_ok() {
+            tokio::time::sleep(LOOK_INTERVAL / 3).await;
+        }
+    };
+    if tokio::time::timeout(REPORTS_PATIENCE, finished).await.is_err() {
+        tracing::info!("the last logs of the job come to storage a little later");
     }
 }
 

@@ -20,7 +20,8 @@ pub(crate) fn worker_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str
 
 /// The orchestrator dies at a failpoint while another node could take over.
 pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
-    let mini_batches = 60 + random.below(60) as usize;
+    // Long enough that some of its log is in storage when it dies.
+    let mini_batches = 180 + random.below(60) as usize;
     let mut scene = Scene::new(fleet, Plot { mini_batches, ..Plot::default() });
     scene.hire(&[("PRS_FAILPOINT", place)]);
     scene.submit(&[]);
@@ -32,6 +33,30 @@ pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place
         let told = scene.fleet.stored(&id).text("logs/sys/master_role.txt");
         assert!(told.contains(&owner), "{owner} never watched:\n{told}");
     });
+}
+
+/// The orchestrator is stopped at a failpoint until another worker has ended the job and tidied up behind it, and goes on
+/// then: it changes nothing.
+pub(crate) fn orchestrator_sleeps_at(fleet: &mut Fleet, _: &mut Random, place: &str) {
+    let mut scene = Scene::new(fleet, Plot { mini_batches: 40, ..Plot::default() });
+    scene.hire(&[("PRS_FAILPOINT", &format!("{place}:1:stop"))]);
+    scene.submit(&[]);
+    wait_for("the orchestrator to come to the place", END, || scene.crew[0].live.is_stopped().then_some(()));
+    scene.hire(&[]);
+    scene.until_ended(|_| {});
+    wait_for("the other worker to tidy up", END, || scene.fleet.active().is_empty().then_some(()));
+    let id = scene.id();
+    let left = |fleet: &Fleet| {
+        let stored = fleet.stored(&id);
+        let mut keys = stored.keys();
+        keys.retain(|key| !key.starts_with("logs/"));
+        (keys, stored.text("job.json"), stored.result(), stored.text("logs/job_result.txt"))
+    };
+    let before = left(scene.fleet);
+    assert!(scene.crew[0].live.signal(Signal::CONT));
+    scene.crew[0].live.wait_until_said("this worker is done with the job");
+    assert_eq!(left(scene.fleet), before, "{}", scene.story());
+    scene.ends(&Expected::default());
 }
 
 /// The only worker is asked to leave while it writes the result.

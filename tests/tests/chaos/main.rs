@@ -31,6 +31,9 @@ fn a_selection_on_one_fleet() {
     round("between_commit_and_ack", fleet, |fleet, random| {
         failpoints::worker_dies_at(fleet, random, "committed");
     });
+    round("the_orchestrator_sleeps_after_the_result", fleet, |fleet, random| {
+        failpoints::orchestrator_sleeps_at(fleet, random, "result_written");
+    });
     round("the_orchestrator_dies_finalizing", fleet, |fleet, random| {
         failpoints::orchestrator_dies_at(fleet, random, "output_written");
     });
@@ -71,6 +74,16 @@ scenarios! {
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "output_written");
     the_orchestrator_dies_after_the_result =
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "result_written");
+    the_orchestrator_dies_while_it_finishes_the_reports =
+        |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "reports_finish");
+    the_orchestrator_sleeps_before_finalizing =
+        |fleet, random| failpoints::orchestrator_sleeps_at(fleet, random, "finalizing");
+    the_orchestrator_sleeps_after_the_output =
+        |fleet, random| failpoints::orchestrator_sleeps_at(fleet, random, "output_written");
+    the_orchestrator_sleeps_after_the_result =
+        |fleet, random| failpoints::orchestrator_sleeps_at(fleet, random, "result_written");
+    the_orchestrator_sleeps_while_it_finishes_the_reports =
+        |fleet, random| failpoints::orchestrator_sleeps_at(fleet, random, "reports_finish");
     the_orchestrator_leaves_while_it_writes_the_result =
         |fleet, random| failpoints::orchestrator_leaves_at(fleet, random, "finalizing");
     the_producer_dies_while_it_schedules = failpoints::producer_dies;

@@ -21,6 +21,7 @@ pub(crate) fn asked(scene: &mut Scene<'_>, printed: Option<&Value>, expected: &E
     if let Some(printed) = printed {
         assert_eq!(printed, &result, "the printed result and that in storage");
     }
+    is_tidied_up(scene, expected);
     the_bytes(scene, &result, &expected.failed);
     the_counts(scene, &result, &expected.failed);
     nothing_left(scene, expected);
@@ -72,15 +73,18 @@ fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
     assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", scene.story());
 }
 
-fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
-    let id = scene.id();
+/// The job is in no list of what is to be done any more, so its reports are finished.
+fn is_tidied_up(scene: &Scene<'_>, expected: &Expected) {
     let mut left = String::new();
     let clean = comes_within(CLEAN_UP, || {
         left = left_on_servers(scene, expected);
         left.is_empty().then_some(())
     });
     assert!(clean.is_some(), "left behind: {left}\n{}", scene.story());
+}
 
+fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
+    let id = scene.id();
     let keys = scene.fleet.stored(&id).keys();
     let of_no_use =
         |key: &&String| ["segments/", "plan/", "plain/"].iter().any(|start| key.starts_with(start));
@@ -110,9 +114,9 @@ fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
 /// What there is on the broker and in Redis that should not be; empty when all is well.
 fn left_on_servers(scene: &Scene<'_>, expected: &Expected) -> String {
     let mut left = String::new();
-    // Which workers are idle, and that the offers were compared with storage, is no job's.
+    // Whose ledger it is, which workers are idle, and that the offers were compared with storage, is no job's.
     let of_no_job =
-        |key: &&str| key.starts_with("prs:{@") && (key.ends_with(":idle") || key.ends_with(":filled"));
+        |key: &&str| *key == "prs:storage" || (key.starts_with("prs:{@") && !key.ends_with(":offers"));
     let keys = scene.fleet.redis.cli(&["keys", "*"]);
     let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty() && !of_no_job(key)).collect();
     if !keys.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use prs_common::job::check_file_name;
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind, NodeInfo};
 use prs_orchestrator::job_record::JobRecordError;
-use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, clean_up, orchestrate};
+use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, orchestrate};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
 use tokio_util::sync::CancellationToken;
 
@@ -78,13 +78,12 @@ impl Service<'_> {
             }
             Err(served) => return served,
         };
-        if let Some(parting) = parting(&record).filter(|_| record.incarnation == offer.incarnation) {
-            return self.leave_no_trace(&record, parting).await;
-        }
-        if record.incarnation > offer.incarnation {
+        if record.incarnation != offer.incarnation {
+            // A start that was superseded is tidied up.
             let former = JobRecord { incarnation: offer.incarnation, ..record };
-            return self.leave_no_trace(&former, Parting::JobGoesOn).await;
+            return self.serve_as(&former, Some(Role::Steward)).await;
         }
+        let role = if parting(&record).is_some() { Role::Steward } else { role };
         self.serve_as(&record, Some(role)).await
     }
 
@@ -94,10 +93,10 @@ impl Service<'_> {
             Ok(record) => record,
             Err(served) => return served,
         };
-        if let Some(parting) = parting(&record) {
-            return self.leave_no_trace(&record, parting).await;
-        }
-        self.serve_as(&record, None).await
+        let Some(parting) = parting(&record) else { return self.serve_as(&record, None).await };
+        // Nobody else may be there to tidy up behind it.
+        self.serve_as(&record, Some(Role::Steward)).await;
+        Served::Over(parting)
     }
 
     async fn read(&self, job_id: &str) -> Result<JobRecord, Served> {
@@ -141,10 +140,8 @@ impl Service<'_> {
         if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
             tracing::error!(%panic, "the folder of the job is left behind");
         }
-        if matches!(served, Served::Left | Served::Useless)
-            && let Err(error) = self.fleet.ledger.ring(&job.spec.compute_target).await
-        {
-            tracing::debug!(%error, "who takes the place of this worker notices it a little later");
+        if matches!(served, Served::Left | Served::Useless) {
+            membership::ring(&job).await;
         }
         match served {
             // Who ended it may have been somebody else.
@@ -197,20 +194,6 @@ impl Service<'_> {
             Place::Ended(_) | Place::Over => Served::Over(Parting::JobGoesOn),
             Place::Again => Served::Again,
             Place::Stopped => Served::NotHere,
-        }
-    }
-
-    /// Cleans up behind a start of a job that has ended: whoever ended it may not have come to that.
-    async fn leave_no_trace(&self, record: &JobRecord, parting: Parting) -> Served {
-        let folder = self.settings.work_folder.path().join(&record.job_id);
-        let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
-        let job = self.fleet.context(record, folders);
-        match clean_up(&job).await {
-            Ok(()) => Served::Over(parting),
-            Err(error) => {
-                tracing::warn!(job = job.id, %error, "what is left of the job cannot be removed for now");
-                Served::NotHere
-            }
         }
     }
 

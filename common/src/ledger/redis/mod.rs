@@ -16,6 +16,7 @@
 //! | `prs:{<job>}:workers` | hash | node id of a worker, by its name |
 //! | `prs:{<job>}:heard` | sorted set | ids of the nodes that have not left, by when they were heard (µs) |
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
+//! | `prs:storage` | string | identity of the storage that the ledger belongs to |
 //! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
 //! | `prs:{@<target>}:idle` | sorted set | workers without a job, by when they looked (µs) |
 //! | `prs:{@<target>}:filled` | string | there while the offers are, or are about to be, compared with storage; expires |
@@ -57,6 +58,8 @@ use crate::mini_batch::MiniBatchIndex;
 
 /// Mini-batches asked about in one call; the server does nothing else meanwhile.
 const ASKED_AT_ONCE: usize = 4096;
+/// The key with the identity of the storage that the ledger belongs to.
+const STORAGE: &str = "prs:storage";
 /// How long the keys of a job and of a target are kept when nobody cares for them, far beyond any pause.
 const TIME_TO_LIVE: Duration = Duration::from_hours(14 * 24);
 /// How long the ledger remembers that a worker had nothing to do.
@@ -562,6 +565,12 @@ impl Membership for RedisLedger {
     async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
         let time = time.as_millis().to_string();
         self.run_for(target, &scripts::FILLED, &[TargetKey::Filled], &[time.as_bytes()]).await
+    }
+
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
+        let keys = [STORAGE.to_owned()];
+        let noted = self.connection.run(&scripts::BELONGS_TO, &keys, &[storage.as_bytes()]).await;
+        noted.map_err(|failure| self.error("", failure))
     }
 
     async fn ring(&self, target: &str) -> Result<(), LedgerError> {

@@ -52,6 +52,7 @@ scripts! {
     IDLE = "idle";
     BEGIN_TO_FILL = "begin_to_fill";
     FILLED = "filled";
+    BELONGS_TO = "belongs_to";
     RING = "ring";
     PROBE = "probe";
 }

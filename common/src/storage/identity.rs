@@ -1,0 +1,43 @@
+//! Which storage it is: a name that it is given once, so that programs notice when their servers do not belong together.
+
+use super::{PutOptions, Storage, StorageError, StorageErrorKind};
+
+/// The object with the name.
+const IDENTITY: &str = "identity";
+
+/// The identity of the storage of a fleet: 32 hexadecimal digits, made by whoever asks first.
+pub async fn identity(storage: &dyn Storage) -> Result<String, StorageError> {
+    loop {
+        match storage.get(IDENTITY).await {
+            Ok(identity) => return Ok(String::from_utf8_lossy(&identity).trim().to_owned()),
+            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the system gives random bytes");
+        let identity = crate::hexadecimal(&random);
+        match storage.put(IDENTITY, identity.clone().into(), PutOptions { if_absent: true }).await {
+            Ok(()) => return Ok(identity),
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LocalStorage;
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_asks_hears_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let (one, other) = tokio::join!(identity(&storage), identity(&storage));
+        let identity = one.unwrap();
+        assert_eq!(identity.len(), 32);
+        assert_eq!(other.unwrap(), identity);
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_ne!(self::identity(&LocalStorage::new(elsewhere.path())).await.unwrap(), identity);
+    }
+}
