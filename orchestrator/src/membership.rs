@@ -20,7 +20,7 @@ use crate::{Fleet, job_context::Timing};
 /// Heartbeats that a node misses before another may take its seat: it most likely is gone, and one node too many for a
 /// while costs less than one too few.
 const MISSED_HEARTBEATS: u32 = 3;
-/// How long whoever fills the offers of a target may take before another one begins.
+/// How long a worker that fills the offers of a target may take before another one begins.
 const FILLING: Duration = Duration::from_secs(20);
 /// Between two comparisons of the offers with storage.
 const COMPARE_INTERVAL: Duration = Duration::from_mins(1);
@@ -119,7 +119,7 @@ pub fn seats(job: &JobContext) -> Seats {
 
 /// Whether an idle worker may take a seat of the job that is free or will be soon, and so do what this program cannot.
 /// `tried` workers are idle that were of no use to the job.
-pub(crate) async fn is_anybody_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
+pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
     Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
 }
 

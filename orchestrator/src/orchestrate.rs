@@ -207,7 +207,7 @@ async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
     match Present::read(job).await? {
         Present::Open(_) => {}
         present => {
-            // Whoever ended it may not have come to that; what segments would tell besides may be gone.
+            // The orchestrator that ended it may have died before; what segments would tell besides may be gone.
             if let Present::Ended(ended) = &present {
                 restore_job_result(job, &ended.1).await?;
             }
@@ -256,7 +256,7 @@ impl Present {
 }
 
 /// Removes what a job that has ended needs no longer: its queue, its books, the segments where nothing is left to
-/// resume, and, last, its place among the jobs to be served. Whoever ended it may have died before it did so; it may be
+/// resume, and, last, its place among the jobs to be served. The orchestrator that ended it may have died before it did so; it may be
 /// done again.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
@@ -265,12 +265,13 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
         Err(JobRecordError::Absent { .. }) => (true, false),
         Err(error) => return Err(error.into()),
     };
-    // First, for what tells how many there are goes with the segments.
+    // First: a command that waits for the last logs waits no longer. As long as the ledger knows the job, the reports can be made of
+    // the segments.
+    job.ledger.remove(&job.run).await?;
+    // Before the segments, for what tells how many there are goes with them.
     if let Err(error) = job_queue::delete_all(job).await {
         tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
     }
-    // Before the segments: as long as the ledger knows the job, the reports can be made of them.
-    job.ledger.remove(&job.run).await?;
     if is_done_with {
         remove_segments(&*job.storage).await?;
     }

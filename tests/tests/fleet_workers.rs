@@ -67,7 +67,7 @@ fn a_worker_for_one_job_ends_as_the_job_does() {
     goes_on.mark("go");
     leaves.wait().expect_code(41);
     assert_eq!(goes_on.marks("began").len(), 1, "it took nothing more");
-    // All three still want somebody, or are to be tidied up.
+    // All three still want a node, or are to be tidied up.
     worker(&fleet, &goes_on, "one", &["--exit-when-idle", "3"]).wait().expect_code(0);
     assert_eq!(state(&goes_on, &id), "completed");
 }

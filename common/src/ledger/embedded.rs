@@ -475,7 +475,7 @@ impl Membership for EmbeddedLedger {
     }
 }
 
-/// Rings for every target: whoever hears it looks, and finds nothing of its own.
+/// Rings for every target: a worker of another one looks, and finds nothing of its own.
 #[derive(Debug)]
 struct EmbeddedBell {
     rung: watch::Receiver<u64>,

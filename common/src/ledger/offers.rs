@@ -47,7 +47,7 @@ pub struct Books {
     pub state: JobState,
     /// Whether it is decided how the job ends.
     pub is_concluded: bool,
-    /// Whether somebody holds the lease to watch over it.
+    /// Whether a program holds the lease to watch over it.
     pub is_watched: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Seats {
 /// Rings when a target's workers have something to look at.
 #[async_trait]
 pub trait Bell: Debug + Send {
-    /// Waits until it rings. A ring may be missed, and while the ledger is away none is heard: whoever waits looks by
+    /// Waits until it rings. A ring may be missed, and while the ledger is away none is heard: a worker that waits looks by
     /// itself too, now and then.
     async fn rings(&mut self);
 }
@@ -98,7 +98,7 @@ pub trait Membership: Debug + Send + Sync {
     ) -> Result<Offers, LedgerError>;
     /// How many workers of `target` looked for something to do within this time.
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError>;
-    /// Takes the duty to fill the offers of `target` from storage, for `time`; false while somebody else has it, or
+    /// Takes the duty to fill the offers of `target` from storage, for `time`; false while another worker has it, or
     /// they are filled.
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;
     /// Notes that the offers of `target` are filled; after `time` they are compared with storage again.

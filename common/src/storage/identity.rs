@@ -5,7 +5,7 @@ use super::{PutOptions, Storage, StorageError, StorageErrorKind};
 /// The object with the name.
 const IDENTITY: &str = "identity";
 
-/// The identity of the storage of a fleet: 32 hexadecimal digits, made by whoever asks first.
+/// The identity of the storage of a fleet: 32 hexadecimal digits, made by the first program that asks.
 pub async fn identity(storage: &dyn Storage) -> Result<String, StorageError> {
     loop {
         match storage.get(IDENTITY).await {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_asks_hears_the_same() {
+    async fn every_program_hears_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let storage = LocalStorage::new(folder.path());
         let (one, other) = tokio::join!(identity(&storage), identity(&storage));

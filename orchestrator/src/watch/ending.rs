@@ -1,7 +1,7 @@
 //! The end of a job: its output, then the record that has the result, which is the end; then the last reports.
 //!
-//! Nothing before the record waits for a node to leave or for a log to arrive. What comes after it may be done by whoever
-//! comes, and again: who died over it has lost nobody anything.
+//! Nothing before the record waits for a node to leave or for a log to arrive. What comes after it may be done by any
+//! worker, and again: an orchestrator that dies over it loses nothing.
 
 use std::time::{Duration, Instant};
 

@@ -217,7 +217,7 @@ pub async fn watch(
     }
 }
 
-/// Finishes the reports of a job that has ended, in place of whoever ended it and did not come to that.
+/// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
 pub(crate) async fn finish_reports(
     job: &JobContext,
     owner: &str,
@@ -250,7 +250,7 @@ async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
         }
         let seats = nodes.iter().filter(|node| !node.left).count() < job.spec.node_count as usize;
         let tried = nodes.iter().filter(|node| is_useless(node)).count() as u64;
-        Some(seats && membership::is_anybody_idle(job, tried).await.ok()?)
+        Some(seats && membership::are_workers_idle(job, tried).await.ok()?)
     };
     // What is not known is left open.
     others.await.unwrap_or(true)

@@ -38,7 +38,7 @@ pub(super) fn choices(offered: impl IntoIterator<Item = (String, Offered)>) -> V
 
 fn role(offered: &Offered) -> Option<Role> {
     let has_seats = offered.nodes < offered.offer.nodes;
-    // Whoever joins first opens the books again.
+    // The first node that joins opens the books again.
     let Some(books) = offered.books else { return has_seats.then_some(Role::Node) };
     let is_running = matches!(books.state, JobState::Queued | JobState::Scheduling | JobState::Running);
     if is_running && !books.is_concluded {

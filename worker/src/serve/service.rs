@@ -48,7 +48,7 @@ pub(super) enum Served {
     Again,
     /// The job cannot be served from here for now.
     NotHere,
-    /// The job has enough nodes, or somebody who ends it.
+    /// The job has enough nodes, or another worker ends it.
     Full,
     /// The job needs a worker of another version.
     OtherVersion,
@@ -62,7 +62,7 @@ pub(super) struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Serves an offered job, as far as it still wants somebody, until it is over or the worker is asked to end.
+    /// Serves an offered job, as far as it still wants a worker, until it is over or the worker is asked to end.
     pub(super) async fn serve_offer(&self, choice: Choice) -> Served {
         let Choice { target, offer, role } = choice;
         if offer.prs_version != env!("CARGO_PKG_VERSION") {
@@ -156,12 +156,12 @@ impl Service<'_> {
         let info = NodeInfo { worker: worker.to_owned(), ip: self.settings.host.ip.clone(), slots };
         match job.ledger.take_seat(&job.run, &info, membership::seats(job)).await {
             Ok(seat) => seat.is_some(),
-            // The books are lost: whoever serves the job opens them again.
+            // The books are lost: the first node opens them again.
             Err(error) => error.kind == LedgerErrorKind::NotFound,
         }
     }
 
-    /// Watches over a job that wants no more nodes to its end, unless somebody else does.
+    /// Watches over a job that wants no more nodes to its end, unless another worker does.
     async fn end_it(&self, job: &JobContext, worker: &str) -> Served {
         match job.ledger.lease(&job.run, Duty::Watch, worker, job.timing.lease).await {
             Ok(Some(_)) => {}

@@ -1,5 +1,5 @@
 -- Takes or renews a lease. Returns its fencing number, or 0 while somebody else holds it.
--- Whoever watches over a job keeps all of its keys from expiring.
+-- The orchestrator keeps all keys of its job from expiring.
 -- The first key tells whether the job is there, the last has its leases.
 -- ARGV: duty, owner, time in microseconds, time to live of the keys in seconds
 local job, leases = KEYS[1], KEYS[#KEYS]
