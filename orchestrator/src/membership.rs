@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use prs_common::ledger::{LedgerError, Offer, Offers, Seats};
+use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutOptions, Storage, StorageError};
 
 use crate::job_context::{JobContext, run_name};
@@ -178,13 +179,20 @@ async fn fill_in(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) ->
     Ok(())
 }
 
-/// Takes a start of a job out of those to be served, of which nothing else is left.
+/// Takes a start of a job out of those to be served whose record is gone. The record is looked for some times, for a
+/// gateway may lack it for a moment.
 pub async fn forget(
     fleet: &Fleet,
     target: &str,
     job_id: &str,
     incarnation: u32,
 ) -> Result<(), WithdrawError> {
+    for reads in 1..READS {
+        tokio::time::sleep(read_again_after(reads)).await;
+        if !matches!(JobRecord::read(&*fleet.job_storage(job_id)).await, Err(JobRecordError::Absent { .. })) {
+            return Ok(());
+        }
+    }
     fleet.ledger.withdraw(target, &run_name(job_id, incarnation)).await?;
     fleet.storage.delete(&format!("{}{job_id}/{incarnation}", prefix(target))).await?;
     Ok(())

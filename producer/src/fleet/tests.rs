@@ -12,7 +12,7 @@ use prs_common::job::JobSpec;
 use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
 use prs_common::queue::{EmbeddedQueue, QueueErrorKind};
 use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, StorageError, Upload};
-use prs_orchestrator::run_name;
+use prs_orchestrator::{membership, run_name};
 use prs_worker::opener;
 
 use super::*;
@@ -137,4 +137,23 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     assert_eq!(active.iter().map(|object| &*object.key).collect::<Vec<_>>(), ["active/default/job-1/2"]);
     let listed = prs_orchestrator::fleet::job_ids(&*fleet.storage).await.unwrap();
     assert_eq!(listed, ["job-1"]);
+}
+
+#[tokio::test]
+async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = fleet(folder.path(), Duration::ZERO);
+    let record = stored(&fleet, "job-1").await;
+    let (job, _folder) = start::context(&fleet, &record).unwrap();
+    membership::activate(&job).await.unwrap();
+    // A job whose record is gone, and what is no entry at all.
+    for key in ["active/default/gone/1", "active/default/stray", "active/other/job-1/1"] {
+        fleet.storage.put(key, "".into(), PutOptions::default()).await.unwrap();
+    }
+    let offers = membership::offers(&fleet, "default", "worker").await.unwrap();
+    let runs: Vec<_> = offers.offered.iter().map(|offered| &*offered.offer.run).collect();
+    assert_eq!((runs, offers.are_filled), (vec!["job-1"], true));
+    let active = fleet.storage.list("active/default/").await.unwrap();
+    let keys: Vec<_> = active.iter().map(|object| &*object.key).collect();
+    assert_eq!(keys, ["active/default/job-1/1", "active/default/stray"]);
 }

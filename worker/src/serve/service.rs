@@ -78,7 +78,11 @@ impl Service<'_> {
             }
             Err(served) => return served,
         };
-        if record.incarnation != offer.incarnation {
+        if record.incarnation < offer.incarnation {
+            tracing::warn!(job = offer.job_id, "storage gives back a record from before the job was resumed");
+            return Served::NotHere;
+        }
+        if record.incarnation > offer.incarnation {
             // A start that was superseded is tidied up.
             let former = JobRecord { incarnation: offer.incarnation, ..record };
             return self.serve_as(&former, Some(Role::Steward)).await;
@@ -94,7 +98,7 @@ impl Service<'_> {
             Err(served) => return served,
         };
         let Some(parting) = parting(&record) else { return self.serve_as(&record, None).await };
-        // Nobody else may be there to tidy up behind it.
+        // There may be no other worker to tidy up behind it.
         self.serve_as(&record, Some(Role::Steward)).await;
         Served::Over(parting)
     }
@@ -144,7 +148,7 @@ impl Service<'_> {
             membership::ring(&job).await;
         }
         match served {
-            // Who ended it may have been somebody else.
+            // Another worker may have ended it.
             Served::Over(_) => Served::Over(self.ended(job_id).await),
             served => served,
         }
