@@ -56,7 +56,7 @@ pub(crate) fn broker_dies_at_once(fleet: &mut Fleet, random: &mut Random) {
 
 /// The queue of the job loses its leader while there is work, and gets it back or not.
 pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
-    let comes_back = random.below(2) == 0;
+    let mut is_to_come_back = random.below(2) == 0;
     let mut scene = Scene::begin(fleet, long());
     let queue = format!("prs.job.{}", scene.id());
     scene.wait_for_work(20);
@@ -67,7 +67,7 @@ pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
     scene.until_ended(|scene| {
         let listed = scene.fleet.broker.queues();
         assert!(listed.contains(&queue) || scene.result().is_some(), "nobody deletes it: {listed:?}");
-        if comes_back && listed.contains(&next) {
+        if listed.contains(&next) && std::mem::take(&mut is_to_come_back) {
             scene.fleet.broker.serve_again(&queue);
         }
     });

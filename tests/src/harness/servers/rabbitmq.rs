@@ -124,10 +124,7 @@ impl RabbitMq {
     pub fn serve_again(&self, queue: &str) {
         self.control(&[
             "eval",
-            &format!(
-                "case ra:restart_server(quorum_queues, {{'%2F_{queue}', node()}}) of \
-                 ok -> ok; {{error, {{already_started, _}}}} -> ok end."
-            ),
+            &format!("ok = ra:restart_server(quorum_queues, {{'%2F_{queue}', node()}})."),
         ]);
     }
 
