@@ -25,6 +25,8 @@ const MISSED_HEARTBEATS: u32 = 3;
 const FILLING: Duration = Duration::from_secs(20);
 /// Between two comparisons of the offers with storage.
 const COMPARE_INTERVAL: Duration = Duration::from_mins(1);
+/// An idle worker looks at least so often.
+const LOOKS_WITHIN: Duration = Duration::from_secs(5);
 /// Records read side by side.
 const READ_AT_ONCE: usize = 16;
 
@@ -123,9 +125,6 @@ pub fn seats(job: &JobContext) -> Seats {
 pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
     Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
 }
-
-/// An idle worker looks at least so often.
-const LOOKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`
 /// is noted.

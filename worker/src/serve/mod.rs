@@ -82,6 +82,7 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
             biased;
             () = end.drain.cancelled() => return,
             () = tokio::time::sleep(pause.min(idle_left.unwrap_or(pause))) => {}
+            // Several rings that come together are one look.
             () = bell.rings() => tokio::time::sleep(LEAST_PAUSE / 10).await,
         }
     }
