@@ -54,7 +54,7 @@ pub(crate) async fn find_foreign(job: &JobContext, catalog: &Catalog) -> Result<
         }
     }
     let told = |(segment, index): (u32, u64)| Damaged {
-        segment: catalog.segments[segment as usize].clone(),
+        segment: catalog.segments[segment as usize].to_string(),
         reason: format!("its outcome of {} is not of the mini-batch that was planned", id_of(index)),
     };
     let mut found: Vec<_> = foreign.into_iter().map(told).collect();

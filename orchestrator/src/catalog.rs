@@ -40,6 +40,15 @@ pub(crate) struct Place {
     pub(crate) succeeded: bool,
 }
 
+/// The contiguous prefix of mini-batches that have their outcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Prefix {
+    /// The first mini-batch without one.
+    pub(crate) end: usize,
+    /// Rows of the mini-batches before it, bytes.
+    pub(crate) bytes: u64,
+}
+
 /// A failed try, for the list of failed mini-batches.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct TryFailure {
@@ -75,9 +84,11 @@ pub(crate) struct Failures {
 pub(crate) struct Catalog {
     incarnation: u32,
     /// Keys, by position.
-    pub(crate) segments: Vec<String>,
+    pub(crate) segments: Vec<Arc<str>>,
     /// Places, by mini-batch.
     pub(crate) places: Vec<Option<Place>>,
+    /// The mini-batches from the first on that all have their outcome.
+    pub(crate) prefix: Prefix,
     /// Mini-batches whose outcome it has seen.
     pub(crate) outcomes: u64,
     /// Sum of the fingerprints of their descriptors.
@@ -106,6 +117,7 @@ impl Catalog {
             incarnation,
             segments: Vec::new(),
             places: Vec::new(),
+            prefix: Prefix::default(),
             outcomes: 0,
             descriptors: 0,
             returned: 0,
@@ -122,7 +134,7 @@ impl Catalog {
     /// Key of the segment that has the outcome of a mini-batch; empty for one without.
     pub(crate) fn segment_of(&self, index: MiniBatchIndex) -> &str {
         let place = self.places.get(index as usize).copied().flatten();
-        place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", String::as_str)
+        place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", |key| &**key)
     }
 
     /// Tries of mini-batches that failed for good.
@@ -167,7 +179,7 @@ impl Catalog {
                 Err(error) if error.is_damage() => {
                     let reason = error.to_string();
                     self.damaged.push(Damaged { segment: segment.key.clone(), reason });
-                    self.segments.push(segment.key);
+                    self.segments.push(segment.key.into());
                     continue;
                 }
                 Err(error) => return Err((self, error)),
@@ -184,7 +196,7 @@ impl Catalog {
 
     fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
         let position = self.segments.len() as u32;
-        self.segments.push(segment.key.clone());
+        self.segments.push(segment.key.as_str().into());
         let current = index.incarnation == self.incarnation;
         self.report.add(&index, &segment.lost);
         for record in &index.tries {
@@ -201,6 +213,10 @@ impl Catalog {
             if record.last && (succeeded || current) && !segment.lost.contains(&record.index) {
                 self.add_outcome(position, record);
             }
+        }
+        while let Some(Some(place)) = self.places.get(self.prefix.end) {
+            self.prefix.end += 1;
+            self.prefix.bytes += place.length;
         }
         self.report.flush();
     }

@@ -5,15 +5,19 @@
 //! loss, and what has no outcome runs again. The folders also count how often that happened: a store that damages
 //! whatever it is given ends the job with the names of the keys.
 
+use std::sync::Arc;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
 use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 
 use crate::catalog::{Catalog, Place};
-use crate::segment_rows::{SegmentRows, what_is_wrong};
+use crate::result::rows::{what_is_wrong, what_is_wrong_with_rows};
 
 /// How often the mini-batches of damaged segments run again, in one start of a job.
 const MOST_ROUNDS: u32 = 8;
+/// Segments read side by side.
+const SEGMENTS_AT_ONCE: usize = 4;
 /// Files read side by side.
 const CHECKED_AT_ONCE: usize = 16;
 /// Segments that a reason names.
@@ -48,33 +52,25 @@ pub(crate) fn describe(damaged: &[Damaged]) -> String {
 
 /// Every damaged segment of those in the catalog. Each row and each file is read once.
 pub(crate) async fn find_damaged(
-    storage: &dyn Storage,
+    storage: &Arc<dyn Storage>,
     catalog: &Catalog,
 ) -> Result<Vec<Damaged>, StorageError> {
-    let mut places: Vec<&Place> = catalog.places.iter().flatten().filter(|place| place.length > 0).collect();
+    let mut places: Vec<Place> =
+        catalog.places.iter().flatten().filter(|place| place.length > 0).copied().collect();
     places.sort_unstable_by_key(|place| (place.segment, place.offset));
-    let mut rows = SegmentRows::new(storage, &catalog.segments);
-    let mut damaged: Vec<Damaged> = Vec::new();
-    let mut add = |found: Damaged| {
+    let mut checks = Vec::new();
+    for of_segment in places.chunk_by(|one, next| one.segment == next.segment) {
+        let segment = &catalog.segments[of_segment[0].segment as usize];
+        checks.push(what_is_wrong_with_rows(storage, segment, of_segment));
+    }
+    let checked = stream::iter(checks).buffered(SEGMENTS_AT_ONCE);
+    let found = checked.try_filter_map(|damaged| std::future::ready(Ok(damaged)));
+    let mut damaged: Vec<Damaged> = found.try_collect().await?;
+    for found in damaged_files(&**storage, catalog).await? {
         if damaged.iter().all(|known| known.segment != found.segment) {
             damaged.push(found);
         }
-    };
-    let mut bad = None;
-    for place in places {
-        if bad == Some(place.segment) {
-            continue;
-        }
-        match rows.rows(place).await {
-            Ok(_) => {}
-            Err(FinalizeError::Damaged(found)) => {
-                bad = Some(place.segment);
-                add(found);
-            }
-            Err(FinalizeError::Storage(error)) => return Err(error),
-        }
     }
-    damaged_files(storage, catalog).await?.into_iter().for_each(add);
     Ok(damaged)
 }
 

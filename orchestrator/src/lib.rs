@@ -6,7 +6,6 @@
 mod audit;
 mod catalog;
 pub mod damage;
-mod finalize;
 pub mod fleet;
 pub mod init_failures;
 pub mod inputs;
@@ -22,10 +21,10 @@ pub mod publish;
 pub mod queues;
 pub mod recover;
 pub mod report;
+mod result;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
-mod segment_rows;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;

@@ -37,6 +37,8 @@ pub(crate) struct Scene {
     pub(crate) job: JobContext,
     pub(crate) ledger: Arc<FaultyLedger>,
     pub(crate) storage: Arc<FaultyStorage>,
+    /// The rows that a mini-batch returns.
+    pub(crate) rows: fn(MiniBatchIndex) -> Bytes,
     segments: u64,
 }
 
@@ -70,7 +72,7 @@ impl Scene {
         record.write(&*storage).await.unwrap();
         let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger);
         ledger.create(&job.run, try_limits(&job)).await.unwrap();
-        Self { folder, job, ledger, storage, segments: 0 }
+        Self { folder, job, ledger, storage, rows: |index| format!("{index}\n").into(), segments: 0 }
     }
 
     fn context(
@@ -167,11 +169,7 @@ impl Scene {
                 returned: 1,
                 ..TryRecord::new(index, &body, TryStatus::RunDone)
             };
-            segment.add(
-                record,
-                &ProcessRef { name: "process000".into(), pid: 1 },
-                format!("{index}\n").into(),
-            );
+            segment.add(record, &ProcessRef { name: "process000".into(), pid: 1 }, (self.rows)(index));
         }
         let key = layout::segment(self.job.incarnation, 0, "0", self.segments);
         let (parts, index) = segment.seal(&key, self.job.incarnation, 0, "127.0.0.1");

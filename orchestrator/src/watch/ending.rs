@@ -14,12 +14,12 @@ use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
 use super::{Decision, Watch, WatchError, mark_lost};
 use crate::catalog::Catalog;
 use crate::damage::{self, Damaged, FinalizeError};
-use crate::finalize::{finalize, list_failures};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::orchestrate::remove_segments;
 use crate::publish;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
+use crate::result::{Growth, finalize, list_failures};
 use crate::{JobContext, audit};
 
 /// First pause after the job could not be ended; it doubles.
@@ -77,8 +77,9 @@ impl Watch<'_> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_all(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
+        let mut growth = std::mem::take(&mut self.growth);
         tokio::select! {
-            written = self.write_output(catalog, &progress) => written,
+            written = self.write_output(catalog, &progress, &mut growth) => written,
             conclusion = self.canceled() => Ok((conclusion?, nothing(self.job))),
         }
     }
@@ -88,6 +89,7 @@ impl Watch<'_> {
         &self,
         catalog: &Catalog,
         progress: &Progress,
+        growth: &mut Growth,
     ) -> Result<(Conclusion, Output), WatchError> {
         if !audit::agrees(catalog, &progress.checkpoint) {
             self.journal
@@ -110,12 +112,12 @@ impl Watch<'_> {
                     .to_owned(),
             });
         }
-        let output = match finalize(self.job, catalog).await {
+        let output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
             Err(FinalizeError::Storage(error)) => return Err(error.into()),
             Err(FinalizeError::Damaged(first)) => {
                 // The others are found at once: each round of running again is counted.
-                let all = damage::find_damaged(&*self.job.storage, catalog).await?;
+                let all = damage::find_damaged(&self.job.storage, catalog).await?;
                 return Err(WatchError::Damaged(if all.is_empty() { vec![first] } else { all }));
             }
         };

@@ -79,7 +79,7 @@ impl Watch<'_> {
             return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
         };
         let mut segments = job.ledger.segments(&job.run, first - 1, SEGMENTS_AT_ONCE).await?;
-        if segments.first().is_none_or(|segment| segment.key != *last) {
+        if segments.first().is_none_or(|segment| *segment.key != **last) {
             return Err(WatchError::LedgerLost);
         }
         segments.remove(0);

@@ -9,8 +9,10 @@ mod following;
 mod tests;
 mod upkeep;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, Duty, JobState, LedgerError, LedgerErrorKind, NodeView, Progress};
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
@@ -24,6 +26,7 @@ use crate::journal::Journal;
 use crate::plan::PlanError;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
+use crate::result::Growth;
 use crate::{JobContext, init_failures, membership, thresholds};
 pub(crate) use ending::restore_job_result;
 use ending::{fail_at_once, nothing};
@@ -292,7 +295,9 @@ struct Watch<'a> {
     catalog: Option<Box<Catalog>>,
     followed: u64,
     /// Key of the last segment that was followed.
-    last_followed: Option<String>,
+    last_followed: Option<Arc<str>>,
+    /// The result, as far as it has grown.
+    growth: Growth,
     upkeep: Upkeep,
     started: Instant,
     watched_since: Instant,
@@ -347,6 +352,7 @@ impl<'a> Watch<'a> {
             catalog: Some(Box::new(Catalog::new(job.incarnation, report))),
             followed: 0,
             last_followed: None,
+            growth: Growth::default(),
             upkeep: Upkeep::new(job, owner),
             started: if job.is_on_a_fleet() { began(record_started, now) } else { now },
             watched_since: now,
@@ -419,6 +425,7 @@ impl<'a> Watch<'a> {
         }
         let segments = progress.segments;
         self.follow(segments).await?;
+        self.grow().await;
         self.write_progress().await;
         self.keep_up(&nodes).await?;
         let is_complete = self.status.progress.is_complete() && self.followed >= segments;
@@ -485,6 +492,18 @@ impl<'a> Watch<'a> {
 
     fn publish_view(&self) {
         self.view.send_replace(View { state: Some(self.state), status: self.status.clone() });
+    }
+
+    /// Lets the result take in what was followed.
+    async fn grow(&mut self) {
+        if self.job.spec.output_action != OutputAction::AppendRow {
+            return;
+        }
+        if let Some(catalog) = &self.catalog
+            && let Err(error) = self.growth.grow(self.job, catalog).await
+        {
+            self.journal.error(format_args!("the result is begun anew later: {error}"));
+        }
     }
 
     async fn write_progress(&mut self) {

@@ -1,0 +1,189 @@
+//! The growth of the result: when an assembly begins, and what becomes of one that cannot go on.
+
+use std::time::{Duration, Instant};
+
+use super::assembly::{Assembly, Written};
+use super::rows::BATCH;
+use crate::JobContext;
+use crate::catalog::Catalog;
+use crate::damage::FinalizeError;
+
+/// Least time between an assembly that failed and the next one. One that took longer is waited for as long again: each
+/// begins with the first row.
+const LEAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The result of a job, as far as it has grown.
+#[derive(Debug, Default)]
+pub(crate) struct Growth {
+    assembly: Option<Assembly>,
+    /// When the assembly began.
+    began: Option<Instant>,
+    /// When the next one may begin.
+    not_before: Option<Instant>,
+}
+
+impl Growth {
+    /// Takes in what has been committed since the last call. The error is that of an assembly that failed: another one
+    /// begins later, at the end of the job at the latest, and what is wrong then decides.
+    pub(crate) async fn grow(&mut self, job: &JobContext, catalog: &Catalog) -> Result<(), FinalizeError> {
+        if let Some(failed) = self.assembly.take_if(|assembly| !assembly.is_of_use(catalog)) {
+            let now = Instant::now();
+            if let Some(error) = failed.failure().await {
+                let took = self.began.map_or(Duration::ZERO, |began| now - began);
+                self.not_before = Some(now + took.max(LEAST_PAUSE));
+                return Err(error);
+            }
+        }
+        if self.assembly.is_none()
+            && catalog.prefix.bytes >= BATCH
+            && self.not_before.is_none_or(|time| time <= Instant::now())
+        {
+            self.assembly = Some(Assembly::begin(job, catalog));
+            self.began = Some(Instant::now());
+        }
+        if let Some(assembly) = &mut self.assembly {
+            assembly.feed(catalog);
+        }
+        Ok(())
+    }
+
+    /// Writes what is missing. The catalog has every outcome of the job.
+    pub(crate) async fn finish(
+        &mut self,
+        job: &JobContext,
+        catalog: &Catalog,
+    ) -> Result<Written, FinalizeError> {
+        let grown = self.assembly.take().filter(|assembly| assembly.is_of_use(catalog));
+        if let Some(assembly) = grown
+            && let Ok(written) = assembly.finish(catalog).await
+        {
+            return Ok(written);
+        }
+        // A fault that has passed since is none.
+        Assembly::begin(job, catalog).finish(catalog).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use prs_common::hexadecimal;
+    use prs_common::ledger::Ledger;
+    use prs_common::storage::StorageErrorKind;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::report::processed_mini_batches::ProcessedMiniBatches;
+    use crate::scene::Scene;
+
+    /// Two of them are more than a batch.
+    const LENGTH: usize = BATCH as usize * 2 / 3;
+
+    fn rows(index: u64) -> Bytes {
+        vec![b'a' + index as u8; LENGTH].into()
+    }
+
+    async fn scene() -> Scene {
+        let mut scene = Scene::new(6).await;
+        scene.rows = rows;
+        scene
+    }
+
+    /// The catalog of all that was committed.
+    async fn catalog(scene: &Scene) -> Box<Catalog> {
+        let report = ProcessedMiniBatches::create(&scene.job.logs.join("report")).unwrap();
+        let segments = scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap();
+        let until = Instant::now() + Duration::from_mins(1);
+        let catalog = Box::new(Catalog::new(scene.job.incarnation, report));
+        catalog
+            .follow(&scene.job.storage, segments, until)
+            .await
+            .unwrap_or_else(|(_, error)| panic!("{error}"))
+    }
+
+    /// Finishes the result and checks it.
+    async fn gives(growth: &mut Growth, scene: &Scene, catalog: &Catalog, header: &str, indexes: &[u64]) {
+        let written = growth.finish(&scene.job, catalog).await.unwrap();
+        let mut expected = header.as_bytes().to_vec();
+        indexes.iter().for_each(|index| expected.extend(rows(*index)));
+        assert_eq!(written.bytes, expected.len() as u64);
+        assert_eq!(written.sha256, hexadecimal(&Sha256::digest(&expected)));
+        written.upload.finish().await.unwrap();
+        let name = &scene.job.spec.append_row_file_name;
+        assert!(scene.job.output.get(name).await.unwrap() == expected);
+        scene.job.output.delete(name).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_result_grows_with_its_contiguous_prefix() {
+        let mut scene = scene().await;
+        let mut growth = Growth::default();
+        // Enough rows, and a hole before them; then one that fills it; then the rest.
+        for (indexes, grows) in [(vec![1, 2, 5], false), (vec![0], true), (vec![4, 3], true)] {
+            scene.succeed(indexes).await;
+            growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
+            assert_eq!(growth.assembly.is_some(), grows);
+        }
+        let catalog = catalog(&scene).await;
+        gives(&mut growth, &scene, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
+        // What was finished is gone: the next attempt begins anew.
+        gives(&mut growth, &scene, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_header_that_comes_late_is_at_the_beginning() {
+        let mut scene = scene().await;
+        scene.succeed([0, 1]).await;
+        let mut growth = Growth::default();
+        growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
+        scene.succeed([3]).await;
+        let mut catalog = catalog(&scene).await;
+        catalog.header = Some((3, "a b\n".to_owned()));
+        growth.grow(&scene.job, &catalog).await.unwrap();
+        assert_eq!(growth.assembly.as_ref().unwrap().header(), None, "2 may bring another one");
+        catalog.header = Some((1, "a b\n".to_owned()));
+        growth.grow(&scene.job, &catalog).await.unwrap();
+        assert_eq!(growth.assembly.as_ref().unwrap().header(), Some("a b\n"));
+        gives(&mut growth, &scene, &catalog, "a b\n", &[0, 1]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_assembly_that_failed_is_begun_anew() {
+        let mut scene = scene().await;
+        scene.succeed([0, 1]).await;
+        let catalog = catalog(&scene).await;
+        scene.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
+        let mut growth = Growth::default();
+        let error = loop {
+            match growth.grow(&scene.job, &catalog).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, FinalizeError::Storage(_)), "{error}");
+        growth.grow(&scene.job, &catalog).await.unwrap();
+        assert!(growth.assembly.is_none(), "not at once");
+        gives(&mut growth, &scene, &catalog, "", &[0, 1]).await;
+
+        // One that fails at the end, too.
+        growth = Growth::default();
+        scene.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
+        growth.grow(&scene.job, &catalog).await.unwrap();
+        gives(&mut growth, &scene, &catalog, "", &[0, 1]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_result_that_is_dropped_leaves_nothing() {
+        let mut scene = scene().await;
+        scene.succeed([0, 1, 2]).await;
+        let mut growth = Growth::default();
+        growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
+        drop(growth);
+        let folder = scene.job.output.uri("");
+        let left =
+            || walkdir::WalkDir::new(&folder).into_iter().flatten().filter(|one| one.file_type().is_file());
+        while left().count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
