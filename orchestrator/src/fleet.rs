@@ -10,7 +10,7 @@ use prs_common::queue::Queue;
 use prs_common::storage::{PutOptions, Storage, StorageError};
 
 use crate::inputs::{InputStores, Opener};
-use crate::job_context::{JobContext, Timing, run_name};
+use crate::job_context::{JobContext, Policy, run_name};
 use crate::job_record::JobRecord;
 use crate::log_shipper::LogShipper;
 use crate::membership;
@@ -94,7 +94,7 @@ impl Fleet {
             log_shipper: Some(Arc::new(shipper)),
             inputs: self.inputs(&record.job_id),
             work: folders.work,
-            timing: Timing::fleet(),
+            policy: Policy::fleet(),
             entry: Some(membership::Entry::new(&self.storage, record)),
             storage,
         }

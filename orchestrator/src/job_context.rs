@@ -46,8 +46,8 @@ pub struct JobContext {
     pub log_shipper: Option<Arc<LogShipper>>,
     /// Local folder for what need not outlive the run.
     pub work: PathBuf,
-    /// How often things are looked at.
-    pub timing: Timing,
+    /// What depends on where it runs.
+    pub policy: Policy,
     /// Its place among the jobs that the workers of a fleet are to serve.
     pub entry: Option<membership::Entry>,
 }
@@ -57,11 +57,6 @@ impl JobContext {
     pub fn queue_name(&self) -> String {
         format!("prs.job.{}", self.run)
     }
-
-    /// Whether several programs work on the job, which may come and go.
-    pub fn is_on_a_fleet(&self) -> bool {
-        self.timing.fleet.is_some()
-    }
 }
 
 /// The name of one start of a job. A program that still works on a former start finds nothing under its name.
@@ -69,57 +64,83 @@ pub fn run_name(job_id: &str, incarnation: u32) -> String {
     if incarnation <= 1 { job_id.to_owned() } else { format!("{job_id}.{incarnation}") }
 }
 
-/// How often things are looked at.
+/// What differs between a job in one process and a job on a fleet, and how often things are looked at. Nothing else asks
+/// where it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Timing {
+pub struct Policy {
     /// Between two looks of the orchestrator.
     pub watch: Duration,
     /// Between two heartbeats of a node.
     pub heartbeat: Duration,
+    /// A node that said nothing for so long is lost.
+    pub lost: Duration,
     /// How long the lease of an orchestrator lasts.
     pub lease: Duration,
     /// Between two lines of the progress overview.
     pub overview: Duration,
+    /// Between two writes of the record while the job runs; absent where it only says how a start of the job began and
+    /// how it ended.
+    pub record: Option<Duration>,
+    /// Between two looks at what may get lost: the scheduler, the queue, the offer of the job. Absent where nothing can.
+    pub upkeep: Option<Duration>,
+    /// After this time without movement, with nothing waiting and nothing in hand, mini-batches were lost.
+    pub stalled: Duration,
+    /// How long a queue may not be served before it is left for another.
+    pub not_served: Duration,
     /// How long nodes have to leave before it is written down how the job ended.
     pub leave_before_end: Duration,
     /// How long they have after that, before the reports end without them.
     pub leave: Duration,
-    /// How long a queue may not be served before it is left for another.
-    pub not_served: Duration,
-    /// What only happens where programs come and go.
-    pub fleet: Option<FleetTiming>,
-}
-
-/// How often a fleet is looked at.
-#[derive(Debug, Clone, Copy)]
-pub struct FleetTiming {
-    /// A node that said nothing for so long is lost.
-    pub lost: Duration,
-    /// Between two looks at what a fleet may lose: the scheduler, the queue, the offer of the job.
-    pub upkeep: Duration,
-    /// After this time without movement, with nothing waiting and nothing in hand, mini-batches were lost.
-    pub stalled: Duration,
     /// Between two deliveries of the logs to storage (spec section 5: at most 10 s late).
     pub logs: Duration,
+    /// Whether servers may be away for any time. What fails for now is tried again then; otherwise it fails the job.
+    pub waits_for_servers: bool,
+    /// Whether other workers may take over, and do what this host cannot.
+    pub has_others: bool,
+    /// Whether the record with the result is the end of the job, and without it there is none.
+    pub ends_by_record: bool,
+    /// Whether the orchestrator removes the segments itself; otherwise they go with the queue and the books.
+    pub removes_segments: bool,
+    /// Whether descriptors travel through a server: long ones are stored, and foreign ones are looked for.
+    pub is_queue_remote: bool,
+    /// Age at which the segment of an idle node is written. A node that is faster than a broker is idle for a moment again
+    /// and again, and a segment for each of them would cost more than the mini-batches in it.
+    pub old_when_idle: Duration,
+    /// Mini-batches that are published together, where each time costs round trips.
+    pub publish_together: usize,
+    /// Between two looks at a queue that is full.
+    pub full_queue: Duration,
 }
 
-impl Timing {
+impl Policy {
     /// Whether a node still serves its job: it has neither left nor been silent for too long.
     pub fn is_present(&self, node: &NodeView) -> bool {
-        !node.left && self.fleet.is_none_or(|fleet| node.silent <= fleet.lost)
+        !node.left && node.silent <= self.lost
     }
 
-    /// For a job in one process: everything is near.
+    /// For a job in one process: everything is near, and what is lost is lost with the process.
     pub fn embedded() -> Self {
         Self {
             watch: Duration::from_millis(20),
             heartbeat: Duration::from_millis(20),
+            lost: Duration::MAX,
             lease: Duration::from_secs(30),
             overview: Duration::from_secs(5),
+            record: Some(Duration::from_secs(1)),
+            upkeep: None,
+            stalled: Duration::MAX,
+            not_served: Duration::from_secs(30),
             leave_before_end: Duration::from_secs(30),
             leave: Duration::ZERO,
-            not_served: Duration::from_secs(30),
-            fleet: None,
+            logs: Duration::from_millis(200),
+            waits_for_servers: false,
+            has_others: false,
+            ends_by_record: false,
+            removes_segments: true,
+            is_queue_remote: false,
+            old_when_idle: Duration::ZERO,
+            publish_together: 1,
+            full_queue: Duration::from_millis(3),
         }
     }
 
@@ -128,17 +149,24 @@ impl Timing {
         Self {
             watch: Duration::from_millis(200),
             heartbeat: Duration::from_millis(300),
+            lost: Duration::from_secs(4),
             lease: Duration::from_secs(3),
             overview: Duration::from_secs(5),
+            record: None,
+            upkeep: Some(Duration::from_secs(1)),
+            stalled: Duration::from_secs(3),
+            not_served: Duration::from_secs(30),
             leave_before_end: Duration::ZERO,
             leave: Duration::from_secs(10),
-            not_served: Duration::from_secs(30),
-            fleet: Some(FleetTiming {
-                lost: Duration::from_secs(4),
-                upkeep: Duration::from_secs(1),
-                stalled: Duration::from_secs(3),
-                logs: Duration::from_secs(4),
-            }),
+            logs: Duration::from_secs(4),
+            waits_for_servers: true,
+            has_others: true,
+            ends_by_record: true,
+            removes_segments: false,
+            is_queue_remote: true,
+            old_when_idle: Duration::from_millis(25),
+            publish_together: 4_096,
+            full_queue: Duration::from_millis(50),
         }
     }
 }

@@ -23,9 +23,6 @@ pub fn name(job: &JobContext, number: u32) -> String {
 
 /// Number of the queue that the job is at.
 pub async fn present(job: &JobContext) -> Result<u32, StorageError> {
-    if !job.is_on_a_fleet() {
-        return Ok(0);
-    }
     let listed = job.storage.list(layout::LEFT_QUEUES).await?;
     let left = listed.iter().filter_map(|object| layout::left_queue_parts(&object.key));
     let of_this_start = left.filter(|(incarnation, _)| *incarnation == job.incarnation);

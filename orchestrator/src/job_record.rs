@@ -11,7 +11,7 @@ use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
-use crate::job_context::Timing;
+use crate::job_context::Policy;
 
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -62,8 +62,8 @@ pub struct Status {
 
 impl Status {
     /// Where a job stands that has been running for so long, as the ledger has it; without a rate.
-    pub fn now(progress: Progress, nodes: &[NodeView], timing: &Timing, running: Duration) -> Self {
-        let present = nodes.iter().filter(|node| timing.is_present(node));
+    pub fn now(progress: Progress, nodes: &[NodeView], policy: &Policy, running: Duration) -> Self {
+        let present = nodes.iter().filter(|node| policy.is_present(node));
         Self {
             updated_us: now_us(),
             seconds: running.as_secs_f64(),
@@ -312,8 +312,8 @@ mod tests {
             left,
         };
         let nodes = [node(false, 0), node(true, 0), node(false, 60)];
-        for (timing, expected) in [(Timing::fleet(), (1, 2)), (Timing::embedded(), (2, 4))] {
-            let status = Status::now(Progress::default(), &nodes, &timing, Duration::ZERO);
+        for (policy, expected) in [(Policy::fleet(), (1, 2)), (Policy::embedded(), (2, 4))] {
+            let status = Status::now(Progress::default(), &nodes, &policy, Duration::ZERO);
             assert_eq!((status.nodes, status.processes), expected);
         }
     }

@@ -30,6 +30,6 @@ pub mod thresholds;
 pub mod watch;
 
 pub use fleet::{Fleet, LocalFolders};
-pub use job_context::{FleetTiming, JobContext, Timing, run_name};
+pub use job_context::{JobContext, Policy, run_name};
 pub use job_record::{JobRecord, JobResult};
 pub use orchestrate::{Place, orchestrate};

@@ -16,7 +16,7 @@ use prs_common::storage::{PutOptions, Storage, StorageError};
 
 use crate::job_context::{JobContext, run_name};
 use crate::job_record::{JobRecord, JobRecordError};
-use crate::{Fleet, job_context::Timing};
+use crate::{Fleet, job_context::Policy};
 
 /// Heartbeats that a node misses before another may take its seat: it most likely is gone, and one node too many for a
 /// while costs less than one too few.
@@ -117,7 +117,7 @@ pub enum WithdrawError {
 
 /// How many nodes the job takes.
 pub fn seats(job: &JobContext) -> Seats {
-    Seats { count: job.spec.node_count, quiet: job.timing.heartbeat * MISSED_HEARTBEATS }
+    Seats { count: job.spec.node_count, quiet: job.policy.heartbeat * MISSED_HEARTBEATS }
 }
 
 /// Whether an idle worker may take a seat of the job that is free or will be soon, and so do what this program cannot.
@@ -129,7 +129,7 @@ pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<boo
 /// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`
 /// is noted.
 pub async fn offers(fleet: &Fleet, target: &str, worker: &str) -> Result<Offers, LedgerError> {
-    let quiet = Timing::fleet().heartbeat * MISSED_HEARTBEATS;
+    let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
     let offers = fleet.ledger.offers(target, Some(worker), quiet).await?;
     if offers.are_filled || !fleet.ledger.begin_to_fill(target, FILLING).await? {
         return Ok(offers);

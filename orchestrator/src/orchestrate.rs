@@ -50,7 +50,7 @@ pub fn try_limits(job: &JobContext) -> TryLimits {
 
 /// Watches over `job` whenever nobody else does, until it is over or `end` says so.
 pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
-    let look = job.timing.lease / 8;
+    let look = job.policy.lease / 8;
     while !end.retire.is_cancelled() {
         if end.alone.is_cancelled() && wants_nodes(job).await {
             give_up_the_lease(job, owner).await;
@@ -115,7 +115,7 @@ pub(crate) async fn is_taken(job: &JobContext, duty: Duty) -> Result<bool, Ledge
 
 /// Watches over the job if nobody else does.
 async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
-    match job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
+    match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(None),
         Err(error) if error.kind == LedgerErrorKind::NotFound => return rebuild(job).await,
@@ -134,8 +134,8 @@ async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, Wa
 /// Renews the lease, also while the watching waits for a slow store; returns why that is not possible any more.
 async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
     loop {
-        tokio::time::sleep(job.timing.lease / 4).await;
-        match job.ledger.lease(&job.run, Duty::Watch, owner, job.timing.lease).await {
+        tokio::time::sleep(job.policy.lease / 4).await;
+        match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
             Ok(None) => return "another node watches over the job by now",
             Err(error) if error.kind == LedgerErrorKind::NotFound => {
                 return "the ledger does not know the job any more";
@@ -339,7 +339,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(scene.job.timing.lease / 2, other_gets_it).await.unwrap();
+        tokio::time::timeout(scene.job.policy.lease / 2, other_gets_it).await.unwrap();
         stop.cancel();
         assert!(matches!(trying.await.unwrap(), Place::Stopped));
         assert!(!is_watched(&scene.job).await.unwrap(), "it stopped, and the lease is free");

@@ -25,11 +25,10 @@ use prs_common::storage::{
 use tempfile::TempDir;
 
 use crate::inputs::InputStores;
-use crate::job_context::FleetTiming;
 use crate::log_shipper::LogShipper;
 use crate::orchestrate::try_limits;
 use crate::recover::entry;
-use crate::{JobContext, JobRecord, Timing};
+use crate::{JobContext, JobRecord, Policy};
 
 /// A job, and the servers it stands on.
 pub(crate) struct Scene {
@@ -97,17 +96,14 @@ impl Scene {
             logs_uri: String::new(),
             log_shipper: Some(Arc::new(LogShipper::new(Arc::clone(&storage), here.join("logs")))),
             work: here.join("work"),
-            timing: Timing {
+            policy: Policy {
                 watch: Duration::from_millis(5),
                 lease: Duration::from_secs(2),
                 leave_before_end: Duration::ZERO,
                 leave: Duration::from_millis(100),
                 not_served: Duration::from_millis(60),
-                fleet: Some(FleetTiming {
-                    upkeep: Duration::from_millis(5),
-                    ..Timing::fleet().fleet.expect("it is one")
-                }),
-                ..Timing::fleet()
+                upkeep: Some(Duration::from_millis(5)),
+                ..Policy::fleet()
             },
             entry: None,
             storage,

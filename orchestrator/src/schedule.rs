@@ -6,7 +6,7 @@
 //! counts once.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use prs_common::failpoint;
@@ -25,12 +25,6 @@ use crate::{JobContext, job_queue};
 
 /// Mini-batches that may wait in the queue; more are planned as these are taken.
 const BACKLOG: u64 = 20_000;
-/// Mini-batches that are published together on a fleet, where each time costs three round trips.
-const TOGETHER: usize = 4_096;
-/// How long to wait before looking at a full queue in memory again.
-const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(3);
-/// The same for a queue on a server.
-const FULL_BROKER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Checksums of the mini-batches that had their outcome before this run, by index; 0 where there is none.
 pub type KnownChecksums = Vec<u32>;
@@ -108,11 +102,11 @@ pub async fn schedule(
     }
     match outcome {
         Ok(outcome) => outcome,
-        Err(error) if job.is_on_a_fleet() && error.may_pass() => {
+        Err(error) if job.policy.waits_for_servers && error.may_pass() => {
             tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
             Scheduled::Interrupted
         }
-        Err(ScheduleError::Plan(error)) if job.is_on_a_fleet() && error.is_of_this_host() => {
+        Err(ScheduleError::Plan(error)) if job.policy.has_others && error.is_of_this_host() => {
             tracing::warn!(%error, "the plan cannot be made here; another host goes on with it");
             Scheduled::Unable { reason: error.to_string() }
         }
@@ -132,7 +126,7 @@ async fn run(
     assignment: &Assignment,
     stop: &CancellationToken,
 ) -> Result<Scheduled, ScheduleError> {
-    if job.ledger.lease(&job.run, Duty::Schedule, owner, job.timing.lease).await?.is_none() {
+    if job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await?.is_none() {
         return Ok(Scheduled::Stopped);
     }
     // Whoever had the duty before may have come further than anybody here knows.
@@ -169,7 +163,7 @@ pub(crate) fn plan_aside(
 ) -> (mpsc::Receiver<Batch>, JoinHandle<Result<(), PlanError>>) {
     let (sender, receiver) = mpsc::channel(8);
     let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
-    let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.is_on_a_fleet());
+    let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.policy.has_others);
     let planner = tokio::task::spawn_blocking(move || {
         let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared };
         plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
@@ -211,21 +205,19 @@ impl Publisher<'_> {
                     None => return Ok(Some(checkpoint)),
                 },
                 () = self.stop.cancelled() => return Ok(None),
-                () = tokio::time::sleep(job.timing.lease / 4) => {
+                () = tokio::time::sleep(job.policy.lease / 4) => {
                     if !self.keeps_the_duty().await? {
                         return Ok(None);
                     }
                     continue;
                 }
             };
-            if job.is_on_a_fleet() {
-                while batch.bodies.len() < TOGETHER
-                    && let Ok(next) = batches.try_recv()
-                {
-                    batch.bodies.extend(next.bodies);
-                    batch.items += next.items;
-                    batch.descriptors = batch.descriptors.wrapping_add(next.descriptors);
-                }
+            while batch.bodies.len() < job.policy.publish_together
+                && let Ok(next) = batches.try_recv()
+            {
+                batch.bodies.extend(next.bodies);
+                batch.items += next.items;
+                batch.descriptors = batch.descriptors.wrapping_add(next.descriptors);
             }
             checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
             checkpoint.items += batch.items;
@@ -234,13 +226,12 @@ impl Publisher<'_> {
                 continue;
             }
             let mut bodies = self.left_over(batch).await?;
-            if job.is_on_a_fleet() {
+            if job.policy.is_queue_remote {
                 store_long(&*job.storage, &mut bodies).await?;
             }
-            let pause = if job.is_on_a_fleet() { FULL_BROKER_PAUSE } else { FULL_QUEUE_PAUSE };
             while job.queue.depth(&queue).await?.ready > BACKLOG {
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep(job.policy.full_queue) => {}
                     () = self.stop.cancelled() => return Ok(None),
                 }
                 if !self.keeps_the_duty().await? {
@@ -267,14 +258,14 @@ impl Publisher<'_> {
             match job.queue.publish(queue, bodies.clone()).await {
                 Ok(()) => return Ok(true),
                 Err(error) if error.kind != QueueErrorKind::NotServed => return Err(error.into()),
-                Err(error) if since.elapsed() >= job.timing.not_served => {
+                Err(error) if since.elapsed() >= job.policy.not_served => {
                     job_queue::leave(job, number).await;
                     return Err(error.into());
                 }
                 Err(error) => tracing::debug!(queue, %error, "trying again"),
             }
             tokio::select! {
-                () = tokio::time::sleep(job.timing.not_served / 30) => {}
+                () = tokio::time::sleep(job.policy.not_served / 30) => {}
                 () = self.stop.cancelled() => return Ok(false),
             }
             if !self.keeps_the_duty().await? {
@@ -286,11 +277,11 @@ impl Publisher<'_> {
     /// Whether the duty is still its own; asks now and then.
     async fn keeps_the_duty(&mut self) -> Result<bool, ScheduleError> {
         let job = self.job;
-        if self.leased.elapsed() < job.timing.lease / 4 {
+        if self.leased.elapsed() < job.policy.lease / 4 {
             return Ok(true);
         }
         self.leased = Instant::now();
-        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.timing.lease).await?;
+        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
         Ok(lease.is_some())
     }
 

@@ -18,7 +18,7 @@ use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::recover::{Recovered, recover};
 use prs_orchestrator::schedule::{Assignment, schedule};
 use prs_orchestrator::watch::{View, WatchError, watch};
-use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
+use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
 use prs_worker::{Host, NodeEnd, NodeSettings, Prefetch, end_left_overs, opener, run_node};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -199,7 +199,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
         logs_uri: folder.join("logs").display().to_string(),
         log_shipper: None,
         work: folder.join(run_folder::WORK),
-        timing: Timing::embedded(),
+        policy: Policy::embedded(),
         entry: None,
         spec,
     }

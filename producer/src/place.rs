@@ -14,7 +14,7 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::watch::View;
-use prs_orchestrator::{JobRecord, JobResult, Timing};
+use prs_orchestrator::{JobRecord, JobResult, Policy};
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, List, Whereabouts};
@@ -163,7 +163,7 @@ impl Place {
     pub(crate) fn log_interval(&self) -> Duration {
         match self.home {
             Home::Folder(_) => LOG_INTERVAL,
-            Home::Fleet { .. } => Timing::fleet().fleet.map_or(LOG_INTERVAL, |fleet| fleet.logs / 2),
+            Home::Fleet { .. } => Policy::fleet().logs / 2,
         }
     }
 

@@ -36,9 +36,6 @@ use crate::settlement::{Ready, Settle, Settlement, Tried, nodes_lost};
 const BIG: usize = 8 << 20;
 /// Age at which a segment is written whatever its size.
 const OLD: Duration = Duration::from_millis(200);
-/// Age at which the segment of an idle node is written on a fleet: a node that is faster than the broker is idle
-/// for a moment again and again, and a segment for each of them costs more than the mini-batches in it.
-const OLD_WHEN_IDLE: Duration = Duration::from_millis(25);
 /// Segments on their way at a time.
 const ON_THEIR_WAY: usize = 4;
 /// Tries whose files are stored or whose failure is counted at a time.
@@ -135,7 +132,7 @@ impl Committer {
         let mut preparing = JoinSet::new();
         let calls = Arc::new(Semaphore::new(PREPARED_AT_ONCE));
         let (mut is_idle, mut is_leaving) = (false, false);
-        let old_when_idle = if this.job.is_on_a_fleet() { OLD_WHEN_IDLE } else { Duration::ZERO };
+        let old_when_idle = this.job.policy.old_when_idle;
         loop {
             let old = open.since.map(|since| since + if is_idle { old_when_idle } else { OLD });
             let seal = tokio::select! {

@@ -21,7 +21,7 @@ impl Heartbeat {
     /// Beats until `stop`; the last report is delivered before it returns.
     pub(crate) async fn beat(self, stop: CancellationToken) {
         let job = &self.job;
-        let mut ticks = tokio::time::interval(job.timing.heartbeat);
+        let mut ticks = tokio::time::interval(job.policy.heartbeat);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut node_id = self.node_id;
         loop {

@@ -187,7 +187,7 @@ impl Intake {
     /// The index of a mini-batch; an error for a message that is none of the job. What is in the memory of this program
     /// nobody else has written. Nothing when the node ends before the ledger has told how far the plan goes.
     async fn index_of(&self, body: &[u8]) -> Option<Result<MiniBatchIndex, String>> {
-        if !self.job.is_on_a_fleet() {
+        if !self.job.policy.is_queue_remote {
             return Some(MiniBatch::peek_index(body).map_err(|error| error.to_string()));
         }
         let index = match index_of(&self.job.spec, body) {

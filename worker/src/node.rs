@@ -175,7 +175,7 @@ async fn fetch_code(job: &JobContext) -> Result<Bytes, NodeError> {
                 }
                 tokio::time::sleep(read_again_after(damaged)).await;
             }
-            Err(error) if job.is_on_a_fleet() && error.is_retryable() => {
+            Err(error) if job.policy.waits_for_servers && error.is_retryable() => {
                 tracing::warn!(job = job.id, %error, "the code of the job is not here yet; trying again");
                 tokio::time::sleep(CODE_PAUSE).await;
             }

@@ -54,8 +54,8 @@ impl Assembly {
     /// Begins the result of a job.
     pub(crate) fn begin(job: &JobContext, catalog: &Catalog) -> Self {
         let header = header(catalog);
-        let (batches, waiting) = channel(WAITING);
-        let writing = write(job.clone(), header.clone(), waiting);
+        let (batches, queue) = channel(WAITING);
+        let writing = write(job.clone(), header.clone(), queue);
         Self {
             header,
             position: Position::default(),
@@ -171,9 +171,9 @@ impl Object {
     /// Hashes, on a thread of its own, while the store takes the bytes.
     async fn write(&mut self, rows: Bytes) -> Result<(), StorageError> {
         self.bytes += rows.len() as u64;
-        let (mut hasher, hashed) = (std::mem::take(&mut self.hasher), rows.clone());
+        let (mut hasher, bytes) = (std::mem::take(&mut self.hasher), rows.clone());
         let hashing = tokio::task::spawn_blocking(move || {
-            hasher.update(&hashed);
+            hasher.update(&bytes);
             hasher
         });
         self.upload.write(rows).await?;

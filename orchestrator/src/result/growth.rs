@@ -105,7 +105,7 @@ mod tests {
     async fn gives(growth: &mut Growth, scene: &Scene, catalog: &Catalog, header: &str, indexes: &[u64]) {
         let written = growth.finish(&scene.job, catalog).await.unwrap();
         let mut expected = header.as_bytes().to_vec();
-        indexes.iter().for_each(|index| expected.extend(rows(*index)));
+        expected.extend(indexes.iter().flat_map(|index| rows(*index)));
         assert_eq!(written.bytes, expected.len() as u64);
         assert_eq!(written.sha256, hexadecimal(&Sha256::digest(&expected)));
         written.upload.finish().await.unwrap();

@@ -1,53 +1,24 @@
-//! The end of a job: its output, then the record that has the result, which is the end; then the last reports.
+//! The end of a job: its output, then the record that has the result, which is the end.
 //!
-//! Nothing before the record waits for a node to leave or for a log to arrive. What comes after it may be done by any
-//! worker, and again: an orchestrator that dies over it loses nothing.
+//! Nothing before the record waits for a node to leave or for a log to arrive.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prs_common::failpoint;
 use prs_common::job::OutputAction;
-use prs_common::layout::LOGS;
-use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
-use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use prs_common::ledger::{Conclusion, JobState, Progress};
 
-use super::{Decision, Watch, WatchError, mark_lost};
+use super::{Decision, Watch, WatchError};
 use crate::catalog::Catalog;
-use crate::damage::{self, Damaged, FinalizeError};
+use crate::damage::{self, FinalizeError};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
-use crate::orchestrate::remove_segments;
 use crate::publish;
-use crate::report::job_result;
-use crate::report::progress_overview::describe;
 use crate::result::{Growth, finalize, list_failures};
 use crate::{JobContext, audit};
 
-/// First pause after the job could not be ended; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 impl Watch<'_> {
-    /// Ends the job as decided; on a fleet, as often as it takes while servers are away.
-    pub(super) async fn until_ended(&mut self, mut decision: Decision) -> Result<JobResult, WatchError> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.end(decision.clone()).await {
-                Err(error) if error.is_retryable() && self.job.is_on_a_fleet() => {
-                    self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    if let Ok(Some(conclusion)) = self.ended_early().await {
-                        decision = Decision::Conclude(conclusion);
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
     /// Ends the job as decided. May be repeated.
-    async fn end(&mut self, decision: Decision) -> Result<JobResult, WatchError> {
+    pub(super) async fn end(&mut self, decision: &Decision) -> Result<JobResult, WatchError> {
         self.renew().await?;
         if let Some(result) = recorded(self.job).await? {
             return Ok(result);
@@ -57,12 +28,12 @@ impl Watch<'_> {
                 self.set_state(JobState::Finalizing).await?;
                 self.output().await?
             }
-            Decision::Conclude(conclusion) => (conclusion, nothing(self.job)),
+            Decision::Conclude(conclusion) => (conclusion.clone(), nothing(self.job)),
         };
         if end.state != JobState::Completed {
             self.journal.decision(format_args!("the job ends early: {}", end.reason));
         }
-        self.wait_for_nodes(self.job.timing.leave_before_end).await;
+        self.wait_for_nodes(self.job.policy.leave_before_end).await;
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
@@ -142,27 +113,11 @@ impl Watch<'_> {
         Ok((end, nothing(job)))
     }
 
-    /// Makes sure that nobody else watches over the job by now.
-    pub(super) async fn renew(&self) -> Result<(), WatchError> {
-        let job = self.job;
-        // Before the call: that is when the time of the lease begins at the earliest.
-        let until = Instant::now() + job.timing.lease;
-        match job.ledger.lease(&job.run, Duty::Watch, self.owner, job.timing.lease).await? {
-            Some(_) => {
-                if let Some(shipper) = &job.log_shipper {
-                    shipper.watches_until(until);
-                }
-                Ok(())
-            }
-            None => Err(WatchError::NotTheOrchestrator),
-        }
-    }
-
     /// Waits until somebody ends the job early, or takes it over. That it completed may have been decided before,
     /// by whoever did not come to write it down.
     async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
-            tokio::time::sleep(self.job.timing.watch).await;
+            tokio::time::sleep(self.job.policy.watch).await;
             match self.job.ledger.progress(&self.job.run).await {
                 Ok(Progress { conclusion: Some(conclusion), .. })
                     if conclusion.state != JobState::Completed =>
@@ -185,9 +140,10 @@ impl Watch<'_> {
         Ok(progress.conclusion.filter(|conclusion| conclusion.state != JobState::Completed))
     }
 
-    /// Sets damaged segments aside, so that their mini-batches run again. The error says that this was done, or why
-    /// not.
-    pub(super) async fn run_again(&mut self, damaged: Vec<Damaged>) -> WatchError {
+    /// Sets the segments aside that an error calls damaged, so that their mini-batches run again. The error that comes back
+    /// says that this was done, or why not.
+    pub(super) async fn run_again(&mut self, error: WatchError) -> WatchError {
+        let WatchError::Damaged(damaged) = error else { return error };
         let (job, reason) = (self.job, damage::describe(&damaged));
         let set_aside = async {
             // A successor may have ended the job and removed the segments.
@@ -213,8 +169,8 @@ impl Watch<'_> {
         // this one could not find any more.
         self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
-        let result = result(self.job, end, output, &self.status.progress, self.started.elapsed());
-        self.state = end.state;
+        let result = result(self.job, end, output, &self.status.progress, self.memory.started.elapsed());
+        self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
         self.journal.summaries(self.catalog.as_deref());
@@ -224,7 +180,7 @@ impl Watch<'_> {
         }
         self.record.result = Some(result.clone());
         match self.write_record().await {
-            Err(error) if self.job.is_on_a_fleet() => return Err(error.into()),
+            Err(error) if self.job.policy.ends_by_record => return Err(error.into()),
             written => self.is_recorded = written.is_ok(),
         }
         failpoint::pass("result_written");
@@ -235,106 +191,10 @@ impl Watch<'_> {
         self.publish_view();
         Ok(result)
     }
-
-    /// Brings the reports of a job that has ended to their end, as far as that can be done: nobody waits for more.
-    pub(super) async fn finish_reports(&mut self, result: &JobResult) {
-        failpoint::pass("reports_finish");
-        if let Err(error) = self.follow_the_last().await {
-            self.journal.error(format_args!("the last reports lack something: {error}"));
-        }
-        self.journal.summaries(self.catalog.as_deref());
-        self.deliver_logs().await;
-        // On a fleet they go with the queue and the books.
-        if !self.job.is_on_a_fleet()
-            && self.is_recorded
-            && self.record.is_done_with()
-            && let Err(error) = remove_segments(&*self.job.storage).await
-        {
-            self.journal.error(format_args!("segments are left behind: {error}"));
-        }
-        tracing::debug!(job = result.job_id, "the reports are finished");
-    }
-
-    /// Follows what nodes commit until they have left: segments with the last failed tries may come after the end.
-    async fn follow_the_last(&mut self) -> Result<(), WatchError> {
-        self.wait_for_nodes(self.job.timing.leave).await;
-        let tries = self.catalog.as_deref().map_or(0, Catalog::tries_of_failed);
-        let progress = self.job.ledger.progress(&self.job.run).await?;
-        self.follow_what_is_whole(progress.segments).await?;
-        match self.catalog.as_deref() {
-            Some(catalog) if catalog.tries_of_failed() != tries => {
-                Ok(list_failures(self.job, catalog).await?)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until every node has left, but no longer than `patience`.
-    pub(super) async fn wait_for_nodes(&self, patience: Duration) {
-        if patience.is_zero() {
-            return;
-        }
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
-                mark_lost(self.job, &mut nodes);
-                if nodes.iter().all(|node| node.left) {
-                    return;
-                }
-            }
-            // Nobody else may take the job over meanwhile; who did says so at the next step.
-            let _ = self.renew().await;
-            tokio::time::sleep(self.job.timing.watch.min(Duration::from_millis(50))).await;
-        }
-        self.journal.decision("some nodes have not left in time; the reports end without them");
-    }
-
-    /// Writes `job_result.txt` and the last lines of the other logs.
-    pub(super) fn write_job_result(&mut self, result: &JobResult) {
-        let text = job_result::text(result, &self.job.spec, self.place);
-        self.journal.progress(&describe(self.state, &self.status));
-        self.journal.progress(text.lines().next().unwrap_or_default());
-        self.journal.decision(text.lines().next().unwrap_or_default());
-        let path = self.job.logs.join("job_result.txt");
-        if let Err(source) = std::fs::write(&path, &text) {
-            tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
-        }
-    }
-
-    /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
-    async fn deliver_logs(&self) {
-        let Some(shipper) = &self.job.log_shipper else { return };
-        let mut pause = FIRST_PAUSE;
-        while let Err(error) = shipper.ship(true).await {
-            if !error.is_retryable() || pause > LONGEST_PAUSE {
-                self.journal.error(format_args!("some logs of the job do not come to storage: {error}"));
-                return;
-            }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
-        }
-    }
 }
 
-/// Puts `job_result.txt` into storage, where it is missing or that of a former start.
-pub(crate) async fn restore_job_result(job: &JobContext, result: &JobResult) -> Result<(), StorageError> {
-    let (key, text) = (format!("{LOGS}job_result.txt"), job_result::text(result, &job.spec, &job.id));
-    let says_so = match job.storage.get(&key).await {
-        Ok(stored) => job_result::say_the_same(&String::from_utf8_lossy(&stored), &text),
-        Err(error) if error.kind == StorageErrorKind::NotFound => false,
-        Err(error) => return Err(error),
-    };
-    if says_so {
-        return Ok(());
-    }
-    job.storage.put(&key, text.into(), PutOptions::default()).await
-}
-
-/// How the job ended, where its record on a fleet says so: no other end may be written over that.
+/// How the job ended, where its record says so: no other end may be written over that.
 async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
-    if !job.is_on_a_fleet() {
-        return Ok(None);
-    }
     match JobRecord::read(&*job.storage).await {
         Ok(record) if record.incarnation == job.incarnation => Ok(record.result),
         Ok(_) | Err(JobRecordError::Absent { .. }) => Err(WatchError::Superseded),
@@ -358,7 +218,7 @@ pub(super) async fn fail_at_once(
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write(&*job.storage).await {
-        Err(error) if job.is_on_a_fleet() => return Err(error.into()),
+        Err(error) if job.policy.ends_by_record => return Err(error.into()),
         Err(error) => tracing::error!(%error, "the job's record does not say how the job ended"),
         Ok(()) => {}
     }

@@ -18,7 +18,7 @@ impl Watch<'_> {
         loop {
             self.follow(committed).await?;
             // It may have come further: nodes go on committing.
-            if self.followed >= committed {
+            if self.memory.followed >= committed {
                 return Ok(());
             }
         }
@@ -31,7 +31,7 @@ impl Watch<'_> {
                 Err(WatchError::Damaged(_)) => {}
                 followed => followed?,
             }
-            if self.followed >= committed {
+            if self.memory.followed >= committed {
                 break;
             }
         }
@@ -46,10 +46,10 @@ impl Watch<'_> {
     /// damaged is an error.
     pub(super) async fn follow(&mut self, committed: u64) -> Result<(), WatchError> {
         let until = Instant::now() + READING;
-        if committed < self.followed {
+        if committed < self.memory.followed {
             return Err(WatchError::LedgerLost);
         }
-        while self.followed < committed && Instant::now() < until {
+        while self.memory.followed < committed && Instant::now() < until {
             let segments = self.next_segments().await?;
             if segments.is_empty() {
                 return Err(WatchError::LedgerLost);
@@ -60,7 +60,7 @@ impl Watch<'_> {
                 Ok(catalog) => (catalog, Ok(())),
                 Err((catalog, error)) => (catalog, Err(error)),
             };
-            self.followed += (catalog.segments.len() - before) as u64;
+            self.memory.followed += (catalog.segments.len() - before) as u64;
             self.last_followed = catalog.segments.last().cloned();
             self.catalog = Some(catalog);
             outcome?;
@@ -74,7 +74,7 @@ impl Watch<'_> {
     /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger
     /// that lost its end, and went on, would give other segments its place.
     async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
-        let (job, first) = (self.job, self.followed);
+        let (job, first) = (self.job, self.memory.followed);
         let Some(last) = &self.last_followed else {
             return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
         };

@@ -8,9 +8,9 @@ use prs_common::ledger::{Conclusion, Entry, JobState, Ledger, LedgerErrorKind, N
 use prs_common::storage::{Storage, StorageErrorKind};
 
 use super::{View, WatchError, watch};
-use crate::JobResult;
 use crate::orchestrate::clean_up;
 use crate::scene::Scene;
+use crate::{JobResult, Policy};
 
 const OWNER: &str = "worker-1";
 
@@ -88,7 +88,7 @@ async fn an_end_that_cannot_be_written_is_no_other_end() {
 async fn segments_stay_until_the_record_says_that_the_result_is_there() {
     for is_written in [false, true] {
         let mut scene = done().await;
-        (scene.job.timing.fleet, scene.job.log_shipper) = (None, None);
+        (scene.job.policy, scene.job.log_shipper) = (Policy::embedded(), None);
         if !is_written {
             scene.storage.fail("put job.json", 1_000, StorageErrorKind::Full);
         }

@@ -109,7 +109,7 @@ async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerErro
 
 async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
     let (ledger, run) = (&job.ledger, &job.run);
-    if ledger.nodes(run).await?.iter().any(|node| job.timing.is_present(node)) {
+    if ledger.nodes(run).await?.iter().any(|node| job.policy.is_present(node)) {
         return Ok(Some("running"));
     }
     // Its nodes leave before the last of them has written how it ended.

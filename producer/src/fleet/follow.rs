@@ -8,7 +8,7 @@ use prs_common::timestamp::now_us;
 use prs_orchestrator::job_record::{Rates, Status};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::watch::View;
-use prs_orchestrator::{JobContext, JobRecord, JobResult, Timing, run_name};
+use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
 use tokio_util::sync::CancellationToken;
 
 use super::Handed;
@@ -173,7 +173,7 @@ pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobS
     let (state, progress, nodes) =
         tokio::try_join!(ledger.state(&run), ledger.progress(&run), ledger.nodes(&run))?;
     let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let mut status = Status::now(progress, &nodes, &Timing::fleet(), running);
+    let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
     if record.incarnation == 1 {
         status.set_rate(status.progress.ended(), status.seconds);
     }

@@ -133,7 +133,7 @@ pub(super) async fn hand_in(
     let owner = owner();
     let offered = async {
         // First, so that no node begins to publish in this program's place.
-        job.ledger.lease(&job.run, Duty::Schedule, &owner, job.timing.lease).await?;
+        job.ledger.lease(&job.run, Duty::Schedule, &owner, job.policy.lease).await?;
         job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
         membership::offer(&job).await?;
         anyhow::Ok(())

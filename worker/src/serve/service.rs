@@ -167,7 +167,7 @@ impl Service<'_> {
 
     /// Watches over a job that wants no more nodes to its end, unless another worker does.
     async fn end_it(&self, job: &JobContext, worker: &str) -> Served {
-        match job.ledger.lease(&job.run, Duty::Watch, worker, job.timing.lease).await {
+        match job.ledger.lease(&job.run, Duty::Watch, worker, job.policy.lease).await {
             Ok(Some(_)) => {}
             Ok(None) => return Served::Full,
             Err(error) if error.kind == LedgerErrorKind::NotFound => {}
@@ -355,10 +355,10 @@ async fn make_folders(job: &JobContext) -> Result<(), Served> {
 
 /// Brings the logs to storage while they grow, and all of them at the end.
 async fn ship_logs(job: JobContext, stop: CancellationToken) {
-    let (Some(shipper), Some(fleet)) = (&job.log_shipper, job.timing.fleet) else { return };
+    let Some(shipper) = &job.log_shipper else { return };
     loop {
         let last = tokio::select! {
-            () = tokio::time::sleep(fleet.logs) => false,
+            () = tokio::time::sleep(job.policy.logs) => false,
             () = stop.cancelled() => true,
         };
         if let Err(error) = shipper.ship(last).await {

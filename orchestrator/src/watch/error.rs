@@ -1,0 +1,205 @@
+//! Why a look, or the end of a job, fails, and the one table of what becomes of it.
+
+use std::path::PathBuf;
+
+use prs_common::ledger::{LedgerError, LedgerErrorKind};
+use prs_common::queue::QueueError;
+use prs_common::segment::SegmentError;
+use prs_common::storage::StorageError;
+
+use crate::damage::{self, Damaged};
+use crate::job_context::Policy;
+use crate::job_record::JobRecordError;
+use crate::plan::PlanError;
+
+/// Why an orchestrator cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The ledger failed.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The queue cannot be looked after.
+    #[error("the queue of the job cannot be looked after: {0}")]
+    Queue(#[from] QueueError),
+    /// A committed segment cannot be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The plan cannot be compared with what was run.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Committed segments are not what was written, or not of this job.
+    #[error("{}", damage::describe(.0))]
+    Damaged(Vec<Damaged>),
+    /// Damaged segments were set aside: the ledger must be filled anew, and what has no outcome runs again.
+    #[error("mini-batches run again: {reason}")]
+    RunAgain {
+        /// Which segments, and why.
+        reason: String,
+    },
+    /// The logs cannot be written.
+    #[error("cannot write the logs in {}: {source}", path.display())]
+    Logs {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// This host cannot make the plan.
+    #[error("the plan cannot be made on this host: {reason}")]
+    NoPlan {
+        /// Why.
+        reason: String,
+    },
+    /// Another node watches over the job.
+    #[error("the lease of the job is held by another node")]
+    NotTheOrchestrator,
+    /// The ledger lost what it had: the watching must begin anew.
+    #[error("the ledger lost what it knew of the job")]
+    LedgerLost,
+    /// There is no such start of the job any more.
+    #[error("the job was started anew, or removed")]
+    Superseded,
+    /// The job's record cannot be understood.
+    #[error(transparent)]
+    Record(JobRecordError),
+}
+
+impl From<JobRecordError> for WatchError {
+    fn from(error: JobRecordError) -> Self {
+        match error {
+            JobRecordError::Storage(error) => Self::Storage(error),
+            error => Self::Record(error),
+        }
+    }
+}
+
+/// What becomes of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disposition {
+    /// The same is tried again, a little later.
+    Retry,
+    /// The orchestrator watches no longer; another one, or a later attempt of this one, goes on.
+    HandOver,
+    /// The segments it names are set aside, and their mini-batches run again.
+    RunAgain,
+    /// The job fails with it.
+    Fail,
+}
+
+/// When an error came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// While the job runs.
+    Looking,
+    /// While it ends.
+    Ending,
+}
+
+/// What becomes of `error`. `others_may_serve` tells whether another worker may do what this host cannot.
+pub(super) fn disposition(
+    error: &WatchError,
+    when: When,
+    policy: &Policy,
+    others_may_serve: bool,
+) -> Disposition {
+    use Disposition::{Fail, HandOver, Retry, RunAgain};
+    match error {
+        WatchError::Damaged(_) => RunAgain,
+        // The job itself is not to blame.
+        WatchError::NotTheOrchestrator
+        | WatchError::LedgerLost
+        | WatchError::RunAgain { .. }
+        | WatchError::Superseded
+        | WatchError::Record(_) => HandOver,
+        WatchError::Ledger(error) if error.kind == LedgerErrorKind::NotFound => HandOver,
+        error if error.is_retryable() && (when == When::Looking || policy.waits_for_servers) => Retry,
+        error if error.is_of_this_host() && others_may_serve => HandOver,
+        _ => Fail,
+    }
+}
+
+impl WatchError {
+    /// Whether the same may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Ledger(error) => error.is_retryable(),
+            Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
+            Self::Plan(error) => error.is_retryable(),
+            // Nodes that cannot use it say so, and fail the job where no other can.
+            Self::Queue(_) => true,
+            Self::Segment(_)
+            | Self::Damaged(_)
+            | Self::RunAgain { .. }
+            | Self::Logs { .. }
+            | Self::NoPlan { .. }
+            | Self::NotTheOrchestrator
+            | Self::LedgerLost
+            | Self::Superseded
+            | Self::Record(_) => false,
+        }
+    }
+
+    /// Whether it is a fault of this host, which another one may not have.
+    pub(super) fn is_of_this_host(&self) -> bool {
+        match self {
+            Self::Logs { .. } | Self::NoPlan { .. } => true,
+            Self::Plan(error) => error.is_of_this_host(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::queue::QueueErrorKind;
+    use prs_common::storage::StorageErrorKind;
+
+    use super::*;
+
+    fn storage(kind: StorageErrorKind) -> StorageError {
+        StorageError { kind, place: String::new(), key: String::new(), message: String::new() }
+    }
+
+    fn ledger(kind: LedgerErrorKind) -> WatchError {
+        LedgerError { kind, job: String::new(), message: String::new() }.into()
+    }
+
+    #[test]
+    fn what_becomes_of_an_error() {
+        use Disposition::{Fail, HandOver, Retry, RunAgain};
+        let queue = |kind| QueueError { kind, name: String::new(), message: String::new() };
+        let logs =
+            || WatchError::Logs { path: PathBuf::new(), source: std::io::ErrorKind::StorageFull.into() };
+        // On a fleet while it runs and while it ends; in one process the same.
+        let table = [
+            (ledger(LedgerErrorKind::Unavailable), [Retry, Retry, Retry, Fail]),
+            (ledger(LedgerErrorKind::Refused), [Fail; 4]),
+            (ledger(LedgerErrorKind::NotFound), [HandOver; 4]),
+            (storage(StorageErrorKind::Unavailable).into(), [Retry, Retry, Retry, Fail]),
+            (storage(StorageErrorKind::PermissionDenied).into(), [Fail; 4]),
+            (storage(StorageErrorKind::Full).into(), [Fail; 4]),
+            (queue(QueueErrorKind::Refused).into(), [Retry, Retry, Retry, Fail]),
+            (
+                SegmentError::Storage(storage(StorageErrorKind::Unavailable)).into(),
+                [Retry, Retry, Retry, Fail],
+            ),
+            (WatchError::Damaged(Vec::new()), [RunAgain; 4]),
+            (WatchError::RunAgain { reason: String::new() }, [HandOver; 4]),
+            (WatchError::NotTheOrchestrator, [HandOver; 4]),
+            (WatchError::LedgerLost, [HandOver; 4]),
+            (WatchError::Superseded, [HandOver; 4]),
+            (WatchError::NoPlan { reason: String::new() }, [HandOver, HandOver, Fail, Fail]),
+            (logs(), [HandOver, HandOver, Fail, Fail]),
+        ];
+        for (error, expected) in table {
+            let seen = [(Policy::fleet(), true), (Policy::embedded(), false)].map(|(policy, others)| {
+                [When::Looking, When::Ending].map(|when| disposition(&error, when, &policy, others))
+            });
+            assert_eq!(seen.concat(), expected, "{error:?}");
+        }
+        assert_eq!(disposition(&logs(), When::Looking, &Policy::fleet(), false), Fail);
+    }
+}

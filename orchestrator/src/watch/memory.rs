@@ -1,0 +1,170 @@
+//! What the orchestrator has to remember between two looks.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::JobState;
+
+use super::observe::{SeenQueue, Snapshot};
+use super::scheduler::Publishing;
+use crate::job_context::Policy;
+use crate::schedule::Scheduled;
+
+/// The memory of one watch.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    /// When the job began.
+    pub(super) started: Instant,
+    /// When this watch began.
+    pub(super) watched_since: Instant,
+    /// Where the job stands.
+    pub(super) state: JobState,
+    /// When something moved last: an outcome, a segment, or the plan.
+    pub(super) moved: Instant,
+    mark: (u64, u64, u64),
+    /// When the last node joined.
+    pub(super) joined: Instant,
+    nodes: usize,
+    /// Seats that were taken at the look before, and at this one.
+    pub(super) seats: (usize, usize),
+    /// Since when nothing waits, nothing is in hand and nothing is published, while mini-batches have no outcome.
+    pub(super) quiet_since: Option<Instant>,
+    /// Committed segments that were followed.
+    pub(super) followed: u64,
+    /// Number of the job's queue that is used.
+    pub(super) queue: u32,
+    /// Whether what was published before is lost: all that has no outcome must be published again.
+    pub(super) refill: bool,
+    /// When the next look at what may get lost is due.
+    pub(super) upkeep_at: Instant,
+    /// When the next line of the overview is.
+    pub(super) overview_at: Instant,
+    /// When the record is to be written next.
+    pub(super) record_at: Instant,
+}
+
+impl Memory {
+    /// Of a watch that begins `now` over a job that began some time `ago`.
+    pub(super) fn new(now: Instant, ago: Duration) -> Self {
+        Self {
+            started: now.checked_sub(ago).unwrap_or(now),
+            watched_since: now,
+            state: JobState::Queued,
+            moved: now,
+            mark: (0, 0, 0),
+            joined: now,
+            nodes: 0,
+            seats: (0, 0),
+            quiet_since: None,
+            followed: 0,
+            queue: 0,
+            refill: false,
+            upkeep_at: now,
+            overview_at: now,
+            record_at: now,
+        }
+    }
+
+    /// Takes in a look.
+    pub(super) fn advance(&mut self, seen: &Snapshot, policy: &Policy) {
+        let progress = &seen.progress;
+        self.state = seen.state;
+        let mark = (progress.ended(), progress.segments, progress.checkpoint.scheduled);
+        if mark != self.mark {
+            (self.moved, self.mark) = (seen.at, mark);
+        }
+        if seen.nodes.len() != self.nodes {
+            (self.joined, self.nodes) = (seen.at, seen.nodes.len());
+        }
+        self.seats = (self.seats.1, seen.seats_taken);
+        if let Publishing::Ended { outcome, refills } = &seen.publishing {
+            self.refill |= *refills && *outcome != Scheduled::Complete;
+        }
+        if let Some(upkeep) = &seen.upkeep {
+            self.upkeep_at = seen.at + policy.upkeep.unwrap_or_default();
+            let is_quiet = upkeep.queue == SeenQueue::Holds(0)
+                && seen.publishing != Publishing::UnderWay
+                && progress.checkpoint.complete
+                && !progress.is_complete()
+                && seen.present().next().is_some()
+                && seen.present().all(|node| node.report.in_hand == 0);
+            self.quiet_since = is_quiet.then(|| self.quiet_since.unwrap_or(seen.at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::ledger::Progress;
+
+    use super::super::duties::tests::{Given, at};
+    use super::super::observe::Upkeep;
+    use super::*;
+
+    #[test]
+    fn a_scheduler_that_refilled_and_did_not_end_well_leaves_the_rest_to_the_next() {
+        let table = [
+            (true, Scheduled::Complete, false),
+            (true, Scheduled::Interrupted, true),
+            (true, Scheduled::Stopped, true),
+            (false, Scheduled::Interrupted, false),
+        ];
+        for (refills, outcome, expected) in table {
+            let mut given = Given::running();
+            given.now.publishing = Publishing::Ended { outcome: outcome.clone(), refills };
+            given.memory.advance(&given.now, &given.policy);
+            assert_eq!(given.memory.refill, expected, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn movement_and_arrivals_are_noted_when_they_come() {
+        let mut given = Given::running();
+        for (second, ended, nodes, moved, joined) in
+            [(1, 0, 1, 0, 0), (2, 0, 1, 0, 0), (3, 5, 1, 3, 0), (4, 5, 2, 3, 4), (5, 4, 2, 5, 4)]
+        {
+            given.now.at = at(second);
+            given.now.progress.succeeded = ended;
+            given.now.nodes = (0..nodes).map(|_| Given::node()).collect();
+            given.memory.advance(&given.now, &given.policy);
+            assert_eq!((given.memory.moved, given.memory.joined), (at(moved), at(joined)), "{second}");
+        }
+    }
+
+    #[test]
+    fn quiet_is_when_nothing_waits_and_nothing_is_in_hand() {
+        let quiet = || {
+            let mut given = Given::running();
+            given.now.upkeep = Some(Upkeep { queue: SeenQueue::Holds(0), is_published_elsewhere: false });
+            given
+        };
+        let is_quiet = |mut given: Given| {
+            given.memory.advance(&given.now, &given.policy);
+            given.memory.quiet_since.is_some()
+        };
+        assert!(is_quiet(quiet()));
+        let table: [fn(&mut Given); 7] = [
+            |given| given.now.upkeep.as_mut().unwrap().queue = SeenQueue::Holds(1),
+            |given| given.now.upkeep.as_mut().unwrap().queue = SeenQueue::Unknown,
+            |given| given.now.publishing = Publishing::UnderWay,
+            |given| given.now.progress.checkpoint.complete = false,
+            |given| given.now.progress.succeeded = given.now.progress.checkpoint.scheduled,
+            |given| given.now.nodes.clear(),
+            |given| given.now.nodes[0].report.in_hand = 1,
+        ];
+        for (number, change) in table.into_iter().enumerate() {
+            let mut given = quiet();
+            change(&mut given);
+            assert!(!is_quiet(given), "{number}");
+        }
+        // The time of the first such look stays, and one that is not so ends it.
+        let mut given = quiet();
+        for second in [1, 2] {
+            given.now.at = at(second);
+            given.memory.advance(&given.now, &given.policy);
+            assert_eq!(given.memory.quiet_since, Some(at(1)));
+        }
+        given.now.progress = Progress::default();
+        given.memory.advance(&given.now, &given.policy);
+        assert_eq!(given.memory.quiet_since, None);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the orchestrator sees at one look: plain data of one instant, which decisions are made of.
+
+use std::time::Instant;
+
+use prs_common::ledger::{Duty, JobState, NodeView, Progress};
+use prs_common::queue::{Depth, QueueErrorKind};
+
+use super::memory::Memory;
+use super::scheduler::Publishing;
+use super::{Watch, WatchError, mark_lost};
+use crate::orchestrate::is_taken;
+use crate::{job_queue, membership};
+
+/// One look.
+#[derive(Debug, Clone)]
+pub(super) struct Snapshot {
+    /// When it was.
+    pub(super) at: Instant,
+    /// Where the job stands.
+    pub(super) state: JobState,
+    /// Its counts.
+    pub(super) progress: Progress,
+    /// Its nodes; those that were not heard of for too long are marked as gone.
+    pub(super) nodes: Vec<NodeView>,
+    /// Nodes whose seat is no other's yet.
+    pub(super) seats_taken: usize,
+    /// What this orchestrator's own scheduler does.
+    pub(super) publishing: Publishing,
+    /// What is looked at only now and then.
+    pub(super) upkeep: Option<Upkeep>,
+}
+
+/// What may get lost on a fleet.
+#[derive(Debug, Clone)]
+pub(super) struct Upkeep {
+    pub(super) queue: SeenQueue,
+    /// Whether another program publishes the plan.
+    pub(super) is_published_elsewhere: bool,
+}
+
+/// The queue of the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SeenQueue {
+    /// So many messages wait in it.
+    Holds(u64),
+    /// It is gone.
+    Lost,
+    /// The job has left it for the one with this number.
+    Left(u32),
+    /// The broker does not tell.
+    Unknown,
+}
+
+impl Snapshot {
+    /// Nodes that serve the job.
+    pub(super) fn present(&self) -> impl Iterator<Item = &NodeView> {
+        self.nodes.iter().filter(|node| !node.left)
+    }
+}
+
+impl Watch<'_> {
+    /// Looks at the job, which must still be this orchestrator's.
+    pub(super) async fn observe(&mut self) -> Result<Snapshot, WatchError> {
+        let (job, run) = (self.job, &self.job.run);
+        if let Err(error) = self.renew().await {
+            if matches!(error, WatchError::NotTheOrchestrator) {
+                self.journal.decision("another node has taken over");
+            }
+            return Err(error);
+        }
+        let at = Instant::now();
+        let state = match self.memory.state {
+            // Another orchestrator may have come further.
+            JobState::Queued => job.ledger.state(run).await?,
+            state => state,
+        };
+        let mut nodes = job.ledger.nodes(run).await?;
+        let quiet = membership::seats(job).quiet;
+        let seats_taken = nodes.iter().filter(|node| !node.left && node.silent < quiet).count();
+        mark_lost(job, &mut nodes);
+        let progress = job.ledger.progress(run).await?;
+        let publishing = self.scheduler.look().await;
+        let is_due = job.policy.upkeep.is_some() && at >= self.memory.upkeep_at;
+        let upkeep = if is_due { Some(self.observe_upkeep(&progress).await?) } else { None };
+        Ok(Snapshot { at, state, progress, nodes, seats_taken, publishing, upkeep })
+    }
+
+    async fn observe_upkeep(&self, progress: &Progress) -> Result<Upkeep, WatchError> {
+        let queue = self.observe_queue(&self.memory).await;
+        let asks = !progress.checkpoint.complete || self.memory.refill || queue == SeenQueue::Lost;
+        let is_published_elsewhere = asks && is_taken(self.job, Duty::Schedule).await?;
+        Ok(Upkeep { queue, is_published_elsewhere })
+    }
+
+    async fn observe_queue(&self, memory: &Memory) -> SeenQueue {
+        let job = self.job;
+        let depth = job.queue.depth(&job_queue::name(job, memory.queue)).await;
+        let is_used = match &depth {
+            Ok(depth) => *depth != Depth::default(),
+            Err(error) => error.kind != QueueErrorKind::NotFound,
+        };
+        if !is_used
+            && let Ok(present) = job_queue::present(job).await
+            && present != memory.queue
+        {
+            return SeenQueue::Left(present);
+        }
+        match depth {
+            Ok(depth) => SeenQueue::Holds(depth.ready),
+            Err(error) if error.kind == QueueErrorKind::NotFound => SeenQueue::Lost,
+            Err(error) => {
+                self.journal.error(WatchError::Queue(error));
+                SeenQueue::Unknown
+            }
+        }
+    }
+}

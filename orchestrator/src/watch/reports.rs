@@ -1,0 +1,130 @@
+//! What comes after the end of a job: its last reports and logs. Any worker may do it, and again: an orchestrator that
+//! dies over it loses nothing.
+
+use std::time::{Duration, Instant};
+
+use prs_common::failpoint;
+use prs_common::layout::LOGS;
+use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+
+use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, mark_lost};
+use crate::JobContext;
+use crate::catalog::Catalog;
+use crate::job_record::{JobRecord, JobResult};
+use crate::orchestrate::remove_segments;
+use crate::report::job_result;
+use crate::report::progress_overview::describe;
+use crate::result::list_failures;
+
+/// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
+pub(crate) async fn finish_reports(
+    job: &JobContext,
+    owner: &str,
+    record: JobRecord,
+    result: &JobResult,
+) -> Result<(), WatchError> {
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    let id = record.job_id.clone();
+    let mut watch = Watch::start(job, owner, record, &id, &view)?;
+    watch.renew().await?;
+    watch.memory.state = result.state;
+    watch.status.progress = job.ledger.progress(&job.run).await?;
+    let _ = std::fs::remove_file(&watch.reserve);
+    watch.write_job_result(result);
+    watch.finish_reports(result).await;
+    Ok(())
+}
+
+/// Puts `job_result.txt` into storage, where it is missing or that of a former start.
+pub(crate) async fn restore_job_result(job: &JobContext, result: &JobResult) -> Result<(), StorageError> {
+    let (key, text) = (format!("{LOGS}job_result.txt"), job_result::text(result, &job.spec, &job.id));
+    let says_so = match job.storage.get(&key).await {
+        Ok(stored) => job_result::say_the_same(&String::from_utf8_lossy(&stored), &text),
+        Err(error) if error.kind == StorageErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if says_so {
+        return Ok(());
+    }
+    job.storage.put(&key, text.into(), PutOptions::default()).await
+}
+
+impl Watch<'_> {
+    /// Brings the reports of a job that has ended to their end, as far as that can be done: nobody waits for more.
+    pub(super) async fn finish_reports(&mut self, result: &JobResult) {
+        failpoint::pass("reports_finish");
+        if let Err(error) = self.follow_the_last().await {
+            self.journal.error(format_args!("the last reports lack something: {error}"));
+        }
+        self.journal.summaries(self.catalog.as_deref());
+        self.deliver_logs().await;
+        if self.job.policy.removes_segments
+            && self.is_recorded
+            && self.record.is_done_with()
+            && let Err(error) = remove_segments(&*self.job.storage).await
+        {
+            self.journal.error(format_args!("segments are left behind: {error}"));
+        }
+        tracing::debug!(job = result.job_id, "the reports are finished");
+    }
+
+    /// Follows what nodes commit until they have left: segments with the last failed tries may come after the end.
+    async fn follow_the_last(&mut self) -> Result<(), WatchError> {
+        self.wait_for_nodes(self.job.policy.leave).await;
+        let tries = self.catalog.as_deref().map_or(0, Catalog::tries_of_failed);
+        let progress = self.job.ledger.progress(&self.job.run).await?;
+        self.follow_what_is_whole(progress.segments).await?;
+        match self.catalog.as_deref() {
+            Some(catalog) if catalog.tries_of_failed() != tries => {
+                Ok(list_failures(self.job, catalog).await?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until every node has left, but no longer than `patience`.
+    pub(super) async fn wait_for_nodes(&self, patience: Duration) {
+        if patience.is_zero() {
+            return;
+        }
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
+                mark_lost(self.job, &mut nodes);
+                if nodes.iter().all(|node| node.left) {
+                    return;
+                }
+            }
+            // Nobody else may take the job over meanwhile; who did says so at the next step.
+            let _ = self.renew().await;
+            tokio::time::sleep(self.job.policy.watch.min(Duration::from_millis(50))).await;
+        }
+        self.journal.decision("some nodes have not left in time; the reports end without them");
+    }
+
+    /// Writes `job_result.txt` and the last lines of the other logs.
+    pub(super) fn write_job_result(&mut self, result: &JobResult) {
+        let text = job_result::text(result, &self.job.spec, self.place);
+        self.journal.progress(&describe(self.memory.state, &self.status));
+        self.journal.progress(text.lines().next().unwrap_or_default());
+        self.journal.decision(text.lines().next().unwrap_or_default());
+        let path = self.job.logs.join("job_result.txt");
+        if let Err(source) = std::fs::write(&path, &text) {
+            tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
+        }
+    }
+
+    /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
+    async fn deliver_logs(&self) {
+        let Some(shipper) = &self.job.log_shipper else { return };
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = shipper.ship(true).await {
+            if !error.is_retryable() || pause > LONGEST_PAUSE {
+                self.journal.error(format_args!("some logs of the job do not come to storage: {error}"));
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}
