@@ -180,7 +180,9 @@ impl Scene {
         let fingerprints = (0..scheduled).map(|index| fingerprint(index, checksum(&self.body(index))));
         let descriptors = fingerprints.fold(0, u64::wrapping_add);
         let checkpoint = Checkpoint { scheduled, items: scheduled, descriptors, complete: true };
-        self.ledger.checkpoint(&self.job.run, checkpoint).await.unwrap();
+        let (ledger, run) = (&self.ledger, &self.job.run);
+        let fence = ledger.lease(run, Duty::Schedule, "planner", Duration::ZERO).await.unwrap().unwrap();
+        ledger.checkpoint(run, checkpoint, fence).await.unwrap();
     }
 
     /// Lets a worker join and say something of itself.
@@ -259,9 +261,9 @@ impl Ledger for FaultyLedger {
         self.pass("state")?;
         self.inner.state(job).await
     }
-    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
+    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError> {
         self.pass(format!("set_state {}", state.as_str()))?;
-        self.inner.set_state(job, state).await
+        self.inner.set_state(job, state, fence).await
     }
     async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
         self.pass("reset")?;
@@ -271,9 +273,9 @@ impl Ledger for FaultyLedger {
         self.pass("remove")?;
         self.inner.remove(job).await
     }
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
         self.pass("checkpoint")?;
-        self.inner.checkpoint(job, checkpoint).await
+        self.inner.checkpoint(job, checkpoint, fence).await
     }
     async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
         self.pass("progress")?;

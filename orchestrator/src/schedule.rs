@@ -102,6 +102,7 @@ pub async fn schedule(
     }
     match outcome {
         Ok(outcome) => outcome,
+        Err(ScheduleError::Ledger(error)) if error.kind == LedgerErrorKind::Superseded => Scheduled::Stopped,
         Err(error) if job.policy.waits_for_servers && error.may_pass() => {
             tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
             Scheduled::Interrupted
@@ -126,9 +127,9 @@ async fn run(
     assignment: &Assignment,
     stop: &CancellationToken,
 ) -> Result<Scheduled, ScheduleError> {
-    if job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await?.is_none() {
+    let Some(fence) = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await? else {
         return Ok(Scheduled::Stopped);
-    }
+    };
     // Whoever had the duty before may have come further than anybody here knows.
     let before = job.ledger.progress(&job.run).await?;
     if before.checkpoint.complete && !assignment.again {
@@ -137,7 +138,8 @@ async fn run(
     let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
     let (receiver, planner) = plan_aside(job, stop);
-    let mut publisher = Publisher { job, owner, assignment, after, some_ended, stop, leased: Instant::now() };
+    let mut publisher =
+        Publisher { job, owner, fence, assignment, after, some_ended, stop, leased: Instant::now() };
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let Some(checkpoint) = sent? else { return Ok(Scheduled::Stopped) };
@@ -150,7 +152,7 @@ async fn run(
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
     let complete = Checkpoint { complete: true, ..checkpoint };
-    job.ledger.checkpoint(&job.run, complete).await?;
+    job.ledger.checkpoint(&job.run, complete, fence).await?;
     job.ledger.release(&job.run, Duty::Schedule, owner).await?;
     Ok(Scheduled::Complete)
 }
@@ -178,6 +180,8 @@ pub(crate) fn plan_aside(
 struct Publisher<'a> {
     job: &'a JobContext,
     owner: &'a str,
+    /// Number of its lease.
+    fence: u64,
     assignment: &'a Assignment,
     /// Mini-batches below this index are published already.
     after: u64,
@@ -245,7 +249,7 @@ impl Publisher<'_> {
                 return Ok(None);
             }
             failpoint::pass("published");
-            job.ledger.checkpoint(&job.run, checkpoint).await?;
+            job.ledger.checkpoint(&job.run, checkpoint, self.fence).await?;
         }
     }
 
@@ -282,7 +286,7 @@ impl Publisher<'_> {
         }
         self.leased = Instant::now();
         let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
-        Ok(lease.is_some())
+        Ok(lease == Some(self.fence))
     }
 
     /// What of `batch` is neither published nor ended.

@@ -126,8 +126,12 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     let failed = FailedTry { index: 7, id: "try".to_owned(), blame: Blame::Code };
     let info = NodeInfo { worker: "w".to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 };
     ledger.create(job, LIMITS).await?;
-    ledger.set_state(job, JobState::Running).await?;
-    ledger.checkpoint(job, Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true }).await?;
+    let minute = Duration::from_mins(1);
+    let watch = ledger.lease(job, Duty::Watch, "me", minute).await?.expect("it is free");
+    let schedule = ledger.lease(job, Duty::Schedule, "me", minute).await?.expect("it is free");
+    ledger.set_state(job, JobState::Running, watch).await?;
+    let plan = Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true };
+    ledger.checkpoint(job, plan, schedule).await?;
     ledger.record_failure(job, &failed).await?;
     ledger.begin(job, 8, "start").await?;
     ledger.begin(job, 9, "start").await?;
@@ -140,8 +144,6 @@ async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> 
     ledger.heartbeat(job, node_id, "w", &NodeReport::default()).await?;
     ledger.leave(job, node_id).await?;
     ledger.nodes(job).await?;
-    ledger.lease(job, Duty::Watch, "me", Duration::from_mins(1)).await?;
-    ledger.lease(job, Duty::Schedule, "me", Duration::from_mins(1)).await?;
     ledger.release(job, Duty::Schedule, "me").await?;
     let end = Conclusion { state: JobState::Failed, reason: "why".to_owned() };
     ledger.conclude(job, &end).await?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use super::{
     Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
     Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
-    Progress, Seats, Signal, TryLimits, Verdict,
+    Progress, Seats, Signal, TryLimits, Verdict, superseded,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -20,6 +21,8 @@ use crate::mini_batch::MiniBatchIndex;
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedLedger {
     jobs: Arc<Mutex<HashMap<String, Job>>>,
+    /// The last number of a lease, of whatever job: also a job that is forgotten and made again gets none twice.
+    last_fence: Arc<AtomicU64>,
     targets: Arc<Mutex<HashMap<String, Target>>>,
     /// Identity of the storage it belongs to.
     storage: Arc<Mutex<Option<String>>>,
@@ -163,6 +166,23 @@ impl EmbeddedLedger {
     }
 }
 
+impl EmbeddedLedger {
+    /// The same for who has the number of the present lease of a duty.
+    fn with_duty<T>(
+        &self,
+        job: &str,
+        duty: Duty,
+        fence: u64,
+        work: impl FnOnce(&mut Job) -> T,
+    ) -> Result<T, LedgerError> {
+        let done = self.with(job, |job| {
+            let is_present = job.leases.get(&duty).is_some_and(|lease| lease.fence == fence);
+            is_present.then(|| work(job))
+        })?;
+        done.ok_or_else(|| superseded(job, duty))
+    }
+}
+
 impl fmt::Display for EmbeddedLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ledger in memory")
@@ -188,8 +208,8 @@ impl Ledger for EmbeddedLedger {
         self.with(job, |job| job.state)
     }
 
-    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
-        self.with(job, |job| {
+    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError> {
+        self.with_duty(job, Duty::Watch, fence, |job| {
             let changes = !job.state.is_final() || job.state == state;
             if changes {
                 job.state = state;
@@ -218,8 +238,8 @@ impl Ledger for EmbeddedLedger {
         Ok(())
     }
 
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
-        self.with(job, |job| {
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
+        self.with_duty(job, Duty::Schedule, fence, |job| {
             let present = &mut job.progress.checkpoint;
             if (checkpoint.scheduled, checkpoint.complete) > (present.scheduled, present.complete) {
                 *present = checkpoint;
@@ -372,8 +392,9 @@ impl Ledger for EmbeddedLedger {
             if holder.is_some_and(|holder| holder != owner) {
                 return None;
             }
-            if holder.is_none() {
-                lease.fence += 1;
+            // One who had it last and comes again keeps his number.
+            if lease.owner.as_deref() != Some(owner) {
+                lease.fence = self.last_fence.fetch_add(1, Ordering::Relaxed) + 1;
                 lease.owner = Some(owner.to_owned());
             }
             lease.until = now + time;

@@ -32,6 +32,8 @@ pub enum LedgerErrorKind {
     AlreadyExists,
     /// The server refuses the caller (password, rights).
     Refused,
+    /// Another program has the duty by now that the call is a part of.
+    Superseded,
     /// The server cannot be reached for now.
     Unavailable,
 }
@@ -53,6 +55,12 @@ impl LedgerError {
     pub fn is_retryable(&self) -> bool {
         self.kind == LedgerErrorKind::Unavailable
     }
+}
+
+/// The error of a program that writes without its duty.
+fn superseded(job: &str, duty: Duty) -> LedgerError {
+    let message = format!("another program has the duty to {} it by now", duty.as_str());
+    LedgerError { kind: LedgerErrorKind::Superseded, job: job.to_owned(), message }
 }
 
 fn of_job(job: &str) -> String {
@@ -375,16 +383,18 @@ pub trait Ledger: Membership + Debug + Display + Send + Sync {
     async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError>;
     /// The state of a job.
     async fn state(&self, job: &str) -> Result<JobState, LedgerError>;
-    /// Moves a job to another state; false when it has ended already (an ended job never changes).
-    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError>;
+    /// Moves a job to another state; false when it has ended already (an ended job never changes). `fence` is the number of
+    /// the caller's lease of [`Duty::Watch`]; [`LedgerErrorKind::Superseded`] where that is not the last one given.
+    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError>;
     /// Forgets a job that is to be filled anew, where `owner` watches over it and its early end is not decided;
     /// otherwise false, and it stays as it is. One that is not known is forgotten already.
     async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError>;
     /// Forgets a job.
     async fn remove(&self, job: &str) -> Result<(), LedgerError>;
 
-    /// Notes how far the planning has come; a checkpoint behind the present one changes nothing.
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError>;
+    /// Notes how far the planning has come; a checkpoint behind the present one changes nothing. `fence` is the number of
+    /// the caller's lease of [`Duty::Schedule`], as in [`set_state`](Self::set_state).
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError>;
     /// The counts.
     async fn progress(&self, job: &str) -> Result<Progress, LedgerError>;
     /// Whether each of these mini-batches has its outcome.
@@ -438,7 +448,7 @@ pub trait Ledger: Membership + Debug + Display + Send + Sync {
     async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
 
     /// Takes or renews the lease of a duty. Returns its fencing number, which grows whenever the lease changes
-    /// hands, or nothing while somebody else holds it.
+    /// hands, also where the ledger was lost in between, or nothing while somebody else holds it.
     async fn lease(
         &self,
         job: &str,

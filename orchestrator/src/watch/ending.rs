@@ -8,7 +8,7 @@ use prs_common::failpoint;
 use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, JobState, Progress};
 
-use super::{Decision, Watch, WatchError};
+use super::{Decision, Watch, WatchError, lease};
 use crate::catalog::Catalog;
 use crate::damage::{self, FinalizeError};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
@@ -185,7 +185,7 @@ impl Watch<'_> {
         }
         failpoint::pass("result_written");
         // The record has the last word: nothing that fails from here on changes it.
-        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state).await {
+        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state, self.fence).await {
             self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
         }
         self.publish_view();
@@ -205,15 +205,17 @@ async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
 /// Ends a job that cannot even be watched over (its logs cannot be written), and that nobody else can.
 pub(super) async fn fail_at_once(
     job: &JobContext,
+    owner: &str,
     mut record: JobRecord,
     error: WatchError,
 ) -> Result<JobResult, WatchError> {
+    let fence = lease(job, owner).await?;
     let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
     let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
     if conclusion.state == JobState::Completed {
         return Err(error);
     }
-    job.ledger.set_state(&job.run, conclusion.state).await?;
+    job.ledger.set_state(&job.run, conclusion.state, fence).await?;
     let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
     record.state = conclusion.state;
     record.result = Some(result.clone());

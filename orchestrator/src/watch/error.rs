@@ -114,7 +114,11 @@ pub(super) fn disposition(
         | WatchError::RunAgain { .. }
         | WatchError::Superseded
         | WatchError::Record(_) => HandOver,
-        WatchError::Ledger(error) if error.kind == LedgerErrorKind::NotFound => HandOver,
+        WatchError::Ledger(error)
+            if matches!(error.kind, LedgerErrorKind::NotFound | LedgerErrorKind::Superseded) =>
+        {
+            HandOver
+        }
         error if error.is_retryable() && (when == When::Looking || policy.waits_for_servers) => Retry,
         error if error.is_of_this_host() && others_may_serve => HandOver,
         _ => Fail,
@@ -178,6 +182,7 @@ mod tests {
             (ledger(LedgerErrorKind::Unavailable), [Retry, Retry, Retry, Fail]),
             (ledger(LedgerErrorKind::Refused), [Fail; 4]),
             (ledger(LedgerErrorKind::NotFound), [HandOver; 4]),
+            (ledger(LedgerErrorKind::Superseded), [HandOver; 4]),
             (storage(StorageErrorKind::Unavailable).into(), [Retry, Retry, Retry, Fail]),
             (storage(StorageErrorKind::PermissionDenied).into(), [Fail; 4]),
             (storage(StorageErrorKind::Full).into(), [Fail; 4]),

@@ -76,17 +76,21 @@ pub async fn watch(
     place: &str,
     view: &Sender<View>,
 ) -> Result<JobResult, WatchError> {
-    if job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await?.is_none() {
-        return Err(WatchError::NotTheOrchestrator);
-    }
-    let mut watch = match Watch::start(job, owner, record.clone(), place, view) {
+    let fence = lease(job, owner).await?;
+    let mut watch = match Watch::start(job, (owner, fence), record.clone(), place, view) {
         Ok(watch) => watch,
         Err(error) if others_may_serve(job, owner).await => return Err(error),
-        Err(error) => return fail_at_once(job, record, error).await,
+        Err(error) => return fail_at_once(job, owner, record, error).await,
     };
     let result = watch.run().await?;
     watch.finish_reports(&result).await;
     Ok(result)
+}
+
+/// Takes or renews the lease to watch over a job; returns its number.
+async fn lease(job: &JobContext, owner: &str) -> Result<u64, WatchError> {
+    let lease = job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await?;
+    lease.ok_or(WatchError::NotTheOrchestrator)
 }
 
 /// Whether another node may do for `job` what this host cannot: one that serves it, or an idle worker that finds a seat.
@@ -133,6 +137,8 @@ impl Decision {
 struct Watch<'a> {
     job: &'a JobContext,
     owner: &'a str,
+    /// Number of its lease: what only the orchestrator may write carries it.
+    fence: u64,
     place: &'a str,
     record: JobRecord,
     view: &'a Sender<View>,
@@ -155,7 +161,7 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn start(
         job: &'a JobContext,
-        owner: &'a str,
+        (owner, fence): (&'a str, u64),
         record: JobRecord,
         place: &'a str,
         view: &'a Sender<View>,
@@ -180,6 +186,7 @@ impl<'a> Watch<'a> {
         Ok(Self {
             job,
             owner,
+            fence,
             place,
             record,
             view,
@@ -315,20 +322,17 @@ impl<'a> Watch<'a> {
         self.view.send_replace(View { state: Some(self.memory.state), status: self.status.clone() });
     }
 
-    /// Makes sure that nobody else watches over the job by now.
+    /// Makes sure that nobody else watches over the job by now, or has in between.
     async fn renew(&self) -> Result<(), WatchError> {
-        let job = self.job;
         // Before the call: that is when the time of the lease begins at the earliest.
-        let until = Instant::now() + job.policy.lease;
-        match job.ledger.lease(&job.run, Duty::Watch, self.owner, job.policy.lease).await? {
-            Some(_) => {
-                if let Some(shipper) = &job.log_shipper {
-                    shipper.watches_until(until);
-                }
-                Ok(())
-            }
-            None => Err(WatchError::NotTheOrchestrator),
+        let until = Instant::now() + self.job.policy.lease;
+        if lease(self.job, self.owner).await? != self.fence {
+            return Err(WatchError::NotTheOrchestrator);
         }
+        if let Some(shipper) = &self.job.log_shipper {
+            shipper.watches_until(until);
+        }
+        Ok(())
     }
 
     /// Brings `job.json` up to date.
@@ -343,7 +347,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
-        self.job.ledger.set_state(&self.job.run, state).await?;
+        self.job.ledger.set_state(&self.job.run, state, self.fence).await?;
         self.memory.state = state;
         self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();

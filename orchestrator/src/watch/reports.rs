@@ -7,7 +7,7 @@ use prs_common::failpoint;
 use prs_common::layout::LOGS;
 use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
 
-use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, mark_lost};
+use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
 use crate::JobContext;
 use crate::catalog::Catalog;
 use crate::job_record::{JobRecord, JobResult};
@@ -25,7 +25,8 @@ pub(crate) async fn finish_reports(
 ) -> Result<(), WatchError> {
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     let id = record.job_id.clone();
-    let mut watch = Watch::start(job, owner, record, &id, &view)?;
+    let fence = lease(job, owner).await?;
+    let mut watch = Watch::start(job, (owner, fence), record, &id, &view)?;
     watch.renew().await?;
     watch.memory.state = result.state;
     watch.status.progress = job.ledger.progress(&job.run).await?;

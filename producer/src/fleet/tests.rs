@@ -115,8 +115,8 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     let run = run_name("job-1", 1);
     let (job, _folder) = start::context(&fleet, &record).unwrap();
     start::open_books(&job).await.unwrap();
-    fleet.ledger.set_state(&run, JobState::Finalizing).await.unwrap();
-    fleet.ledger.lease(&run, Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
+    let lease = fleet.ledger.lease(&run, Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
+    fleet.ledger.set_state(&run, JobState::Finalizing, lease.unwrap()).await.unwrap();
     let behind = LeftBehind::default();
     let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("job-1 is about to end"), "{refused}");

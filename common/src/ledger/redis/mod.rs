@@ -51,7 +51,7 @@ use self::scripts::Script;
 use super::{
     Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
     Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
-    Progress, Seats, Signal, TryLimits, Verdict,
+    Progress, Seats, Signal, TryLimits, Verdict, superseded,
 };
 use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
@@ -236,6 +236,11 @@ impl RedisLedger {
     }
 }
 
+/// The answer of a script that refuses the number of a lease with -1.
+fn unless_superseded(job: &str, duty: Duty, answer: i64) -> Result<i64, LedgerError> {
+    if answer >= 0 { Ok(answer) } else { Err(superseded(job, duty)) }
+}
+
 fn seconds_to_live() -> String {
     TIME_TO_LIVE.as_secs().to_string()
 }
@@ -299,8 +304,11 @@ impl Ledger for RedisLedger {
         self.state_of(job, &word)
     }
 
-    async fn set_state(&self, job: &str, state: JobState) -> Result<bool, LedgerError> {
-        self.run(job, &scripts::SET_STATE, &[Key::Job], &[state.as_str().as_bytes()]).await
+    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError> {
+        let number = fence.to_string();
+        let arguments = [state.as_str().as_bytes(), number.as_bytes()];
+        let answer: i64 = self.run(job, &scripts::SET_STATE, &[Key::Job, Key::Leases], &arguments).await?;
+        unless_superseded(job, Duty::Watch, answer).map(|answer| answer == 1)
     }
 
     async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
@@ -312,11 +320,13 @@ impl Ledger for RedisLedger {
         self.run(job, &scripts::REMOVE, &Key::ALL, &[]).await
     }
 
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint) -> Result<(), LedgerError> {
+    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
         let Checkpoint { scheduled, items, descriptors, complete } = checkpoint;
-        let arguments = [scheduled, items, u64::from(complete), descriptors].map(|number| number.to_string());
-        let arguments = arguments.each_ref().map(String::as_bytes);
-        self.run(job, &scripts::CHECKPOINT, &[Key::Job], &arguments).await
+        let numbers = [scheduled, items, u64::from(complete), descriptors, fence];
+        let numbers = numbers.map(|number| number.to_string());
+        let arguments = numbers.each_ref().map(String::as_bytes);
+        let answer: i64 = self.run(job, &scripts::CHECKPOINT, &[Key::Job, Key::Leases], &arguments).await?;
+        unless_superseded(job, Duty::Schedule, answer).map(drop)
     }
 
     async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use prs_common::ledger::{Checkpoint, Entry, Ledger};
 
-use super::{ended, failed, fresh, succeeded};
+use super::{ended, failed, fresh, publishing, succeeded};
 use crate::deadline::within;
 
 fn all_succeeded(indexes: impl IntoIterator<Item = u64>) -> Vec<Entry> {
@@ -26,7 +26,7 @@ pub(super) async fn commit_is_seen_at_once(ledger: &dyn Ledger) {
     assert_eq!((segments[0].key.as_str(), segments[0].size), ("seg/a", 123));
     assert!(segments[0].lost.is_empty());
     let checkpoint = Checkpoint { scheduled: 3, items: 30, descriptors: 7, complete: true };
-    ledger.checkpoint(&job, checkpoint).await.unwrap();
+    ledger.checkpoint(&job, checkpoint, publishing(ledger, &job).await).await.unwrap();
     assert!(ledger.progress(&job).await.unwrap().is_complete());
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn failed_outcome_wins_too(ledger: &dyn Ledger) {
 pub(super) async fn outcome_that_the_plan_does_not_have_never_counts(ledger: &dyn Ledger) {
     let job = fresh(ledger, "beyond").await;
     let plan = Checkpoint { scheduled: 2, items: 20, descriptors: 7, complete: true };
-    ledger.checkpoint(&job, plan).await.unwrap();
+    ledger.checkpoint(&job, plan, publishing(ledger, &job).await).await.unwrap();
     // Remembering the last one would take half a gigabyte.
     let beyond = u64::from(u32::MAX);
     let entries = [beyond, 1, 2].map(succeeded);
@@ -114,8 +114,11 @@ pub(super) async fn counts_are_exact(ledger: &dyn Ledger) {
     ledger.commit(&job, "a", LARGE, &[large(0)]).await.unwrap();
     assert_eq!(ledger.commit(&job, "b", 1, &[large(0), succeeded(1)]).await.unwrap(), [0]);
     let checkpoint = Checkpoint { scheduled: LARGE, items: LARGE, descriptors: 7, complete: false };
-    ledger.checkpoint(&job, checkpoint).await.unwrap();
-    ledger.checkpoint(&job, Checkpoint { scheduled: LARGE - 1, ..checkpoint }).await.unwrap();
+    ledger.checkpoint(&job, checkpoint, publishing(ledger, &job).await).await.unwrap();
+    ledger
+        .checkpoint(&job, Checkpoint { scheduled: LARGE - 1, ..checkpoint }, publishing(ledger, &job).await)
+        .await
+        .unwrap();
     let progress = ledger.progress(&job).await.unwrap();
     assert_eq!(progress.checkpoint, checkpoint);
     assert_eq!((progress.items, progress.items_succeeded), (LARGE + 4, LARGE + 2));

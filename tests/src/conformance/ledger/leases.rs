@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{Duty, Ledger};
+use prs_common::ledger::{Checkpoint, Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 
-use super::fresh;
+use super::{LIMITS, fresh};
 use crate::deadline::eventually;
 
 pub(super) async fn lease_has_one_holder(ledger: &dyn Ledger) {
@@ -98,6 +98,47 @@ pub(super) async fn released_lease_is_free_at_once(ledger: &dyn Ledger) {
     assert!(second > first, "{second} after {first}");
     ledger.release(&job, Duty::Watch, "a").await.unwrap();
     assert_eq!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(), None, "it is b's now");
+}
+
+pub(super) async fn superseded_holder_changes_nothing(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
+    let superseded = |error: LedgerError| assert_eq!(error.kind, LedgerErrorKind::Superseded, "{error}");
+    let done = Checkpoint { scheduled: 7, items: 7, descriptors: 0, complete: true };
+    let job = fresh(ledger, "superseded").await;
+    superseded(ledger.set_state(&job, JobState::Running, 1).await.unwrap_err());
+    superseded(ledger.checkpoint(&job, done, 1).await.unwrap_err());
+    let mut fences = Vec::new();
+    for owner in ["a", "b"] {
+        let take = async |duty| ledger.lease(&job, duty, owner, minute).await.unwrap().expect("it is free");
+        fences.push((take(Duty::Watch).await, take(Duty::Schedule).await));
+        for duty in [Duty::Watch, Duty::Schedule] {
+            ledger.release(&job, duty, owner).await.unwrap();
+        }
+    }
+    let [(old_watch, old_schedule), (watch, schedule)] = fences[..] else { unreachable!() };
+    superseded(ledger.set_state(&job, JobState::Running, old_watch).await.unwrap_err());
+    superseded(ledger.checkpoint(&job, done, old_schedule).await.unwrap_err());
+    assert_eq!(ledger.state(&job).await.unwrap(), JobState::Queued);
+    assert_eq!(ledger.progress(&job).await.unwrap().checkpoint, Checkpoint::default());
+    // One who gave it up may still finish what he began.
+    assert!(ledger.set_state(&job, JobState::Running, watch).await.unwrap());
+    ledger.checkpoint(&job, done, schedule).await.unwrap();
+
+    // A ledger that was lost and filled again gives no number twice.
+    ledger.remove(&job).await.unwrap();
+    ledger.create(&job, LIMITS).await.unwrap();
+    let later = ledger.lease(&job, Duty::Watch, "c", minute).await.unwrap().expect("it is free");
+    assert!(later > watch, "{later} after {watch}");
+    superseded(ledger.set_state(&job, JobState::Running, watch).await.unwrap_err());
+}
+
+pub(super) async fn who_comes_again_keeps_the_number(ledger: &dyn Ledger) {
+    let job = fresh(ledger, "again").await;
+    let lease = async |owner| ledger.lease(&job, Duty::Watch, owner, Duration::ZERO).await.unwrap();
+    let first = lease("a").await;
+    assert_eq!(lease("a").await, first, "nobody had it in between");
+    assert!(lease("b").await > first);
+    assert!(lease("a").await > first, "somebody had");
 }
 
 pub(super) async fn duties_have_leases_of_their_own(ledger: &dyn Ledger) {

@@ -8,7 +8,7 @@ use prs_common::ledger::{
     Progress, Signal, Verdict,
 };
 
-use super::{LIMITS, ended, fresh, spoiled, succeeded, worker};
+use super::{LIMITS, ended, fresh, publishing, spoiled, succeeded, watching, worker};
 use crate::conformance::unique;
 
 fn aborted(state: JobState, reason: &str) -> Conclusion {
@@ -47,8 +47,8 @@ pub(super) async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
         assert!(!error.is_retryable());
     };
     not_found(ledger.state(job).await.unwrap_err());
-    not_found(ledger.set_state(job, JobState::Running).await.unwrap_err());
-    not_found(ledger.checkpoint(job, Checkpoint::default()).await.unwrap_err());
+    not_found(ledger.set_state(job, JobState::Running, 1).await.unwrap_err());
+    not_found(ledger.checkpoint(job, Checkpoint::default(), 1).await.unwrap_err());
     not_found(ledger.progress(job).await.unwrap_err());
     not_found(ledger.ended(job, &[0]).await.unwrap_err());
     not_found(ledger.commit(job, "a", 1, &[succeeded(0)]).await.unwrap_err());
@@ -75,7 +75,7 @@ pub(super) async fn jobs_are_apart(ledger: &dyn Ledger) {
     ledger.join(&one, &worker("w"), None).await.unwrap();
     ledger.conclude(&one, &aborted(JobState::Failed, "why")).await.unwrap();
     ledger.lease(&one, Duty::Watch, "me", Duration::from_mins(1)).await.unwrap();
-    ledger.set_state(&one, JobState::Failed).await.unwrap();
+    ledger.set_state(&one, JobState::Failed, watching(ledger, &one).await).await.unwrap();
     assert_eq!(ledger.progress(&other).await.unwrap(), Progress::default());
     assert_eq!(ledger.state(&other).await.unwrap(), JobState::Queued);
     assert_eq!(ledger.begin(&other, 1, "s").await.unwrap(), Begin::Run { spoiled: 0, lost: 0 });
@@ -130,7 +130,10 @@ pub(super) async fn states_follow_each_other(ledger: &dyn Ledger) {
     let job = fresh(ledger, "states").await;
     for state in [JobState::Scheduling, JobState::Running, JobState::Finalizing, JobState::Completed] {
         for _ in 0..2 {
-            assert!(ledger.set_state(&job, state).await.unwrap(), "to {state:?}");
+            assert!(
+                ledger.set_state(&job, state, watching(ledger, &job).await).await.unwrap(),
+                "to {state:?}"
+            );
             assert_eq!(ledger.state(&job).await.unwrap(), state);
         }
     }
@@ -139,7 +142,7 @@ pub(super) async fn states_follow_each_other(ledger: &dyn Ledger) {
 pub(super) async fn ended_job_never_changes(ledger: &dyn Ledger) {
     for last in [JobState::Completed, JobState::Failed, JobState::Canceled] {
         let job = fresh(ledger, "final").await;
-        assert!(ledger.set_state(&job, last).await.unwrap());
+        assert!(ledger.set_state(&job, last, watching(ledger, &job).await).await.unwrap());
         let others = [
             JobState::Queued,
             JobState::Scheduling,
@@ -150,7 +153,10 @@ pub(super) async fn ended_job_never_changes(ledger: &dyn Ledger) {
             JobState::Canceled,
         ];
         for other in others.into_iter().filter(|other| *other != last) {
-            assert!(!ledger.set_state(&job, other).await.unwrap(), "{last:?} to {other:?}");
+            assert!(
+                !ledger.set_state(&job, other, watching(ledger, &job).await).await.unwrap(),
+                "{last:?} to {other:?}"
+            );
             assert_eq!(ledger.state(&job).await.unwrap(), last);
         }
     }
@@ -159,8 +165,9 @@ pub(super) async fn ended_job_never_changes(ledger: &dyn Ledger) {
 pub(super) async fn one_of_many_final_states_wins(ledger: &dyn Ledger) {
     for _ in 0..20 {
         let job = fresh(ledger, "race").await;
+        let fence = watching(ledger, &job).await;
         let states = [JobState::Completed, JobState::Failed, JobState::Canceled, JobState::Running];
-        let done = join_all(states.map(|state| ledger.set_state(&job, state))).await;
+        let done = join_all(states.map(|state| ledger.set_state(&job, state, fence))).await;
         let state = ledger.state(&job).await.unwrap();
         assert!(state.is_final());
         for (asked, took) in states.into_iter().zip(done) {
@@ -172,6 +179,7 @@ pub(super) async fn one_of_many_final_states_wins(ledger: &dyn Ledger) {
 
 pub(super) async fn checkpoint_only_grows(ledger: &dyn Ledger) {
     let job = fresh(ledger, "checkpoint").await;
+    let fence = publishing(ledger, &job).await;
     let at = |scheduled, complete| Checkpoint {
         scheduled,
         items: scheduled * 10,
@@ -189,16 +197,18 @@ pub(super) async fn checkpoint_only_grows(ledger: &dyn Ledger) {
         (at(4, false), at(9, true)),
         (at(9, true), at(9, true)),
     ] {
-        ledger.checkpoint(&job, note).await.unwrap();
+        ledger.checkpoint(&job, note, fence).await.unwrap();
         assert_eq!(ledger.progress(&job).await.unwrap().checkpoint, expected, "after {note:?}");
     }
     let job = fresh(ledger, "racing").await;
-    let notes = (0..40).map(|step| ledger.checkpoint(&job, at((step * 7) % 40, false)));
+    let fence = publishing(ledger, &job).await;
+    let notes = (0..40).map(|step| ledger.checkpoint(&job, at((step * 7) % 40, false), fence));
     assert!(join_all(notes).await.into_iter().all(|outcome| outcome.is_ok()));
     assert_eq!(ledger.progress(&job).await.unwrap().checkpoint, at(39, false));
     // A job of nothing is complete as well.
     let job = fresh(ledger, "nothing").await;
-    ledger.checkpoint(&job, at(0, true)).await.unwrap();
+    let fence = publishing(ledger, &job).await;
+    ledger.checkpoint(&job, at(0, true), fence).await.unwrap();
     assert!(ledger.progress(&job).await.unwrap().is_complete());
 }
 
@@ -238,7 +248,7 @@ pub(super) async fn conclusion_reaches_every_node(ledger: &dyn Ledger) {
     let job = fresh(ledger, "conclusion").await;
     let report = NodeReport::default();
     let first = ledger.join(&job, &worker("a"), None).await.unwrap();
-    ledger.set_state(&job, JobState::Running).await.unwrap();
+    ledger.set_state(&job, JobState::Running, watching(ledger, &job).await).await.unwrap();
     assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Run);
     ledger.conclude(&job, &aborted(JobState::Failed, "why")).await.unwrap();
     assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Stop);
@@ -248,7 +258,7 @@ pub(super) async fn conclusion_reaches_every_node(ledger: &dyn Ledger) {
     ledger.commit(&job, "s", 1, &[succeeded(0)]).await.unwrap();
     assert_eq!(ledger.progress(&job).await.unwrap().succeeded, 1);
     for state in [JobState::Finalizing, JobState::Failed] {
-        ledger.set_state(&job, state).await.unwrap();
+        ledger.set_state(&job, state, watching(ledger, &job).await).await.unwrap();
         assert_eq!(ledger.heartbeat(&job, first, "a", &report).await.unwrap(), Signal::Stop);
     }
 }
@@ -275,7 +285,7 @@ pub(super) async fn first_conclusion_is_remembered(ledger: &dyn Ledger) {
 pub(super) async fn conclusion_of_a_completed_job_stops_nobody(ledger: &dyn Ledger) {
     let job = fresh(ledger, "completed").await;
     let node = ledger.join(&job, &worker("a"), None).await.unwrap();
-    ledger.set_state(&job, JobState::Finalizing).await.unwrap();
+    ledger.set_state(&job, JobState::Finalizing, watching(ledger, &job).await).await.unwrap();
     let done = Conclusion { state: JobState::Completed, reason: String::new() };
     assert_eq!(ledger.conclude(&job, &done).await.unwrap(), done);
     assert_eq!(ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap(), Signal::Finish);
@@ -295,7 +305,7 @@ pub(super) async fn state_tells_the_nodes_what_to_do(ledger: &dyn Ledger) {
     ] {
         let job = fresh(ledger, "signal").await;
         let node = ledger.join(&job, &worker("a"), None).await.unwrap();
-        ledger.set_state(&job, state).await.unwrap();
+        ledger.set_state(&job, state, watching(ledger, &job).await).await.unwrap();
         let told = ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap();
         assert_eq!(told, signal, "{state:?}");
     }

@@ -52,8 +52,8 @@ pub(super) async fn offers_show_who_serves_what(ledger: &dyn Ledger) {
     assert_eq!(shown().await, Some((0, books)));
     let node = ledger.join(&run, &worker("a"), None).await.unwrap();
     ledger.join(&run, &worker("b"), None).await.unwrap();
-    ledger.lease(&run, Duty::Watch, "a", MINUTE).await.unwrap();
-    ledger.set_state(&run, JobState::Running).await.unwrap();
+    let fence = ledger.lease(&run, Duty::Watch, "a", MINUTE).await.unwrap().expect("it is free");
+    ledger.set_state(&run, JobState::Running, fence).await.unwrap();
     let books = Books { state: JobState::Running, is_concluded: false, is_watched: true };
     assert_eq!(shown().await, Some((2, books)));
     ledger.leave(&run, node).await.unwrap();

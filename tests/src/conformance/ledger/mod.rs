@@ -8,8 +8,9 @@ mod nodes;
 mod tries;
 
 use std::ops::Range;
+use std::time::Duration;
 
-use prs_common::ledger::{Blame, Entry, FailedTry, Ledger, LedgerError, NodeInfo, TryLimits};
+use prs_common::ledger::{Blame, Duty, Entry, FailedTry, Ledger, LedgerError, NodeInfo, TryLimits};
 
 use super::unique;
 
@@ -90,6 +91,8 @@ macro_rules! __ledger_cases {
                 lease_changes_hands_after_it_ran_out
                 racing_lease_has_one_winner
                 released_lease_is_free_at_once
+                superseded_holder_changes_nothing
+                who_comes_again_keeps_the_number
                 duties_have_leases_of_their_own
             }
         }
@@ -110,6 +113,16 @@ const LIMITS: TryLimits = TryLimits { run_max_try: 3, max_node_losses: 10 };
 
 async fn fresh(ledger: &dyn Ledger, case: &str) -> String {
     limited(ledger, case, LIMITS).await
+}
+
+/// The number of a lease to watch over `job`, which "me" has for no time.
+async fn watching(ledger: &dyn Ledger, job: &str) -> u64 {
+    ledger.lease(job, Duty::Watch, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
+}
+
+/// The same of a lease to publish its plan.
+async fn publishing(ledger: &dyn Ledger, job: &str) -> u64 {
+    ledger.lease(job, Duty::Schedule, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
 }
 
 async fn limited(ledger: &dyn Ledger, case: &str, limits: TryLimits) -> String {

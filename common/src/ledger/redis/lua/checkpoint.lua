@@ -1,7 +1,10 @@
--- Notes how far the planning has come, unless it is known to be further.
--- ARGV: mini-batches scheduled, items in them, whether these are all (0, 1), sum of the fingerprints of their descriptors
-local job = KEYS[1]
+-- Notes how far the planning has come, unless it is known to be further. Returns 1, or -1 when the lease to publish the
+-- plan has changed hands.
+-- ARGV: mini-batches scheduled, items in them, whether these are all (0, 1), sum of the fingerprints of their descriptors,
+--   number of the caller's lease
+local job, leases = KEYS[1], KEYS[2]
 if redis.call('EXISTS', job) == 0 then return false end
+if redis.call('HGET', leases, 'schedule:fence') ~= ARGV[5] then return -1 end
 local known = redis.call('HMGET', job, 'scheduled', 'planned')
 local scheduled, planned = tonumber(known[1] or '0'), tonumber(known[2] or '0')
 local ahead = tonumber(ARGV[1]) - scheduled

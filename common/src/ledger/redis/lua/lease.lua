@@ -10,7 +10,11 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local is_held = known[1] and tonumber(known[2]) > now
 if is_held and known[1] ~= ARGV[2] then return 0 end
-if not is_held then redis.call('HINCRBY', leases, fence, 1) end
+-- The time makes numbers grow over the loss of all keys. One who had it last and comes again keeps his number.
+if known[1] ~= ARGV[2] then
+  local last = tonumber(redis.call('HGET', leases, fence) or '0')
+  redis.call('HSET', leases, fence, string.format('%.0f', math.max(now, last + 1)))
+end
 redis.call('HSET', leases, owner, ARGV[2], till, now + tonumber(ARGV[3]))
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[4]) end
 return tonumber(redis.call('HGET', leases, fence))
