@@ -20,7 +20,7 @@ use crate::catalog::Place;
 use crate::damage::{Damaged, FinalizeError};
 
 /// Rows of a batch at most, bytes.
-pub(crate) const BATCH: u64 = 16 << 20;
+pub(crate) const BATCH: u64 = 8 << 20;
 /// Pieces of a batch at most.
 const MOST_PIECES: usize = 1 << 16;
 /// Ranges of a batch that are read side by side.
