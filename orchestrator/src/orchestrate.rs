@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind, TryLimits};
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{Storage, StorageError, delete_below};
 use tokio_util::sync::CancellationToken;
 
 use crate::job_record::JobRecordError;
@@ -17,8 +16,7 @@ use crate::{JobContext, JobRecord, JobResult, job_queue};
 
 /// Node losses a mini-batch survives (spec S3).
 pub const MAX_NODE_LOSSES: u32 = 10;
-/// Segments removed side by side.
-const REMOVED_AT_ONCE: usize = 16;
+
 /// How a program stops to care for a job before the job has ended.
 #[derive(Debug, Clone, Default)]
 pub struct OrchestratorEnd {
@@ -289,14 +287,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
 /// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
 pub(crate) async fn remove_segments(storage: &dyn Storage) -> Result<(), StorageError> {
     for folder in [layout::SEGMENTS, layout::PLAN, layout::PLAIN] {
-        let mut deletions = Vec::new();
-        for object in storage.list(folder).await? {
-            deletions.push(async move { storage.delete(&object.key).await });
-        }
-        let mut deleted = futures_util::stream::iter(deletions).buffer_unordered(REMOVED_AT_ONCE);
-        while let Some(done) = deleted.next().await {
-            done?;
-        }
+        delete_below(storage, folder).await?;
     }
     Ok(())
 }

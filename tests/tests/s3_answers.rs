@@ -1,5 +1,6 @@
 //! What a server answers is checked: a write that something else than a store answered is made again, a short range is
-//! read again, and what was damaged on the way or at rest is never taken for the object.
+//! read again, and what was damaged on the way or at rest is never taken for the object. What a server
+//! does not confirm to have deleted is deleted again.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -146,4 +147,53 @@ async fn a_server_without_checksums_is_written_and_read() {
             StorageErrorKind::AlreadyExists
         );
     }
+}
+
+async fn with_objects(settings: S3Settings) -> (S3Server, S3Storage, Vec<String>) {
+    let server = S3Server::start_with(settings);
+    server.make_bucket(BUCKET);
+    let keys: Vec<_> = (0..2_500).map(|number| format!("many/{number}")).collect();
+    for key in &keys {
+        server.put_object(BUCKET, key, b"x");
+    }
+    let storage = open(&server, server.endpoint()).await;
+    (server, storage, keys)
+}
+
+#[tokio::test]
+async fn a_thousand_objects_go_with_one_request() {
+    let (server, storage, keys) = with_objects(S3Settings::default()).await;
+    storage.delete_all(&keys).await.unwrap();
+    assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 3));
+}
+
+#[tokio::test]
+async fn a_server_that_deletes_one_object_at_a_time_is_asked_so() {
+    let (server, storage, keys) =
+        with_objects(S3Settings { bulk_deletes: false, ..S3Settings::default() }).await;
+    storage.delete_all(&keys).await.unwrap();
+    assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 2_500));
+}
+
+#[tokio::test]
+async fn an_object_that_the_server_keeps_is_named() {
+    let locked = Some("many/1234".to_owned());
+    let (server, storage, keys) = with_objects(S3Settings { locked, ..S3Settings::default() }).await;
+    let error = storage.delete_all(&keys).await.unwrap_err();
+    assert_eq!((error.kind, &*error.key), (StorageErrorKind::PermissionDenied, "many/1234"), "{error}");
+    assert!(server.objects(BUCKET).iter().any(|(key, _)| key == "many/1234"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_answers_many_deletes_deletes_nothing() {
+    let (server, _, keys) = with_objects(S3Settings::default()).await;
+    let proxy = spoiled(&server, 40, Fault::WebPage);
+    let storage = open(&server, proxy.endpoint()).await;
+    for keys in keys.chunks(100) {
+        while let Err(error) = storage.delete_all(keys).await {
+            assert!(error.is_retryable(), "{error}");
+        }
+    }
+    assert!(server.objects(BUCKET).is_empty());
+    assert!(proxy.count(Fault::WebPage) > 5, "{}", proxy.count(Fault::WebPage));
 }

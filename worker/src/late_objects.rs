@@ -31,13 +31,16 @@ async fn remove(storage: &dyn Storage, writer: &str) -> Result<(), StorageError>
         Err(JobRecordError::Storage(error)) => return Err(error),
         _ => return Ok(()),
     }
-    for object in storage.list(layout::SEGMENTS).await? {
-        if layout::is_written_by(&object.key, writer) {
-            tracing::info!(key = object.key, "it came after the end of the job and is removed");
-            storage.delete(&object.key).await?;
-        }
+    let stored = storage.list(layout::SEGMENTS).await?.into_iter().map(|object| object.key);
+    let late: Vec<_> = stored.filter(|key| layout::is_written_by(key, writer)).collect();
+    if !late.is_empty() {
+        tracing::info!(
+            objects = late.len(),
+            first = late[0],
+            "they came after the end of the job and are removed"
+        );
     }
-    Ok(())
+    storage.delete_all(&late).await
 }
 
 #[cfg(test)]

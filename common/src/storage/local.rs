@@ -161,6 +161,21 @@ impl LocalStorage {
         written
     }
 
+    /// Removes an object, and the folders that are empty without it.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if self.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                // Folders are no objects: an empty one goes, but for those at the top.
+                let below_top = |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **self.root);
+                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **self.root);
+                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
+                Ok(())
+            }
+        }
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         key: &str,
@@ -367,19 +382,20 @@ impl Storage for LocalStorage {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.blocking(key, |store, path| match fs::remove_file(path) {
-            Err(error) if store.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => {
-                // Folders are no objects: an empty one goes, but for those at the top.
-                let below_top =
-                    |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **store.root);
-                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **store.root);
-                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
-                Ok(())
-            }
-        })
-        .await
+        self.blocking(key, Self::remove).await
+    }
+
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        let paths = keys.iter().map(|key| Ok((key.clone(), self.path(key)?)));
+        let paths: Vec<_> = paths.collect::<Result<_, StorageError>>()?;
+        let store = self.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            let remove = |(key, path): &(String, PathBuf)| {
+                store.remove(path).map_err(|error| store.error(key, &error))
+            };
+            paths.iter().try_for_each(remove)
+        });
+        removed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
     }
 
     async fn flush(&self) -> Result<(), StorageError> {

@@ -164,6 +164,10 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Removes an object.
     async fn delete(&self, key: &str) -> Result<(), StorageError>;
 
+    /// Removes any number of objects, many at a time where the store can do so. After an error some of them may be
+    /// gone.
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError>;
+
     /// Makes everything written before survive the loss of power.
     async fn flush(&self) -> Result<(), StorageError>;
 
@@ -225,6 +229,19 @@ async fn download_pieces<S: Storage + ?Sized>(
             return Ok(offset);
         }
     }
+}
+
+/// Removes all objects below `prefix` (a folder ending in `/`), a page of the listing at a time, while the next one is
+/// listed. What is written there meanwhile may stay.
+pub async fn delete_below(storage: &dyn Storage, prefix: &str) -> Result<(), StorageError> {
+    let mut page = storage.list_after(prefix, "").await?;
+    while let Some(last) = page.last().map(|object| object.key.clone()) {
+        let keys: Vec<_> = page.into_iter().map(|object| object.key).collect();
+        let (deleted, next) = tokio::join!(storage.delete_all(&keys), storage.list_after(prefix, &last));
+        deleted?;
+        page = next?;
+    }
+    Ok(())
 }
 
 /// The error of an object that is not of the version that was asked for.

@@ -204,6 +204,9 @@ mod tests {
         async fn delete(&self, key: &str) -> Result<(), StorageError> {
             absent(key)
         }
+        async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+            absent(&keys[0])
+        }
         async fn sweep(&self) -> Result<(), StorageError> {
             unreachable!("only listed")
         }

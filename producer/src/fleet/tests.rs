@@ -61,6 +61,9 @@ impl Storage for Slow {
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.inner.delete(key).await
     }
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.inner.delete_all(keys).await
+    }
     async fn flush(&self) -> Result<(), StorageError> {
         self.inner.flush().await
     }

@@ -1,8 +1,9 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects. Deliberately absent: caching, and any
-//! lock of its own; the server's conditional put is the only one.
+//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects, `delete`
+//! removes one or many. Deliberately absent: caching, and any lock of its own; the server's conditional put is the only
+//! one.
 //!
 //! # What is left when a writer is killed
 //! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
@@ -10,6 +11,7 @@
 //! (`AbortIncompleteMultipartUpload`) removes them.
 
 mod connection;
+mod delete;
 mod failure;
 mod integrity;
 mod multipart;
@@ -36,7 +38,7 @@ use super::{
 
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
-use integrity::{AnswersWithoutBody, may_refuse_checksums};
+use integrity::may_refuse_checksums;
 use retry::{Retry, retried};
 use upload::S3Upload;
 
@@ -63,6 +65,8 @@ struct Bucket {
     server: String,
     /// Whether the server is known to refuse the checksums of bodies.
     refuses_checksums: AtomicBool,
+    /// Whether the server is known not to delete many objects in one request.
+    refuses_deletes: AtomicBool,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
 }
@@ -88,8 +92,14 @@ impl S3Storage {
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
         let server = endpoint.unwrap_or_else(|| AWS.to_owned());
-        let (aborts, refuses_checksums) = (Mutex::default(), AtomicBool::new(false));
-        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, refuses_checksums, aborts });
+        let bucket = Arc::new(Bucket {
+            client,
+            name: bucket.to_owned(),
+            server,
+            refuses_checksums: AtomicBool::new(false),
+            refuses_deletes: AtomicBool::new(false),
+            aborts: Mutex::default(),
+        });
         let storage = Self { bucket, prefix };
         let checked = tokio::time::timeout(OPEN, storage.check())
             .await
@@ -362,15 +372,11 @@ impl Storage for S3Storage {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        let full = self.full(key)?;
-        let deleted = retried(Retry::new("delete", 0), || {
-            let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
-            request.customize().interceptor(AnswersWithoutBody).send()
-        });
-        match deleted.await {
-            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
-            deleted => deleted.map(drop).map_err(|failure| self.error(key, failure)),
-        }
+        self.delete_one(key).await
+    }
+
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.delete_many(keys).await
     }
 
     /// What a server has acknowledged is safe already; this waits for uploads that are being taken back.

@@ -28,6 +28,8 @@ macro_rules! __storage_cases {
                 new_copy_keeps_what_came_first
                 head_is_what_a_listing_says
                 deleting_twice_succeeds
+                many_objects_are_deleted_together
+                everything_below_a_folder_is_deleted
                 download_is_the_object
                 version_changes_with_the_object
                 one_version_is_read_and_no_other

@@ -1,7 +1,8 @@
 //! An object is put, read, copied, downloaded and deleted.
 
 use bytes::Bytes;
-use prs_common::storage::{Storage, StorageErrorKind};
+use futures_util::future::join_all;
+use prs_common::storage::{Storage, StorageErrorKind, delete_below};
 
 use super::{NEW, REPLACE, get, keys, kind, put, written_by};
 use crate::conformance::unique;
@@ -165,6 +166,52 @@ pub(super) async fn deleting_twice_succeeds(storage: &dyn Storage) {
     assert_eq!(keys(storage, &format!("{folder}/")).await, [other]);
     put(storage, &key, "again").await;
     assert_eq!(get(storage, &key).await, "again");
+}
+
+/// Puts so many objects below `folder`, some of them deep.
+async fn put_many(storage: &dyn Storage, folder: &str, count: usize) -> Vec<String> {
+    let keys: Vec<String> =
+        (0..count).map(|number| format!("{folder}/{}/a b&<é>{number:05}", number % 3)).collect();
+    for chunk in keys.chunks(100) {
+        join_all(chunk.iter().map(|key| put(storage, key, "x"))).await;
+    }
+    keys
+}
+
+pub(super) async fn many_objects_are_deleted_together(storage: &dyn Storage) {
+    let folder = unique("delete-many");
+    let prefix = format!("{folder}/");
+    storage.delete_all(&[]).await.unwrap();
+    // More than a server takes in one request, absent ones and one twice among them.
+    let mut doomed = put_many(storage, &folder, 1_100).await;
+    let kept = doomed.split_off(1_050);
+    doomed.extend((0..20).map(|number| format!("{folder}/absent/{number}")));
+    doomed.push(doomed[7].clone());
+    for _ in 0..2 {
+        storage.delete_all(&doomed).await.unwrap();
+        let mut left = kept.clone();
+        left.sort_unstable();
+        assert_eq!(keys(storage, &prefix).await, left);
+    }
+    let malformed = [kept[0].clone(), "a/../b".to_owned()];
+    assert_eq!(kind(storage.delete_all(&malformed).await), StorageErrorKind::InvalidKey);
+    assert_eq!(get(storage, &kept[0]).await, "x", "nothing is deleted when a key is malformed");
+    storage.delete_all(&kept[..1]).await.unwrap();
+    assert_eq!(kind(storage.get(&kept[0]).await), StorageErrorKind::NotFound);
+    storage.delete_all(&kept).await.unwrap();
+    assert!(keys(storage, &prefix).await.is_empty());
+}
+
+pub(super) async fn everything_below_a_folder_is_deleted(storage: &dyn Storage) {
+    let folder = unique("delete-below");
+    let beside = format!("{folder}-beside");
+    put(storage, &beside, "x").await;
+    for count in [0, 1, 2_100] {
+        put_many(storage, &folder, count).await;
+        delete_below(storage, &format!("{folder}/")).await.unwrap();
+        assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+    }
+    assert_eq!(get(storage, &beside).await, "x");
 }
 
 pub(super) async fn download_is_the_object(storage: &dyn Storage) {

@@ -38,6 +38,8 @@ const PAGE: i32 = 1000;
 pub(super) struct Service {
     pub(super) objects: Arc<Objects>,
     pub(super) settings: S3Settings,
+    /// Requests that deleted something.
+    pub(super) deletes: Arc<AtomicU64>,
 }
 
 impl From<Refusal> for s3s::S3Error {
@@ -120,6 +122,10 @@ impl Service {
             }
             Checksums::Ignored | Checksums::Refused => Ok(None),
         }
+    }
+
+    fn is_locked(&self, key: &str) -> bool {
+        self.settings.locked.as_deref().is_some_and(|locked| key.contains(locked))
     }
 
     /// Whether a condition asks for a new object; other conditions are not known here.
@@ -234,6 +240,10 @@ impl S3 for Service {
         &self,
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+        if self.is_locked(&request.input.key) {
+            return Err(s3_error!(AccessDenied, "Access Denied because object protected by object lock"));
+        }
         self.objects.delete(&request.input.bucket, &request.input.key)?;
         answer(DeleteObjectOutput::default())
     }
@@ -243,12 +253,24 @@ impl S3 for Service {
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
         let input = request.input;
-        let mut deleted = Vec::new();
+        if !self.settings.bulk_deletes {
+            return Err(s3_error!(NotImplemented, "A header you provided implies a function that is absent"));
+        }
+        if input.delete.objects.len() > PAGE as usize {
+            return Err(s3_error!(MalformedXML, "The XML you provided was not well-formed"));
+        }
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for object in input.delete.objects {
+            if self.is_locked(&object.key) {
+                let code = Some("AccessDenied".to_owned());
+                errors.push(s3s::dto::Error { key: Some(object.key), code, ..Default::default() });
+                continue;
+            }
             self.objects.delete(&input.bucket, &object.key)?;
             deleted.push(DeletedObject { key: Some(object.key), ..Default::default() });
         }
-        answer(DeleteObjectsOutput { deleted: Some(deleted), ..Default::default() })
+        answer(DeleteObjectsOutput { deleted: Some(deleted), errors: Some(errors), ..Default::default() })
     }
 
     async fn list_objects_v2(
