@@ -196,6 +196,14 @@ pub enum JobRecordError {
         /// The reason.
         source: serde_json::Error,
     },
+    /// Another version of prs wrote it, in another form.
+    #[error("{place} holds a job of prs {version}, which prs {} does not understand: use that version for it", env!("CARGO_PKG_VERSION"))]
+    OtherVersion {
+        /// Where it is.
+        place: String,
+        /// The version.
+        version: String,
+    },
     /// It is not what was written.
     #[error(
         "{place}/job.json is damaged: its checksum is another; what storage gives back is not what prs wrote there"
@@ -230,13 +238,18 @@ impl JobRecord {
             StorageErrorKind::NotFound => JobRecordError::Absent { place: storage.to_string() },
             _ => JobRecordError::Storage(error),
         })?;
-        let malformed = |source| JobRecordError::Malformed { place: storage.to_string(), source };
         let seal = seal::check(&body);
         let damaged = || JobRecordError::Damaged { place: storage.to_string() };
         if seal == Seal::Broken {
             return Err(damaged());
         }
-        let record: Self = serde_json::from_slice(&body).map_err(malformed)?;
+        let record: Self = serde_json::from_slice(&body).map_err(|source| {
+            let place = storage.to_string();
+            match other_version(&body) {
+                Some(version) => JobRecordError::OtherVersion { place, version },
+                None => JobRecordError::Malformed { place, source },
+            }
+        })?;
         // Records of versions before 0.2.0 have none.
         if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
             return Err(damaged());
@@ -276,6 +289,13 @@ impl JobRecord {
         let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
         storage.put(layout::JOB, seal::seal(body).into(), options).await
     }
+}
+
+/// The version that a record names, where that is not this one.
+fn other_version(record: &[u8]) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_slice(record).ok()?;
+    let version = record.get("prs_version")?.as_str()?;
+    (version != env!("CARGO_PKG_VERSION")).then(|| version.to_owned())
 }
 
 #[cfg(test)]

@@ -31,16 +31,29 @@ async fn remove(storage: &dyn Storage, writer: &str) -> Result<(), StorageError>
         Err(JobRecordError::Storage(error)) => return Err(error),
         _ => return Ok(()),
     }
-    let stored = storage.list(layout::SEGMENTS).await?.into_iter().map(|object| object.key);
-    let late: Vec<_> = stored.filter(|key| layout::is_written_by(key, writer)).collect();
-    if !late.is_empty() {
-        tracing::info!(
-            objects = late.len(),
-            first = late[0],
-            "they came after the end of the job and are removed"
-        );
+    for folder in [layout::SEGMENTS, layout::FILES] {
+        let late = written_by(storage, folder, writer).await?;
+        if let Some(first) = late.first() {
+            tracing::info!(objects = late.len(), first, "they came after the end of the job and are removed");
+        }
+        storage.delete_all(&late).await?;
     }
-    storage.delete_all(&late).await
+    Ok(())
+}
+
+/// The keys below `folder` that begin with `writer`; others are not listed.
+async fn written_by(storage: &dyn Storage, folder: &str, writer: &str) -> Result<Vec<String>, StorageError> {
+    let start = format!("{folder}{writer}");
+    let (mut found, mut after) = (Vec::new(), start.clone());
+    loop {
+        let page = storage.list_after(folder, &after).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after.clone_from(&last.key);
+        found.extend(page.into_iter().map(|object| object.key).filter(|key| key.starts_with(&start)));
+        if !after.starts_with(&start) {
+            return Ok(found);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -81,8 +94,9 @@ mod tests {
             storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
         }
         let keys = async || {
-            let listed = storage.list(layout::SEGMENTS).await.unwrap();
-            listed.into_iter().map(|object| object.key).collect::<Vec<_>>()
+            let (segments, files) = tokio::join!(storage.list(layout::SEGMENTS), storage.list(layout::FILES));
+            let listed = segments.unwrap().into_iter().chain(files.unwrap());
+            listed.map(|object| object.key).collect::<Vec<_>>()
         };
         let all = keys().await;
         assert_eq!(all.len(), 4);

@@ -118,12 +118,7 @@ fn record(random: &mut Random, index: u64) -> TryRecord {
     record.header = (random.below(4) == 0).then(|| "a b\n".to_owned());
     record.failed = (random.below(4) == 0).then(|| vec![1, 2, 3]);
     if random.below(3) == 0 {
-        record.files.push(OutputFile {
-            path: "a/b".into(),
-            key: "segments/files/1/a/b".into(),
-            size: 3,
-            crc: 9,
-        });
+        record.files.push(OutputFile { path: "a/b".into(), key: "files/1/a/b".into(), size: 3, crc: 9 });
     }
     record
 }
