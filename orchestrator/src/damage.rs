@@ -7,7 +7,7 @@
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 
 use crate::catalog::{Catalog, Place};
 use crate::segment_rows::{SegmentRows, what_is_wrong};
@@ -113,11 +113,11 @@ pub(crate) async fn set_aside(
     for Damaged { segment, reason } in damaged {
         let aside = layout::damaged_segment(incarnation, round, segment);
         // First the note: a segment that is gone leaves nothing else to count by.
-        storage.put(&format!("{aside}.txt"), format!("{reason}\n").into(), PutOptions::default()).await?;
+        storage.put(&format!("{aside}.txt"), format!("{reason}\n").into(), PutMode::Overwrite).await?;
         if !layout::is_segment(segment) {
             continue;
         }
-        match storage.copy(segment, &aside, PutOptions::default()).await {
+        match storage.copy(segment, &aside, IfExists::Overwrite).await {
             Ok(()) => storage.delete(segment).await?,
             // What is gone for the moment may come back, and then counts again.
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
@@ -167,7 +167,7 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let (bad, good) = (layout::segment(1, 0, "5f", 7), layout::segment(1, 0, "5f", 8));
         for key in [&bad, &good] {
-            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+            storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         assert!(set_aside(&storage, 1, &[damaged(&bad), damaged("segments/1-gone.seg")]).await.unwrap());
         let left = storage.list("").await.unwrap();

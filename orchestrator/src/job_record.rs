@@ -7,7 +7,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{JobState, NodeView, Progress};
 use prs_common::seal::{self, Seal};
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
@@ -273,21 +273,21 @@ impl JobRecord {
 
     /// Writes the record.
     pub async fn write(&self, storage: &dyn Storage) -> Result<(), StorageError> {
-        self.put(storage, PutOptions::default()).await
+        self.put(storage, PutMode::Overwrite).await.map(drop)
     }
 
     /// Writes the record of a new job; false when `storage` holds a job already.
     pub async fn create(&self, storage: &dyn Storage) -> Result<bool, StorageError> {
-        match self.put(storage, PutOptions { if_absent: true }).await {
-            Ok(()) => Ok(true),
+        match self.put(storage, PutMode::Create).await {
+            Ok(_) => Ok(true),
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    async fn put(&self, storage: &dyn Storage, options: PutOptions) -> Result<(), StorageError> {
+    async fn put(&self, storage: &dyn Storage, mode: PutMode) -> Result<Version, StorageError> {
         let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
-        storage.put(layout::JOB, seal::seal(body).into(), options).await
+        storage.put(layout::JOB, seal::seal(body).into(), mode).await
     }
 }
 

@@ -306,7 +306,7 @@ fn is_orchestrators_log(name: &str) -> bool {
 mod tests {
     use prs_common::ledger::NodeReport;
     use prs_common::queue::QueueOptions;
-    use prs_common::storage::PutOptions;
+    use prs_common::storage::PutMode;
 
     use super::*;
     use crate::scene::Scene;
@@ -356,7 +356,7 @@ mod tests {
     async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_up() {
         let scene = Scene::new(1).await;
         scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
-        scene.storage.put(layout::JOB, "{".into(), PutOptions::default()).await.unwrap();
+        scene.storage.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
         assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
         assert!(matches!(clean_up(&scene.job).await, Err(WatchError::Record(_))));
         assert!(scene.job.queue.depth(&scene.job.queue_name()).await.is_ok());

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::storage::{
-    PutOptions, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
+    IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
 };
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
 
 const BUCKET: &str = "bucket";
-const REPLACE: PutOptions = PutOptions { if_absent: false };
+const REPLACE: PutMode = PutMode::Overwrite;
 
 fn server(checksums: Checksums) -> S3Server {
     let server = S3Server::start_with(S3Settings { checksums, ..S3Settings::default() });
@@ -75,7 +75,7 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
             Box::pin(async move {
                 storage.put(&gone, body.clone(), REPLACE).await?;
                 storage.put(&key, body, REPLACE).await?;
-                storage.copy(&key, &copy, REPLACE).await?;
+                storage.copy(&key, &copy, IfExists::Overwrite).await?;
                 storage.delete(&gone).await
             })
         })
@@ -141,7 +141,7 @@ async fn a_server_without_checksums_is_written_and_read() {
             storage.put("object", content(size), REPLACE).await.unwrap();
             assert!(storage.get("object").await.unwrap() == content(size), "{checksums:?}");
         }
-        let new = PutOptions { if_absent: true };
+        let new = PutMode::Create;
         assert_eq!(
             storage.put("object", content(7), new).await.unwrap_err().kind,
             StorageErrorKind::AlreadyExists

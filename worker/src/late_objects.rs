@@ -60,7 +60,7 @@ async fn written_by(storage: &dyn Storage, folder: &str, writer: &str) -> Result
 mod tests {
     use prs_common::job::JobSpec;
     use prs_common::ledger::JobState;
-    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_common::storage::{LocalStorage, PutMode};
     use prs_orchestrator::JobResult;
     use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
 
@@ -91,7 +91,7 @@ mod tests {
         let others =
             [layout::segment(1, 1, "5f", 3), layout::staged_file(&format!("{other}process000-1"), "a/b")];
         for key in own.iter().chain(&others) {
-            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+            storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         let keys = async || {
             let (segments, files) = tokio::join!(storage.list(layout::SEGMENTS), storage.list(layout::FILES));

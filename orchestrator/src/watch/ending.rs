@@ -9,7 +9,7 @@ use prs_common::failpoint;
 use prs_common::job::OutputAction;
 use prs_common::layout::LOGS;
 use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
-use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
 
 use super::{Decision, Watch, WatchError, mark_lost};
 use crate::catalog::Catalog;
@@ -325,7 +325,7 @@ pub(crate) async fn restore_job_result(job: &JobContext, result: &JobResult) -> 
     if says_so {
         return Ok(());
     }
-    job.storage.put(&key, text.into(), PutOptions::default()).await
+    job.storage.put(&key, text.into(), PutMode::Overwrite).await.map(drop)
 }
 
 /// How the job ended, where its record on a fleet says so: no other end may be written over that.

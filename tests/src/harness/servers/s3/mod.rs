@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::certificates::Certificates;
 use super::in_process;
-use objects::Objects;
+use objects::{Condition, Objects};
 use service::{Gate, Hosts, Service};
 
 /// How a server is started.
@@ -38,8 +38,8 @@ pub struct S3Settings {
     pub secret_key: String,
     /// Larger objects, in bytes, are not copied in one call.
     pub largest_copy: u64,
-    /// Whether an object can be put on the condition that it is new, which not every server knows.
-    pub conditional_put: bool,
+    /// What it does with the conditions of writes.
+    pub conditions: Conditions,
     /// Whether it deletes many objects in one request, which not every server does.
     pub bulk_deletes: bool,
     /// Objects with this in their name are not deleted, as those that are locked.
@@ -60,7 +60,7 @@ impl Default for S3Settings {
             access_key: "test-key".to_owned(),
             secret_key: "test-secret-that-nobody-may-see".to_owned(),
             largest_copy: 5 << 30,
-            conditional_put: true,
+            conditions: Conditions::Heeded,
             bulk_deletes: true,
             locked: None,
             uploads_by_prefix: true,
@@ -68,6 +68,19 @@ impl Default for S3Settings {
             tls: false,
         }
     }
+}
+
+/// What a server does with the condition that an object is new (`If-None-Match`), or of one version (`If-Match`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conditions {
+    /// It heeds both.
+    Heeded,
+    /// It heeds that an object is new, and ignores the other.
+    OfNewObjects,
+    /// It ignores both.
+    Ignored,
+    /// It refuses requests with one.
+    Refused,
 }
 
 /// What a server does with the checksums that clients send.
@@ -247,7 +260,7 @@ impl S3Server {
     pub fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
         let mut writing = self.objects.write(bucket, key, HashMap::default(), None).unwrap();
         writing.append(bytes).unwrap();
-        self.objects.place(writing, false).unwrap();
+        self.objects.place(writing, &Condition::None).unwrap();
     }
 
     /// Changes an object's bytes where they lie, as a disk does that flips a bit; the server does not notice.
