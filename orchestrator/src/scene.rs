@@ -66,7 +66,7 @@ impl Scene {
         spec.mini_batch_size = MiniBatchSize::Files(1);
         let storage = Arc::new(FaultyStorage::new(&folder.path().join("storage")));
         let ledger = Arc::new(FaultyLedger::default());
-        let record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
         record.write(&*storage).await.unwrap();
         let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger);
         ledger.create(&job.run, try_limits(&job)).await.unwrap();

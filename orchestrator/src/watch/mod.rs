@@ -502,11 +502,16 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Brings `job.json` up to date.
-    async fn write_record(&mut self) -> Result<(), StorageError> {
+    /// Brings `job.json` up to date, unless there is one that stands, which is given back.
+    async fn write_record(&mut self) -> Result<Option<JobRecord>, JobRecordError> {
         self.record.state = self.state;
         self.record.status = self.status.clone();
-        let written = self.record.write(&*self.job.storage).await;
+        let mut written = self.record.write_unless_ended(&*self.job.storage).await;
+        if matches!(written, Err(JobRecordError::Absent { .. })) && !self.job.is_on_a_fleet() {
+            // A run in this program has its folder for itself: whoever removed the record meant no end of the job.
+            self.record.version = None;
+            written = self.record.write_unless_ended(&*self.job.storage).await;
+        }
         if let Err(error) = &written {
             self.journal.error(format_args!("the job's record is not up to date: {error}"));
         }

@@ -86,7 +86,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     uploading.end();
     let spec = resolved.map_err(input_failure)?;
     new.store(&*storage).await.map_err(Failure::server)?;
-    let record = JobRecord::new(job_id, new.code, spec);
+    let mut record = JobRecord::new(job_id, new.code, spec);
     let created = record.create(&*storage).await.context("cannot store the job").map_err(Failure::server)?;
     if !created {
         return Err(Failure::wrong(format!("there is a job {} already; submit it again", record.job_id)));

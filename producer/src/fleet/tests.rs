@@ -95,7 +95,7 @@ fn fleet(folder: &Path, pause: Duration) -> Fleet {
 /// Stores a job without inputs.
 async fn stored(fleet: &Fleet, job_id: &str) -> JobRecord {
     let spec = JobSpec::new("job", "/code", "main.py", vec![]);
-    let record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
+    let mut record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
     assert!(record.create(&*fleet.job_storage(job_id)).await.unwrap());
     record
 }
@@ -129,10 +129,12 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     assert_eq!(find(&fleet, "job-1").await.unwrap(), record);
 
     fleet.ledger.release(&run, Duty::Watch, "worker").await.unwrap();
-    let mut changed = record.clone();
-    changed.incarnation = 5;
-    let refused = resume(&fleet, changed, &behind).await.err().unwrap();
-    assert!(refused.to_string().contains("at this moment"), "{refused}");
+    // Another one writes it between this one's look and its write.
+    find(&fleet, "job-1").await.unwrap().write(&*fleet.job_storage("job-1")).await.unwrap();
+    let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
+    assert!(refused.is_usage() && refused.to_string().contains("at this moment"), "{refused}");
+    let record = find(&fleet, "job-1").await.unwrap();
+    assert_eq!(record.incarnation, 1);
     // Whoever brought it to its end is gone.
     let handed = resume(&fleet, record, &behind).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);
