@@ -4,12 +4,14 @@
 pub const JOB: &str = "job.json";
 /// Archives of the user's code, by content.
 pub const CODE: &str = "code/";
-/// Committed rows.
+/// Committed rows, and nothing else: who follows a job lists them.
 pub const SEGMENTS: &str = "segments/";
 /// Files written by mini-batches, until they are published.
-pub const FILES: &str = "segments/files/";
+pub const FILES: &str = "files/";
 /// Segments that were damaged in storage, out of the way of the others.
-pub const DAMAGED: &str = "segments/damaged/";
+pub const DAMAGED: &str = "damaged/";
+/// Notes that nodes of the job leave for one another.
+pub const NOTES: &str = "notes/";
 /// Descriptors that are too long for the queue.
 pub const PLAN: &str = "plan/";
 /// Plain copies of compressed inputs.
@@ -30,12 +32,6 @@ pub fn segment(incarnation: u32, node_id: u32, service: &str, number: u64) -> St
 /// What the names of all segments of one service of a node begin with, and the ids of its tries.
 pub fn writer(incarnation: u32, node_id: u32, service: &str) -> String {
     format!("{incarnation:04}-{node_id:05}-{service}-")
-}
-
-/// Whether `key` is that of a segment, or of a staged file, of this [`writer`].
-pub fn is_written_by(key: &str, writer: &str) -> bool {
-    let name = key.strip_prefix(FILES).or_else(|| key.strip_prefix(SEGMENTS));
-    name.is_some_and(|name| name.starts_with(writer))
 }
 
 /// Whether `key` is that of a segment.
@@ -62,7 +58,7 @@ pub fn staged_file(try_id: &str, path: &str) -> String {
 }
 
 /// Notes of what the job brings to its output, which tell its files there from those of others; see [`published`].
-pub const PUBLISHED: &str = "segments/published/";
+pub const PUBLISHED: &str = "notes/published/";
 
 /// Key of the note that this start of the job is about to give a file with this checksum (SHA-256, in hexadecimal) the
 /// name `name` in the output. The object is empty.
@@ -90,7 +86,7 @@ pub fn published_files_start(key: &str) -> Option<u32> {
 }
 
 /// Notes of the queues that the job has left; see [`left_queue`].
-pub const LEFT_QUEUES: &str = "segments/queues/";
+pub const LEFT_QUEUES: &str = "notes/queues/";
 
 /// Key of the note that this start of the job has left its queue `number`. The object is empty.
 pub fn left_queue(incarnation: u32, number: u32) -> String {
@@ -151,14 +147,14 @@ mod tests {
         let aside = damaged_segment(2, 11, &segment(1, 0, "5f", 7));
         assert!(!is_segment(&aside) && aside.ends_with("/0001-00000-5f-00000007.seg"), "{aside}");
         assert_eq!(round_of_damage(&aside), Some((2, 11)));
-        assert_eq!(damaged_segment(1, 1, SEGMENTS), "segments/damaged/0001-01/segments");
+        assert_eq!(damaged_segment(1, 1, SEGMENTS), "damaged/0001-01/segments");
     }
 
     #[test]
     fn notes_of_queues_that_were_left_say_it_in_their_keys() {
         assert_eq!(left_queue_parts(&left_queue(2, 13)), Some((2, 13)));
-        assert_eq!(left_queue_parts("segments/queues/x"), None);
-        assert!(left_queue(1, 0).starts_with(SEGMENTS) && !is_segment(&left_queue(1, 0)));
+        assert_eq!(left_queue_parts("notes/queues/x"), None);
+        assert!(left_queue(1, 0).starts_with(NOTES) && !is_segment(&left_queue(1, 0)));
     }
 
     #[test]
@@ -167,16 +163,20 @@ mod tests {
         assert_eq!(published_parts(&own), Some((3, "5f", "rows.files")));
         assert_eq!(published_files_start(&files), Some(12));
         assert_eq!((published_parts(&files), published_files_start(&own)), (None, None));
-        assert!(own.starts_with(SEGMENTS) && !is_segment(&published(1, "5f", "a.seg")));
+        assert!(own.starts_with(NOTES) && !is_segment(&published(1, "5f", "a.seg")));
     }
 
     #[test]
-    fn objects_are_told_by_their_writer() {
-        let writer = writer(1, 0, "5f");
-        assert!(is_written_by(&segment(1, 0, "5f", 7), &writer));
-        assert!(is_written_by(&staged_file(&format!("{writer}process000-1"), "a/b"), &writer));
-        for other in [segment(1, 0, "50", 7), segment(2, 0, "5f", 7), stored_descriptor(1)] {
-            assert!(!is_written_by(&other, &writer), "{other}");
+    fn a_listing_of_segments_lists_nothing_else() {
+        let others = [
+            staged_file("1-0-7", "a.seg"),
+            damaged_segment(2, 11, &segment(1, 0, "5f", 7)),
+            published(1, "5f", "rows"),
+            published_files(1, "5f"),
+            left_queue(1, 0),
+        ];
+        for other in others {
+            assert!(!other.starts_with(SEGMENTS), "{other}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 
 use crate::catalog::{Catalog, Place};
 use crate::result::rows::{what_is_wrong, what_is_wrong_with_rows};
@@ -109,11 +109,11 @@ pub(crate) async fn set_aside(
     for Damaged { segment, reason } in damaged {
         let aside = layout::damaged_segment(incarnation, round, segment);
         // First the note: a segment that is gone leaves nothing else to count by.
-        storage.put(&format!("{aside}.txt"), format!("{reason}\n").into(), PutOptions::default()).await?;
+        storage.put(&format!("{aside}.txt"), format!("{reason}\n").into(), PutMode::Overwrite).await?;
         if !layout::is_segment(segment) {
             continue;
         }
-        match storage.copy(segment, &aside, PutOptions::default()).await {
+        match storage.copy(segment, &aside, IfExists::Overwrite).await {
             Ok(()) => storage.delete(segment).await?,
             // What is gone for the moment may come back, and then counts again.
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
@@ -163,16 +163,16 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let (bad, good) = (layout::segment(1, 0, "5f", 7), layout::segment(1, 0, "5f", 8));
         for key in [&bad, &good] {
-            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+            storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         assert!(set_aside(&storage, 1, &[damaged(&bad), damaged("segments/1-gone.seg")]).await.unwrap());
-        let left: Vec<_> = storage.list(layout::SEGMENTS).await.unwrap();
-        let segments: Vec<_> = left.iter().filter(|object| layout::is_segment(&object.key)).collect();
+        let left = storage.list("").await.unwrap();
+        let segments = storage.list(layout::SEGMENTS).await.unwrap();
         assert_eq!(segments.len(), 1);
         assert_eq!(segments[0].key, good);
         assert_eq!(left.len(), 4, "{left:?}");
         assert!(set_aside(&storage, 1, &[damaged(&bad)]).await.unwrap(), "the ledger had not heard of it");
-        assert_eq!(storage.list(layout::SEGMENTS).await.unwrap(), left);
+        assert_eq!(storage.list("").await.unwrap(), left);
         for round in 2..=MOST_ROUNDS {
             let segment = format!("segments/x-{round}.seg");
             assert!(set_aside(&storage, 1, &[damaged(&segment)]).await.unwrap(), "{round}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prs_common::layout;
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
-use prs_common::storage::{PutOptions, Storage, StorageError};
+use prs_common::storage::{PutMode, Storage, StorageError};
 
 use crate::inputs::{InputStores, Opener};
 use crate::job_context::{JobContext, Policy, run_name};
@@ -67,7 +67,7 @@ impl Fleet {
 
     /// Enters a job into the list of jobs.
     pub async fn list_job(&self, job_id: &str) -> Result<(), StorageError> {
-        self.storage.put(&format!("{INDEX}{job_id}"), "".into(), PutOptions::default()).await
+        self.storage.put(&format!("{INDEX}{job_id}"), "".into(), PutMode::Overwrite).await.map(drop)
     }
 
     /// Where the data of a job is.

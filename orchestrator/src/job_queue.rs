@@ -8,7 +8,7 @@
 
 use prs_common::layout;
 use prs_common::queue::QueueError;
-use prs_common::storage::{PutOptions, StorageError};
+use prs_common::storage::{PutMode, StorageError};
 
 use crate::JobContext;
 use crate::queues::job_queue_options;
@@ -34,7 +34,7 @@ pub async fn present(job: &JobContext) -> Result<u32, StorageError> {
 pub(crate) async fn leave(job: &JobContext, number: u32) {
     let (left, next) = (name(job, number), name(job, number + 1));
     let note = layout::left_queue(job.incarnation, number);
-    if let Err(error) = job.storage.put(&note, "".into(), PutOptions::default()).await {
+    if let Err(error) = job.storage.put(&note, "".into(), PutMode::Overwrite).await {
         tracing::warn!(job = job.id, queue = left, %error, "the queue is not served, and cannot be left for now");
         return;
     }

@@ -7,7 +7,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{JobState, NodeView, Progress};
 use prs_common::seal::{self, Seal};
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use crate::job_context::Policy;
 
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
+/// How often others may write a record between reading and writing it.
+const CONFLICTS: usize = 10;
 
 /// The content of `job.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +41,9 @@ pub struct JobRecord {
     pub status: Status,
     /// How the job ended.
     pub result: Option<JobResult>,
+    /// What storage had when this was read or written; nothing when it was never stored.
+    #[serde(skip)]
+    pub version: Option<Version>,
 }
 
 /// The run so far.
@@ -196,6 +201,14 @@ pub enum JobRecordError {
         /// The reason.
         source: serde_json::Error,
     },
+    /// Another version of prs wrote it, in another form.
+    #[error("{place} holds a job of prs {version}, which prs {} does not understand: use that version for it", env!("CARGO_PKG_VERSION"))]
+    OtherVersion {
+        /// Where it is.
+        place: String,
+        /// The version.
+        version: String,
+    },
     /// It is not what was written.
     #[error(
         "{place}/job.json is damaged: its checksum is another; what storage gives back is not what prs wrote there"
@@ -221,26 +234,33 @@ impl JobRecord {
             state: JobState::Queued,
             status: Status::default(),
             result: None,
+            version: None,
         }
     }
 
     /// Reads the record of the job in `storage`.
     pub async fn read(storage: &dyn Storage) -> Result<Self, JobRecordError> {
-        let body = storage.get(layout::JOB).await.map_err(|error| match error.kind {
+        let (body, version) = storage.get_versioned(layout::JOB).await.map_err(|error| match error.kind {
             StorageErrorKind::NotFound => JobRecordError::Absent { place: storage.to_string() },
             _ => JobRecordError::Storage(error),
         })?;
-        let malformed = |source| JobRecordError::Malformed { place: storage.to_string(), source };
         let seal = seal::check(&body);
         let damaged = || JobRecordError::Damaged { place: storage.to_string() };
         if seal == Seal::Broken {
             return Err(damaged());
         }
-        let record: Self = serde_json::from_slice(&body).map_err(malformed)?;
+        let mut record: Self = serde_json::from_slice(&body).map_err(|source| {
+            let place = storage.to_string();
+            match other_version(&body) {
+                Some(version) => JobRecordError::OtherVersion { place, version },
+                None => JobRecordError::Malformed { place, source },
+            }
+        })?;
         // Records of versions before 0.2.0 have none.
         if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
             return Err(damaged());
         }
+        record.version = Some(version);
         Ok(record)
     }
 
@@ -258,29 +278,60 @@ impl JobRecord {
         self.result = None;
     }
 
-    /// Writes the record.
-    pub async fn write(&self, storage: &dyn Storage) -> Result<(), StorageError> {
-        self.put(storage, PutOptions::default()).await
+    /// Writes the record, when storage has it as it was last read or written here; one that was never stored, when there is
+    /// none. Else the call fails: with [`StorageErrorKind::Changed`], `NotFound` or `AlreadyExists`.
+    pub async fn write(&mut self, storage: &dyn Storage) -> Result<(), StorageError> {
+        let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
+        let mode = self.version.clone().map_or(PutMode::Create, PutMode::Update);
+        self.version = Some(storage.put(layout::JOB, seal::seal(body).into(), mode).await?);
+        Ok(())
     }
 
     /// Writes the record of a new job; false when `storage` holds a job already.
-    pub async fn create(&self, storage: &dyn Storage) -> Result<bool, StorageError> {
-        match self.put(storage, PutOptions { if_absent: true }).await {
-            Ok(()) => Ok(true),
+    pub async fn create(&mut self, storage: &dyn Storage) -> Result<bool, StorageError> {
+        match self.write(storage).await {
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
+            written => written.map(|()| true),
         }
     }
 
-    async fn put(&self, storage: &dyn Storage, options: PutOptions) -> Result<(), StorageError> {
-        let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
-        storage.put(layout::JOB, seal::seal(body).into(), options).await
+    /// Writes the record, unless storage has one that stands: of another start of the job, or with a result. That one is
+    /// given back then.
+    pub async fn write_unless_ended(
+        &mut self,
+        storage: &dyn Storage,
+    ) -> Result<Option<Self>, JobRecordError> {
+        let mut again = 0..CONFLICTS;
+        loop {
+            match self.write(storage).await {
+                Err(error) if is_conflict(error.kind) && again.next().is_some() => {}
+                written => return written.map(|()| None).map_err(JobRecordError::Storage),
+            }
+            let found = Self::read(storage).await?;
+            if found.incarnation != self.incarnation || found.result.is_some() {
+                return Ok(Some(found));
+            }
+            self.version = found.version;
+        }
     }
+}
+
+/// Whether storage has another record than the one that was to be replaced.
+fn is_conflict(kind: StorageErrorKind) -> bool {
+    matches!(kind, StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists)
+}
+
+/// The version that a record names, where that is not this one.
+fn other_version(record: &[u8]) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_slice(record).ok()?;
+    let version = record.get("prs_version")?.as_str()?;
+    (version != env!("CARGO_PKG_VERSION")).then(|| version.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use prs_common::ledger::{Checkpoint, NodeInfo, NodeReport};
+    use prs_common::storage::LocalStorage;
 
     use super::*;
 
@@ -316,5 +367,85 @@ mod tests {
             let status = Status::now(Progress::default(), &nodes, &policy, Duration::ZERO);
             assert_eq!((status.nodes, status.processes), expected);
         }
+    }
+
+    fn record() -> JobRecord {
+        JobRecord::new("job-1".to_owned(), String::new(), JobSpec::new("job", "/", "x.py", vec![]))
+    }
+
+    #[tokio::test]
+    async fn a_record_replaces_the_one_that_was_read_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let mut first = record();
+        assert!(first.create(&storage).await.unwrap());
+        assert!(!record().create(&storage).await.unwrap());
+        let mut second = JobRecord::read(&storage).await.unwrap();
+        assert_eq!(second, first);
+        first.start_again();
+        first.write(&storage).await.unwrap();
+        second.state = JobState::Failed;
+        assert_eq!(second.write(&storage).await.unwrap_err().kind, StorageErrorKind::Changed);
+        assert_eq!(JobRecord::read(&storage).await.unwrap(), first);
+        // Its own it may replace as often as it likes.
+        first.write(&storage).await.unwrap();
+        first.write(&storage).await.unwrap();
+    }
+
+    /// What another program did to the record since it was read, and whether the own is written then.
+    #[tokio::test]
+    async fn a_record_that_stands_is_not_written_over() {
+        type Change = fn(&mut JobRecord);
+        let result = |record: &mut JobRecord| {
+            record.result = Some(JobResult {
+                job_id: record.job_id.clone(),
+                name: String::new(),
+                state: JobState::Completed,
+                reason: None,
+                output: Output::default(),
+                logs: String::new(),
+                mini_batches: MiniBatchCounts::default(),
+                items: ItemCounts::default(),
+                seconds: 1.0,
+            });
+        };
+        let table: [(&str, Change, bool); 4] = [
+            ("nothing", |_| {}, true),
+            ("another state", |record| record.state = JobState::Running, true),
+            ("another start", JobRecord::start_again, false),
+            ("a result", result, false),
+        ];
+        for (what, change, is_written) in table {
+            let folder = tempfile::tempdir().unwrap();
+            let storage = LocalStorage::new(folder.path());
+            let mut own = record();
+            own.write(&storage).await.unwrap();
+            let mut other = own.clone();
+            change(&mut other);
+            other.write(&storage).await.unwrap();
+            own.status.seconds = 7.0;
+            let standing = own.write_unless_ended(&storage).await.unwrap();
+            let stored = JobRecord::read(&storage).await.unwrap();
+            assert_eq!(standing.is_none(), is_written, "{what}");
+            assert_eq!(stored, standing.unwrap_or(own), "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_many_who_resume_a_job_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        record().write(&storage).await.unwrap();
+        let read = JobRecord::read(&storage).await.unwrap();
+        let resume = |mut record: JobRecord| {
+            let storage = &storage;
+            async move {
+                record.start_again();
+                record.write(storage).await.is_ok()
+            }
+        };
+        let resumed = futures_util::future::join_all((0..8).map(|_| resume(read.clone()))).await;
+        assert_eq!(resumed.iter().filter(|resumed| **resumed).count(), 1);
+        assert_eq!(JobRecord::read(&storage).await.unwrap().incarnation, 2);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use prs_common::layout;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Mutex;
 use walkdir::WalkDir;
@@ -150,7 +150,7 @@ impl LogShipper {
     async fn deliver(&self, key: &str, path: &Path, size: u64) -> Result<bool, StorageError> {
         if size > SMALL {
             let Ok(mut file) = tokio::fs::File::open(path).await else { return Ok(false) };
-            let mut upload = self.storage.upload(key, PutOptions::default()).await?;
+            let mut upload = self.storage.upload(key, IfExists::Overwrite).await?;
             loop {
                 let mut piece = Vec::with_capacity(SMALL as usize);
                 match (&mut file).take(SMALL).read_to_end(&mut piece).await {
@@ -166,7 +166,7 @@ impl LogShipper {
             return Ok(true);
         }
         let Ok(body) = tokio::fs::read(path).await else { return Ok(false) };
-        self.storage.put(key, body.into(), PutOptions::default()).await?;
+        self.storage.put(key, body.into(), PutMode::Overwrite).await?;
         Ok(true)
     }
 }
@@ -228,7 +228,7 @@ mod tests {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let faulty = Arc::new(FaultyStorage::new(there.path()));
         for name in ["a", "b"] {
-            faulty.put(&format!("logs/sys/{name}"), "text".into(), PutOptions::default()).await.unwrap();
+            faulty.put(&format!("logs/sys/{name}"), "text".into(), PutMode::Overwrite).await.unwrap();
         }
         faulty.fail("get logs/sys/a", 1, StorageErrorKind::PermissionDenied);
         let shipper = LogShipper::new(faulty, here.path().to_owned());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use prs_common::ledger::{LedgerError, Offer, Offers, Seats};
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::{PutOptions, Storage, StorageError};
+use prs_common::storage::{PutMode, Storage, StorageError};
 
 use crate::job_context::{JobContext, run_name};
 use crate::job_record::{JobRecord, JobRecordError};
@@ -78,7 +78,7 @@ fn parse(key: &str) -> Option<(&str, u32)> {
 /// Notes in storage that the job is to be served. It is served from then on, whatever else is lost.
 pub async fn activate(job: &JobContext) -> Result<(), StorageError> {
     let Some(entry) = &job.entry else { return Ok(()) };
-    entry.storage.put(&entry.key, "".into(), PutOptions::default()).await
+    entry.storage.put(&entry.key, "".into(), PutMode::Overwrite).await.map(drop)
 }
 
 /// Offers the job to the workers of its target.

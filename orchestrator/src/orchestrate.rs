@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind, TryLimits};
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{Storage, StorageError, delete_below};
 use tokio_util::sync::CancellationToken;
 
 use crate::job_record::JobRecordError;
@@ -17,8 +16,7 @@ use crate::{JobContext, JobRecord, JobResult, job_queue};
 
 /// Node losses a mini-batch survives (spec S3).
 pub const MAX_NODE_LOSSES: u32 = 10;
-/// Segments removed side by side.
-const REMOVED_AT_ONCE: usize = 16;
+
 /// How a program stops to care for a job before the job has ended.
 #[derive(Debug, Clone, Default)]
 pub struct OrchestratorEnd {
@@ -288,15 +286,11 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
 
 /// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
 pub(crate) async fn remove_segments(storage: &dyn Storage) -> Result<(), StorageError> {
-    for folder in [layout::SEGMENTS, layout::PLAN, layout::PLAIN] {
-        let mut deletions = Vec::new();
-        for object in storage.list(folder).await? {
-            deletions.push(async move { storage.delete(&object.key).await });
-        }
-        let mut deleted = futures_util::stream::iter(deletions).buffer_unordered(REMOVED_AT_ONCE);
-        while let Some(done) = deleted.next().await {
-            done?;
-        }
+    // The notes last: they tell what of the output is the job's own.
+    for folder in
+        [layout::SEGMENTS, layout::FILES, layout::DAMAGED, layout::PLAN, layout::PLAIN, layout::NOTES]
+    {
+        delete_below(storage, folder).await?;
     }
     Ok(())
 }
@@ -312,7 +306,7 @@ fn is_orchestrators_log(name: &str) -> bool {
 mod tests {
     use prs_common::ledger::NodeReport;
     use prs_common::queue::QueueOptions;
-    use prs_common::storage::PutOptions;
+    use prs_common::storage::PutMode;
 
     use super::*;
     use crate::scene::Scene;
@@ -362,7 +356,7 @@ mod tests {
     async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_up() {
         let scene = Scene::new(1).await;
         scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
-        scene.storage.put(layout::JOB, "{".into(), PutOptions::default()).await.unwrap();
+        scene.storage.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
         assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
         assert!(matches!(clean_up(&scene.job).await, Err(WatchError::Record(_))));
         assert!(scene.job.queue.depth(&scene.job.queue_name()).await.is_ok());

@@ -20,7 +20,7 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
 use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{
-    LocalStorage, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload,
+    IfExists, LocalStorage, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
 };
 use tempfile::TempDir;
 
@@ -67,7 +67,7 @@ impl Scene {
         spec.mini_batch_size = MiniBatchSize::Files(1);
         let storage = Arc::new(FaultyStorage::new(&folder.path().join("storage")));
         let ledger = Arc::new(FaultyLedger::default());
-        let record = JobRecord::new("job-1".to_owned(), String::new(), spec);
+        let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
         record.write(&*storage).await.unwrap();
         let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger);
         ledger.create(&job.run, try_limits(&job)).await.unwrap();
@@ -442,9 +442,9 @@ impl fmt::Display for FaultyStorage {
 
 #[async_trait]
 impl Storage for FaultyStorage {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
         self.pass("put", key)?;
-        self.inner.put(key, body, options).await
+        self.inner.put(key, body, mode).await
     }
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
         self.pass("put", key)?;
@@ -454,20 +454,20 @@ impl Storage for FaultyStorage {
         self.pass("put", key)?;
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
         self.pass("upload", key)?;
-        self.inner.upload(key, options).await
+        self.inner.upload(key, if_exists).await
     }
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
         self.pass("get", key)?;
-        self.inner.get(key).await
+        self.inner.get_versioned(key).await
     }
     async fn get_range(&self, key: &str, range: std::ops::Range<u64>) -> Result<Bytes, StorageError> {
         self.pass("get", key)?;
         self.inner.get_range(key, range).await
     }
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.copy(from, to, options).await
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
+        self.inner.copy(from, to, if_exists).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.pass("list", prefix)?;
@@ -476,11 +476,17 @@ impl Storage for FaultyStorage {
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.inner.delete(key).await
     }
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.inner.delete_all(keys).await
+    }
     async fn flush(&self) -> Result<(), StorageError> {
         self.inner.flush().await
     }
     async fn sweep(&self) -> Result<(), StorageError> {
         self.inner.sweep().await
+    }
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        self.inner.probe(key).await
     }
     fn uri(&self, key: &str) -> String {
         self.inner.uri(key)

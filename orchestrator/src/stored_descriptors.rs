@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout;
 use prs_common::mini_batch::{MiniBatch, Work, checksum};
-use prs_common::storage::{PutOptions, Storage, StorageError};
+use prs_common::storage::{PutMode, Storage, StorageError};
 
 /// Longest descriptor that is worth a message, bytes.
 pub const LONGEST_MESSAGE: usize = 64 << 10;
@@ -35,7 +35,7 @@ async fn store(storage: &dyn Storage, body: &mut Bytes) -> Result<(), StorageErr
     let Ok(mini_batch) = MiniBatch::decode(body) else { return Ok(()) };
     let (index, input, items) = (mini_batch.index, mini_batch.input, mini_batch.items());
     let (key, checksum) = (layout::stored_descriptor(index), checksum(body));
-    storage.put(&key, body.clone(), PutOptions::default()).await?;
+    storage.put(&key, body.clone(), PutMode::Overwrite).await?;
     *body = MiniBatch { index, input, work: Work::Stored { key: &key, items, checksum } }.encode().into();
     Ok(())
 }

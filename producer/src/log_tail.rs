@@ -118,7 +118,7 @@ fn shown_name(file: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_common::storage::{LocalStorage, PutMode};
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
         let put = async |text: String| {
-            storage.put("logs/sys/master_role.txt", text.into(), PutOptions::default()).await.unwrap();
+            storage.put("logs/sys/master_role.txt", text.into(), PutMode::Overwrite).await.unwrap();
         };
         put("0123456789\n".repeat(1_000)).await;
         let mut tail = LogTail::new(Arc::clone(&storage));

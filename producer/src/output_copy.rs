@@ -175,7 +175,7 @@ mod tests {
     use std::path::PathBuf;
 
     use prs_common::hexadecimal;
-    use prs_common::storage::PutOptions;
+    use prs_common::storage::PutMode;
     use sha2::{Digest, Sha256};
 
     use super::*;
@@ -194,7 +194,7 @@ mod tests {
         }
 
         async fn put(&self, key: &str, text: &'static str) {
-            self.source.put(key, text.into(), PutOptions::default()).await.unwrap();
+            self.source.put(key, text.into(), PutMode::Overwrite).await.unwrap();
         }
 
         /// Notes of a job that brought these files before.
@@ -202,7 +202,7 @@ mod tests {
             let storage = LocalStorage::new(self.folder.path().join("job"));
             for (name, text) in files {
                 let key = layout::published(1, &sum(text), name);
-                storage.put(&key, "".into(), PutOptions::default()).await.unwrap();
+                storage.put(&key, "".into(), PutMode::Overwrite).await.unwrap();
             }
             Former::Noted(Notes::read(&storage).await.unwrap())
         }

@@ -66,8 +66,16 @@ pub(crate) fn check_apart(output: &Path, run: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses the stored settings of a job whose result file has a name that must not be.
+/// Refuses to go on with a job of another version of prs, which keeps what it needs in another form and at other places,
+/// and one whose result file has a name that must not be.
 pub(crate) fn check_record(record: &JobRecord) -> Result<(), Failure> {
+    let (id, of, own) = (&record.job_id, &record.prs_version, env!("CARGO_PKG_VERSION"));
+    if of != own {
+        return Err(Failure::wrong(format!(
+            "job {id} is of prs {of}, and this is prs {own}, which cannot go on with it: resume it with prs {of}, or \
+             start it anew with prs-producer resubmit"
+        )));
+    }
     let named = check_file_name(&record.spec.append_row_file_name);
     named.map_err(|reason| {
         Failure::wrong(format!(

@@ -27,10 +27,13 @@ pub(crate) const RUNS: &str = "prs-runs";
 pub(crate) const WORK: &str = "work";
 /// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
 /// them: the user's umask says who may read it.
-const PRIVATE: [&str; 8] = [
+const PRIVATE: [&str; 11] = [
     layout::CODE,
+    layout::DAMAGED,
+    layout::FILES,
     layout::INPUTS,
     layout::LOGS,
+    layout::NOTES,
     layout::PLAIN,
     layout::PLAN,
     layout::SEGMENTS,

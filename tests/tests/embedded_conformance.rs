@@ -17,7 +17,9 @@ mod ledger {
 mod storage {
     use std::path::Path;
 
-    use prs_common::storage::{LocalStorage, PutOptions, Storage, StorageErrorKind, is_kept_by_stores};
+    use prs_common::storage::{
+        IfExists, LocalStorage, PutMode, Storage, StorageErrorKind, is_kept_by_stores,
+    };
     use tempfile::TempDir;
 
     fn fresh() -> (LocalStorage, TempDir) {
@@ -44,27 +46,27 @@ mod storage {
     #[tokio::test]
     async fn no_temporary_file_is_left() {
         let (storage, folder) = fresh();
-        let mut upload = storage.upload("a/dropped", PutOptions::default()).await.unwrap();
+        let mut upload = storage.upload("a/dropped", IfExists::Overwrite).await.unwrap();
         upload.write("part".into()).await.unwrap();
         assert_eq!(files(folder.path()).len(), 1, "an upload in the making is a file");
         drop(upload);
         assert!(files(folder.path()).is_empty());
 
-        storage.put("a/object", "x".into(), PutOptions { if_absent: true }).await.unwrap();
-        storage.put("a/object", "y".into(), PutOptions { if_absent: true }).await.unwrap_err();
-        storage.put("a/object", "z".into(), PutOptions::default()).await.unwrap();
+        storage.put("a/object", "x".into(), PutMode::Create).await.unwrap();
+        storage.put("a/object", "y".into(), PutMode::Create).await.unwrap_err();
+        storage.put("a/object", "z".into(), PutMode::Overwrite).await.unwrap();
         for _ in 0..2 {
-            storage.copy("a/object", "a/copy", PutOptions::default()).await.unwrap();
+            storage.copy("a/object", "a/copy", IfExists::Overwrite).await.unwrap();
         }
-        storage.copy("a/none", "a/never", PutOptions::default()).await.unwrap_err();
+        storage.copy("a/none", "a/never", IfExists::Overwrite).await.unwrap_err();
         storage.put_file("a/none", &folder.path().join("none")).await.unwrap_err();
-        let mut upload = storage.upload("a/upload", PutOptions::default()).await.unwrap();
+        let mut upload = storage.upload("a/upload", IfExists::Overwrite).await.unwrap();
         upload.write("part".into()).await.unwrap();
         upload.finish().await.unwrap();
         // The target is a folder: the write fails at its very end.
-        storage.put("a", "x".into(), PutOptions::default()).await.unwrap_err();
-        storage.put("a", "x".into(), PutOptions { if_absent: true }).await.unwrap_err();
-        storage.upload("a", PutOptions::default()).await.unwrap().finish().await.unwrap_err();
+        storage.put("a", "x".into(), PutMode::Overwrite).await.unwrap_err();
+        storage.put("a", "x".into(), PutMode::Create).await.unwrap_err();
+        storage.upload("a", IfExists::Overwrite).await.unwrap().finish().await.unwrap_err();
 
         let mut left = files(folder.path());
         left.sort_unstable();
@@ -77,11 +79,11 @@ mod storage {
     #[tokio::test]
     async fn only_the_temporary_folder_and_the_claim_are_reserved() {
         let (storage, _folder) = fresh();
-        storage.put(".tmp-like/object", "x".into(), PutOptions::default()).await.unwrap();
+        storage.put(".tmp-like/object", "x".into(), PutMode::Overwrite).await.unwrap();
         assert_eq!(storage.list("").await.unwrap()[0].key, ".tmp-like/object");
         for key in [".tmp", ".tmp/object", ".prs-claim"] {
             assert!(is_kept_by_stores(key));
-            let refused = storage.put(key, "x".into(), PutOptions::default()).await.unwrap_err();
+            let refused = storage.put(key, "x".into(), PutMode::Overwrite).await.unwrap_err();
             assert_eq!(refused.kind, StorageErrorKind::InvalidKey);
         }
     }
@@ -90,7 +92,7 @@ mod storage {
     async fn a_name_too_long_for_a_folder_is_refused_for_good() {
         let (storage, _folder) = fresh();
         let long = "a".repeat(300);
-        let refused = storage.put(&long, "x".into(), PutOptions::default()).await.unwrap_err();
+        let refused = storage.put(&long, "x".into(), PutMode::Overwrite).await.unwrap_err();
         assert_eq!(refused.kind, StorageErrorKind::InvalidKey);
     }
 
@@ -102,7 +104,7 @@ mod storage {
         assert!(storage.list("").await.unwrap().is_empty());
         assert_eq!(storage.get("a").await.unwrap_err().kind, StorageErrorKind::NotFound);
         assert!(!root.exists());
-        storage.put("a", "x".into(), PutOptions::default()).await.unwrap();
+        storage.put("a", "x".into(), PutMode::Overwrite).await.unwrap();
         assert_eq!(std::fs::read(root.join("a")).unwrap(), b"x");
     }
 }

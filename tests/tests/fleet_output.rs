@@ -240,7 +240,7 @@ def run(mini_batch, context):
 "#;
     let fleet = Fleet::shared();
     let target = "long-output";
-    let staged = "segments/files/0001-00000-01234567-process000-4294967295/";
+    let staged = "files/0001-00000-01234567-process000-4294967295/";
     let before = format!("prs/jobs//{staged}");
     let job = fleet.job(Job::new(script).with_files(3)).with("compute_target", target);
     let job = job.with("mini_batch_size", 1).with("run_max_try", 1).with("process_count_per_node", 1);

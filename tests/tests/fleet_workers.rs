@@ -146,7 +146,9 @@ fn a_worker_that_slept_over_the_end_of_its_job_leaves_nothing_in_storage() {
     job.command(&["stream", &id]).expect_code(0);
     let segments = || {
         let keys = fleet.stored(&id).keys();
-        keys.into_iter().filter(|key| key.starts_with("segments/")).collect::<Vec<_>>()
+        keys.into_iter()
+            .filter(|key| key.starts_with("segments/") || key.starts_with("files/"))
+            .collect::<Vec<_>>()
     };
     wait_for("the end of the segments", PATIENCE, || segments().is_empty().then_some(()));
     assert!(sleeper.signal(Signal::CONT));

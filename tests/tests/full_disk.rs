@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use prs_common::storage::{LocalStorage, PutOptions, Storage, StorageErrorKind};
+use prs_common::storage::{IfExists, LocalStorage, PutMode, Storage, StorageErrorKind};
 use prs_tests::harness::{Job, RunFolder, Tmpfs};
 
 /// Each mini-batch brings 200 KB of rows; 40 of them do not fit into 4 MB.
@@ -69,13 +69,13 @@ async fn local_storage_tells_a_full_disk_and_leaves_no_temporary_file() {
     let disk = Tmpfs::mount("1m");
     let storage = LocalStorage::new(disk.path().join("store"));
     let large = vec![1; 2 << 20];
-    storage.put("kept", "content".into(), PutOptions::default()).await.unwrap();
+    storage.put("kept", "content".into(), PutMode::Overwrite).await.unwrap();
     for _ in 0..3 {
-        let full = storage.put("large", large.clone().into(), PutOptions::default()).await.unwrap_err();
+        let full = storage.put("large", large.clone().into(), PutMode::Overwrite).await.unwrap_err();
         assert_eq!((full.kind, full.is_retryable()), (StorageErrorKind::Full, false));
         let full = storage.put_parts("large", vec![large.clone().into()]).await.unwrap_err();
         assert_eq!(full.kind, StorageErrorKind::Full);
-        let mut upload = storage.upload("large", PutOptions::default()).await.unwrap();
+        let mut upload = storage.upload("large", IfExists::Overwrite).await.unwrap();
         assert_eq!(upload.write(large.clone().into()).await.unwrap_err().kind, StorageErrorKind::Full);
         assert!(upload.finish().await.is_err(), "what was not written whole is not shown");
         let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use prs_tests::harness::{Job, Live, expected_by_python};
+use prs_tests::harness::{Job, Live, expected_by_python, sealed};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -302,4 +302,24 @@ fn a_run_folder_that_was_moved_after_an_interrupt_goes_on_with_a_compressed_tabl
 #[test]
 fn a_run_folder_that_was_moved_after_a_kill_goes_on_with_a_compressed_table() {
     goes_on_where_its_folder_was_moved_to(|submit| assert!(submit.kill()));
+}
+
+#[test]
+fn a_job_of_another_version_is_refused_with_the_remedy() {
+    let job = half_done();
+    let path = job.run().path().join("job.json");
+    let written = fs::read_to_string(&path).unwrap();
+    let mut of_another: serde_json::Value = serde_json::from_str(&written).unwrap();
+    of_another["prs_version"] = "0.1.0".into();
+    let mut of_another_form = of_another.clone();
+    of_another_form.as_object_mut().unwrap().remove("status");
+    for (record, told) in [(of_another, "resume it with prs 0.1.0"), (of_another_form, "of prs 0.1.0")] {
+        fs::write(&path, sealed(record)).unwrap();
+        let refused = job.resume();
+        refused.expect_code(2);
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    }
+    fs::write(&path, written).unwrap();
+    job.has_completed(&job.resume());
+    assert_eq!(job.run().rows(), expected());
 }

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prs_common::storage::{
-    PutOptions, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind, open,
+    IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind, open,
     probe_writable,
 };
 use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy, TcpProxy};
-use prs_tests::harness::servers::s3::{Rights, S3Server, S3Settings};
+use prs_tests::harness::servers::s3::{Conditions, Rights, S3Server, S3Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const BUCKET: &str = "bucket";
 const PREFIX: &str = "some/place";
 const SECRET: &str = "that-nobody-may-see";
-const NEW: PutOptions = PutOptions { if_absent: true };
-const REPLACE: PutOptions = PutOptions { if_absent: false };
+const NEW: PutMode = PutMode::Create;
+const REPLACE: PutMode = PutMode::Overwrite;
 
 fn server_with(settings: S3Settings) -> S3Server {
     let server = S3Server::start_with(settings);
@@ -179,6 +179,7 @@ mod opening {
         let writer = opened(&server).await;
         probe_writable(&writer).await.unwrap();
         assert!(server.objects(BUCKET).is_empty(), "a probe leaves nothing");
+        assert!(writer.probe("probe").await.unwrap());
     }
 
     #[tokio::test]
@@ -322,7 +323,7 @@ mod large_objects {
         storage.put_file("file", &file).await.unwrap();
         assert!(!file.exists(), "the file is consumed");
         for (key, step) in [("upload", 1_234_567), ("upload-at-once", SIZE)] {
-            let mut upload = storage.upload(key, REPLACE).await.unwrap();
+            let mut upload = storage.upload(key, IfExists::Overwrite).await.unwrap();
             for part in whole.chunks(step) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
             }
@@ -330,7 +331,7 @@ mod large_objects {
             assert_eq!(server.incomplete_uploads(BUCKET).len(), 1, "it is on its way in parts");
             upload.finish().await.unwrap();
         }
-        storage.copy("put", "copy", REPLACE).await.unwrap();
+        storage.copy("put", "copy", IfExists::Overwrite).await.unwrap();
 
         for key in ["put", "new", "parts", "file", "upload", "upload-at-once", "copy"] {
             assert!(storage.get(key).await.unwrap() == whole, "{key}");
@@ -347,7 +348,7 @@ mod large_objects {
         let storage = opened(&server).await;
         let whole = content(3, 3 << 20);
         storage.put("a b+é%", whole.clone(), REPLACE).await.unwrap();
-        storage.copy("a b+é%", "copy", REPLACE).await.unwrap();
+        storage.copy("a b+é%", "copy", IfExists::Overwrite).await.unwrap();
         assert!(storage.get("copy").await.unwrap() == whole);
         assert!(server.incomplete_uploads(BUCKET).is_empty());
     }
@@ -355,7 +356,7 @@ mod large_objects {
     #[tokio::test]
     async fn that_are_given_up_leave_no_part() {
         let (storage, server) = fresh().await;
-        let mut upload = storage.upload("dropped", REPLACE).await.unwrap();
+        let mut upload = storage.upload("dropped", IfExists::Overwrite).await.unwrap();
         upload.write(content(1, 20 << 20)).await.unwrap();
         assert_eq!(server.incomplete_uploads(BUCKET).len(), 1);
         drop(upload);
@@ -376,7 +377,7 @@ mod large_objects {
     async fn killed_writers_are_taken_back(uploads_by_prefix: bool) {
         let server = server_with(S3Settings { uploads_by_prefix, ..S3Settings::default() });
         let storage = opened(&server).await;
-        let mut killed = storage.upload("killed", REPLACE).await.unwrap();
+        let mut killed = storage.upload("killed", IfExists::Overwrite).await.unwrap();
         killed.write(content(1, 9 << 20)).await.unwrap();
         // Nothing of it runs any more, as after a kill.
         std::mem::forget(killed);
@@ -389,16 +390,29 @@ mod large_objects {
 }
 
 #[tokio::test]
-async fn a_server_without_conditional_puts_is_looked_at_first() {
-    let settings = S3Settings { conditional_put: false, ..S3Settings::default() };
-    let server = server_with(settings);
-    let storage = opened(&server).await;
-    storage.put("new", "first".into(), NEW).await.unwrap();
-    let exists = storage.put("new", "second".into(), NEW).await.unwrap_err();
-    assert_eq!(exists.kind, StorageErrorKind::AlreadyExists);
-    assert_eq!(storage.get("new").await.unwrap(), "first");
-    run("new_copy_keeps_what_came_first", &storage).await;
-    run("new_upload_keeps_what_came_first", &storage).await;
+async fn a_server_without_conditional_writes_is_looked_at_first() {
+    for (conditions, probes) in [
+        (Conditions::Refused, &[false, true][..]),
+        (Conditions::OfNewObjects, &[false, true]),
+        // That it ignores the condition of a new object tells the probe alone.
+        (Conditions::Ignored, &[true]),
+    ] {
+        for &probe in probes {
+            let server = server_with(S3Settings { conditions, ..S3Settings::default() });
+            let storage = opened(&server).await;
+            if probe {
+                assert!(!storage.probe("probe").await.unwrap(), "{conditions:?}");
+                assert!(server.objects(BUCKET).is_empty());
+            }
+            storage.put("new", "first".into(), NEW).await.unwrap();
+            let exists = storage.put("new", "second".into(), NEW).await.unwrap_err();
+            assert_eq!(exists.kind, StorageErrorKind::AlreadyExists, "{conditions:?}");
+            assert_eq!(storage.get("new").await.unwrap(), "first");
+            run("new_copy_keeps_what_came_first", &storage).await;
+            run("new_upload_keeps_what_came_first", &storage).await;
+            run("update_replaces_its_version_and_no_other", &storage).await;
+        }
+    }
 }
 
 #[tokio::test]
@@ -469,7 +483,7 @@ mod unsafe_way {
                     match storage.put(&name, body.clone(), NEW).await {
                         // A call that was given up may have been done.
                         Err(error) => assert!(error.is_retryable(), "nobody else writes it: {error}"),
-                        Ok(()) => assert!(again(|| storage.get(&name)).await == body),
+                        Ok(_) => assert!(again(|| storage.get(&name)).await == body),
                     }
                     again(|| storage.delete(&name)).await;
                 }
@@ -498,7 +512,7 @@ mod unsafe_way {
         for round in 0..3 {
             let key = format!("upload-{round}");
             let write = || async {
-                let mut upload = storage.upload(&key, REPLACE).await?;
+                let mut upload = storage.upload(&key, IfExists::Overwrite).await?;
                 for part in whole.chunks(5 << 20) {
                     upload.write(Bytes::copy_from_slice(part)).await?;
                 }
@@ -506,7 +520,7 @@ mod unsafe_way {
             };
             again(write).await;
             let copy = format!("copy-{round}");
-            again(|| storage.copy(&key, &copy, REPLACE)).await;
+            again(|| storage.copy(&key, &copy, IfExists::Overwrite)).await;
             assert!(again(|| storage.get(&key)).await == whole);
             let file = folder.path().join("file");
             assert_eq!(again(|| storage.download(&copy, &file)).await, whole.len() as u64);
@@ -565,6 +579,8 @@ mod unsafe_way {
             "put_replaces_an_object",
             "absent_object_is_not_found",
             "if_absent_keeps_the_first",
+            "update_replaces_its_version_and_no_other",
+            "racing_updates_of_one_version_have_one_winner",
             "racing_writers_of_a_new_object_have_one_winner",
             "racing_writers_of_one_object_never_mix",
             "ranges_are_cut_at_the_end",

@@ -1,5 +1,6 @@
 //! What a server answers is checked: a write that something else than a store answered is made again, a short range is
-//! read again, and what was damaged on the way or at rest is never taken for the object.
+//! read again, and what was damaged on the way or at rest is never taken for the object. What a server
+//! does not confirm to have deleted is deleted again.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -7,13 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::storage::{
-    PutOptions, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
+    IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
 };
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
 
 const BUCKET: &str = "bucket";
-const REPLACE: PutOptions = PutOptions { if_absent: false };
+const REPLACE: PutMode = PutMode::Overwrite;
 
 fn server(checksums: Checksums) -> S3Server {
     let server = S3Server::start_with(S3Settings { checksums, ..S3Settings::default() });
@@ -74,7 +75,7 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
             Box::pin(async move {
                 storage.put(&gone, body.clone(), REPLACE).await?;
                 storage.put(&key, body, REPLACE).await?;
-                storage.copy(&key, &copy, REPLACE).await?;
+                storage.copy(&key, &copy, IfExists::Overwrite).await?;
                 storage.delete(&gone).await
             })
         })
@@ -140,10 +141,59 @@ async fn a_server_without_checksums_is_written_and_read() {
             storage.put("object", content(size), REPLACE).await.unwrap();
             assert!(storage.get("object").await.unwrap() == content(size), "{checksums:?}");
         }
-        let new = PutOptions { if_absent: true };
+        let new = PutMode::Create;
         assert_eq!(
             storage.put("object", content(7), new).await.unwrap_err().kind,
             StorageErrorKind::AlreadyExists
         );
     }
+}
+
+async fn with_objects(settings: S3Settings) -> (S3Server, S3Storage, Vec<String>) {
+    let server = S3Server::start_with(settings);
+    server.make_bucket(BUCKET);
+    let keys: Vec<_> = (0..2_500).map(|number| format!("many/{number}")).collect();
+    for key in &keys {
+        server.put_object(BUCKET, key, b"x");
+    }
+    let storage = open(&server, server.endpoint()).await;
+    (server, storage, keys)
+}
+
+#[tokio::test]
+async fn a_thousand_objects_go_with_one_request() {
+    let (server, storage, keys) = with_objects(S3Settings::default()).await;
+    storage.delete_all(&keys).await.unwrap();
+    assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 3));
+}
+
+#[tokio::test]
+async fn a_server_that_deletes_one_object_at_a_time_is_asked_so() {
+    let (server, storage, keys) =
+        with_objects(S3Settings { bulk_deletes: false, ..S3Settings::default() }).await;
+    storage.delete_all(&keys).await.unwrap();
+    assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 2_500));
+}
+
+#[tokio::test]
+async fn an_object_that_the_server_keeps_is_named() {
+    let locked = Some("many/1234".to_owned());
+    let (server, storage, keys) = with_objects(S3Settings { locked, ..S3Settings::default() }).await;
+    let error = storage.delete_all(&keys).await.unwrap_err();
+    assert_eq!((error.kind, &*error.key), (StorageErrorKind::PermissionDenied, "many/1234"), "{error}");
+    assert!(server.objects(BUCKET).iter().any(|(key, _)| key == "many/1234"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_answers_many_deletes_deletes_nothing() {
+    let (server, _, keys) = with_objects(S3Settings::default()).await;
+    let proxy = spoiled(&server, 40, Fault::WebPage);
+    let storage = open(&server, proxy.endpoint()).await;
+    for keys in keys.chunks(100) {
+        while let Err(error) = storage.delete_all(keys).await {
+            assert!(error.is_retryable(), "{error}");
+        }
+    }
+    assert!(server.objects(BUCKET).is_empty());
+    assert!(proxy.count(Fault::WebPage) > 5, "{}", proxy.count(Fault::WebPage));
 }

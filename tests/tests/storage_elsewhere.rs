@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prs_common::storage::{PutOptions, Storage, StorageErrorKind, open, probe_writable};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, open, probe_writable};
 use prs_tests::conformance::storage::{CASES, run};
 
 async fn elsewhere() -> Arc<dyn Storage> {
@@ -41,16 +41,15 @@ async fn every_case_holds() {
 async fn large_objects_come_back() {
     let storage = elsewhere().await.below(&format!("large-{}", std::process::id()));
     let whole: Bytes = (0..5_000_000_u64).flat_map(u64::to_le_bytes).collect();
-    let new = PutOptions { if_absent: true };
-    storage.put("new", whole.clone(), new).await.unwrap();
-    let exists = storage.put("new", whole.slice(8..), new).await.unwrap_err();
+    storage.put("new", whole.clone(), PutMode::Create).await.unwrap();
+    let exists = storage.put("new", whole.slice(8..), PutMode::Create).await.unwrap_err();
     assert_eq!(exists.kind, StorageErrorKind::AlreadyExists, "{exists}");
-    let mut upload = storage.upload("upload", PutOptions::default()).await.unwrap();
+    let mut upload = storage.upload("upload", IfExists::Overwrite).await.unwrap();
     for part in whole.chunks(3_333_333) {
         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
     }
     upload.finish().await.unwrap();
-    storage.copy("upload", "copy", PutOptions::default()).await.unwrap();
+    storage.copy("upload", "copy", IfExists::Overwrite).await.unwrap();
     for key in ["new", "upload", "copy"] {
         assert!(storage.get(key).await.unwrap() == whole, "{key}");
         storage.delete(key).await.unwrap();
@@ -67,7 +66,7 @@ async fn unfinished_uploads_are_swept_away() {
     let part = Bytes::from(vec![b'x'; 9 << 20]);
     let mut uploads = Vec::new();
     for place in ["swept", "other"] {
-        let mut upload = storage.below(place).upload("large", PutOptions::default()).await.unwrap();
+        let mut upload = storage.below(place).upload("large", IfExists::Overwrite).await.unwrap();
         upload.write(part.clone()).await.unwrap();
         uploads.push(upload);
     }

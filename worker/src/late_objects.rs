@@ -31,20 +31,36 @@ async fn remove(storage: &dyn Storage, writer: &str) -> Result<(), StorageError>
         Err(JobRecordError::Storage(error)) => return Err(error),
         _ => return Ok(()),
     }
-    for object in storage.list(layout::SEGMENTS).await? {
-        if layout::is_written_by(&object.key, writer) {
-            tracing::info!(key = object.key, "it came after the end of the job and is removed");
-            storage.delete(&object.key).await?;
+    for folder in [layout::SEGMENTS, layout::FILES] {
+        let late = written_by(storage, folder, writer).await?;
+        if let Some(first) = late.first() {
+            tracing::info!(objects = late.len(), first, "they came after the end of the job and are removed");
         }
+        storage.delete_all(&late).await?;
     }
     Ok(())
+}
+
+/// The keys below `folder` that begin with `writer`; others are not listed.
+async fn written_by(storage: &dyn Storage, folder: &str, writer: &str) -> Result<Vec<String>, StorageError> {
+    let start = format!("{folder}{writer}");
+    let (mut found, mut after) = (Vec::new(), start.clone());
+    loop {
+        let page = storage.list_after(folder, &after).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after.clone_from(&last.key);
+        found.extend(page.into_iter().map(|object| object.key).filter(|key| key.starts_with(&start)));
+        if !after.starts_with(&start) {
+            return Ok(found);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use prs_common::job::JobSpec;
     use prs_common::ledger::JobState;
-    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_common::storage::{LocalStorage, PutMode};
     use prs_orchestrator::JobResult;
     use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
 
@@ -75,11 +91,12 @@ mod tests {
         let others =
             [layout::segment(1, 1, "5f", 3), layout::staged_file(&format!("{other}process000-1"), "a/b")];
         for key in own.iter().chain(&others) {
-            storage.put(key, "rows".into(), PutOptions::default()).await.unwrap();
+            storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         let keys = async || {
-            let listed = storage.list(layout::SEGMENTS).await.unwrap();
-            listed.into_iter().map(|object| object.key).collect::<Vec<_>>()
+            let (segments, files) = tokio::join!(storage.list(layout::SEGMENTS), storage.list(layout::FILES));
+            let listed = segments.unwrap().into_iter().chain(files.unwrap());
+            listed.map(|object| object.key).collect::<Vec<_>>()
         };
         let all = keys().await;
         assert_eq!(all.len(), 4);

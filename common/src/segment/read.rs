@@ -129,7 +129,7 @@ mod tests {
 
     use super::super::{LARGE, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
     use super::*;
-    use crate::storage::{LocalStorage, PutOptions};
+    use crate::storage::{LocalStorage, PutMode};
 
     const KEY: &str = "segments/a";
 
@@ -151,7 +151,7 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let bytes = bytes.into();
         let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
-        storage.put(KEY, bytes, PutOptions::default()).await.unwrap();
+        storage.put(KEY, bytes, PutMode::Overwrite).await.unwrap();
         read_once(&storage, &object).await
     }
 

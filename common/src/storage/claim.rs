@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::PutOptions;
+use super::PutMode;
 use super::local::{LocalStorage, TEMPORARY};
 use crate::host_name;
 use crate::timestamp::{format_us, now_us};
@@ -113,7 +113,7 @@ impl Claim {
         let deadline = Instant::now() + LOOKERS;
         let (draft, file) = Draft::write(folder, &holder).map_err(failed)?;
         loop {
-            match LocalStorage::place(&draft.path, &path, PutOptions { if_absent: true }) {
+            match LocalStorage::place(&draft.path, &path, &PutMode::Create) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 placed => {
                     placed.map_err(failed)?;
@@ -223,7 +223,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Whether `file` is what has the name `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
         _ => false,

@@ -1,6 +1,6 @@
 //! Which storage it is: a name that it is given once, so that programs notice when their servers do not belong together.
 
-use super::{PutOptions, Storage, StorageError, StorageErrorKind};
+use super::{PutMode, Storage, StorageError, StorageErrorKind};
 
 /// The object with the name.
 const IDENTITY: &str = "identity";
@@ -16,8 +16,8 @@ pub async fn identity(storage: &dyn Storage) -> Result<String, StorageError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the system gives random bytes");
         let identity = crate::hexadecimal(&random);
-        match storage.put(IDENTITY, identity.clone().into(), PutOptions { if_absent: true }).await {
-            Ok(()) => return Ok(identity),
+        match storage.put(IDENTITY, identity.clone().into(), PutMode::Create).await {
+            Ok(_) => return Ok(identity),
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -3,7 +3,8 @@
 //! A write goes to a temporary name in the store's own `.tmp` folder, is synced, renamed into place, and the
 //! folder is synced. An object that must be new gets its name by a rename that replaces nothing; where the file
 //! system knows none, as NFS, as a second name of the temporary file; where it knows neither, this looks first and
-//! then renames, and of several who do so at once more than one may win.
+//! then renames, and of several who do so at once more than one may win. One version is replaced by another under a
+//! lock on the file that has it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -13,24 +14,28 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::claim::CLAIM;
+use super::claim::{CLAIM, is_at};
 use super::{
-    LONGEST_KEY, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, changed,
-    is_valid_key,
+    IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
+    changed, is_valid_key,
 };
 use crate::host_name;
 
 /// Where objects are written before they have their names, below the root.
 pub const TEMPORARY: &str = ".tmp";
 
+/// How long others may hold the lock on a file that is to be replaced: for as long as a rename takes.
+const LOCKED: Duration = Duration::from_secs(2);
+/// Between two attempts at it.
+const PAUSE: Duration = Duration::from_millis(2);
 /// Longest path that the system takes, bytes.
 const LONGEST_PATH: usize = 4095;
 
@@ -73,6 +78,9 @@ impl LocalStorage {
     }
 
     fn error(&self, key: &str, error: &io::Error) -> StorageError {
+        if error.get_ref().and_then(|cause| cause.downcast_ref::<Replaced>()).is_some() {
+            return changed(self, key);
+        }
         let kind = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
                 StorageErrorKind::NotFound
@@ -125,12 +133,15 @@ impl LocalStorage {
     }
 
     /// Gives a whole file its name.
-    pub(super) fn place(temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+    pub(super) fn place(temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<()> {
         // Somebody may remove the folder, when it is empty, just after it was made.
         let mut again = 0..3;
         loop {
-            let placed =
-                if options.if_absent { place_new(temporary, target) } else { fs::rename(temporary, target) };
+            let placed = match mode {
+                PutMode::Overwrite => fs::rename(temporary, target),
+                PutMode::Create => place_new(temporary, target),
+                PutMode::Update(version) => return replace(temporary, target, version),
+            };
             match (placed, target.parent()) {
                 (Err(error), Some(folder))
                     if error.kind() == io::ErrorKind::NotFound && again.next().is_some() =>
@@ -143,22 +154,39 @@ impl LocalStorage {
     }
 
     /// The same, safe from the loss of power.
-    fn publish(file: &File, temporary: &Path, target: &Path, options: PutOptions) -> io::Result<()> {
+    fn publish(file: &File, temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<Version> {
         file.sync_data()?;
-        Self::place(temporary, target, options)?;
-        target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        let version = version(&file.metadata()?);
+        Self::place(temporary, target, mode)?;
+        target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
+        Ok(version)
     }
 
-    fn write_whole(&self, target: &Path, parts: &[Bytes], options: PutOptions) -> io::Result<()> {
+    fn write_whole(&self, target: &Path, parts: &[Bytes], mode: &PutMode) -> io::Result<Version> {
         let (temporary, mut file) = self.temporary()?;
         let written = parts
             .iter()
             .try_for_each(|part| file.write_all(part))
-            .and_then(|()| Self::publish(&file, &temporary, target, options));
+            .and_then(|()| Self::publish(&file, &temporary, target, mode));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
         written
+    }
+
+    /// Removes an object, and the folders that are empty without it.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if self.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                // Folders are no objects: an empty one goes, but for those at the top.
+                let below_top = |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **self.root);
+                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **self.root);
+                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
+                Ok(())
+            }
+        }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -182,6 +210,46 @@ impl fmt::Display for LocalStorage {
 /// Whether stores keep the name `key` for themselves: no object can have it.
 pub fn is_kept_by_stores(key: &str) -> bool {
     matches!(key.split('/').next(), Some(TEMPORARY | CLAIM))
+}
+
+/// The file is another version than the one that was to be replaced.
+#[derive(Debug, thiserror::Error)]
+#[error("the file was replaced by another one")]
+struct Replaced;
+
+/// Gives a whole file the name of another, when that is of this version. Who does so holds the lock on the file that has
+/// the name.
+fn replace(temporary: &Path, target: &Path, wanted: &str) -> io::Result<()> {
+    let deadline = Instant::now() + LOCKED;
+    loop {
+        let file = open_to_lock(target)?;
+        let is_locked = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other("another program has locked the file for long"));
+            }
+            locked => locked.is_ok(),
+        };
+        // Whoever had the lock before may have replaced the file.
+        if is_locked && !is_at(&file, target) {
+            continue;
+        }
+        if version(&file.metadata()?) != wanted {
+            return Err(io::Error::other(Replaced));
+        }
+        return fs::rename(temporary, target);
+    }
+}
+
+/// Opens a file as far as its rights allow. A lock over NFS wants a file that is open for writing.
+fn open_to_lock(path: &Path) -> io::Result<File> {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        file => file,
+    }
 }
 
 /// Gives a whole file a name that no other file has.
@@ -255,31 +323,36 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
 }
 
 fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
-    let version = format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
-    ObjectMeta { key, size: meta.len(), version }
+    ObjectMeta { key, size: meta.len(), version: version(meta) }
+}
+
+fn version(meta: &fs::Metadata) -> Version {
+    format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec())
 }
 
 #[async_trait]
 impl Storage for LocalStorage {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
-        self.blocking(key, move |store, path| store.write_whole(path, &[body], options)).await
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
+        self.blocking(key, move |store, path| store.write_whole(path, &[body], &mode)).await
     }
 
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        self.blocking(key, move |store, path| store.write_whole(path, &parts, PutOptions::default())).await
+        let written =
+            self.blocking(key, move |store, path| store.write_whole(path, &parts, &PutMode::Overwrite));
+        written.await.map(drop)
     }
 
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         let source = file.to_owned();
         self.blocking(key, move |store, path| {
-            match Self::place(&source, path, PutOptions::default()) {
+            match Self::place(&source, path, &PutMode::Overwrite) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
                 done => return done,
             }
             let (temporary, mut file) = store.temporary()?;
             let copied = File::open(&source)
                 .and_then(|mut source| io::copy(&mut source, &mut file))
-                .and_then(|_| Self::place(&temporary, path, PutOptions::default()));
+                .and_then(|_| Self::place(&temporary, path, &PutMode::Overwrite));
             match copied {
                 Ok(()) => fs::remove_file(&source),
                 Err(error) => fs::remove_file(&temporary).and(Err(error)),
@@ -288,19 +361,26 @@ impl Storage for LocalStorage {
         .await
     }
 
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
         let key = key.to_owned();
         self.blocking(&key.clone(), move |store, path| {
             let (temporary, file) = store.temporary()?;
             let target = path.to_owned();
-            Ok(LocalUpload { store: store.clone(), key, target, temporary, options, file: Some(file) })
+            Ok(LocalUpload { store: store.clone(), key, target, temporary, if_exists, file: Some(file) })
         })
         .await
         .map(|upload| Box::new(upload) as Box<dyn Upload>)
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
-        self.blocking(key, |_, path| fs::read(path).map(Bytes::from)).await
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
+        self.blocking(key, |_, path| {
+            let mut file = File::open(path)?;
+            let meta = file.metadata()?;
+            let mut bytes = Vec::with_capacity(meta.len() as usize);
+            file.read_to_end(&mut bytes)?;
+            Ok((bytes.into(), version(&meta)))
+        })
+        .await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
@@ -319,7 +399,7 @@ impl Storage for LocalStorage {
         read.await?.ok_or_else(|| changed(self, key))
     }
 
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
         let source = self.path(from)?;
         let place = self.clone();
         let from = from.to_owned();
@@ -332,7 +412,7 @@ impl Storage for LocalStorage {
                     let mut file = File::create(&temporary)?;
                     io::copy(&mut File::open(&source)?, &mut file).map(drop)
                 })
-                .and_then(|()| Self::place(&temporary, path, options));
+                .and_then(|()| Self::place(&temporary, path, &if_exists.into()));
             // Renaming one name of a file to another of its names does nothing: it may still be there.
             let _ = fs::remove_file(&temporary);
             copied
@@ -367,19 +447,20 @@ impl Storage for LocalStorage {
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.blocking(key, |store, path| match fs::remove_file(path) {
-            Err(error) if store.error("", &error).kind == StorageErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => {
-                // Folders are no objects: an empty one goes, but for those at the top.
-                let below_top =
-                    |folder: &&Path| folder.parent().is_some_and(|parent| *parent != **store.root);
-                let folders = path.ancestors().skip(1).take_while(|folder| **folder != **store.root);
-                let _ = folders.take_while(below_top).try_for_each(fs::remove_dir);
-                Ok(())
-            }
-        })
-        .await
+        self.blocking(key, Self::remove).await
+    }
+
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        let paths = keys.iter().map(|key| Ok((key.clone(), self.path(key)?)));
+        let paths: Vec<_> = paths.collect::<Result<_, StorageError>>()?;
+        let store = self.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            let remove = |(key, path): &(String, PathBuf)| {
+                store.remove(path).map_err(|error| store.error(key, &error))
+            };
+            paths.iter().try_for_each(remove)
+        });
+        removed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
     }
 
     async fn flush(&self) -> Result<(), StorageError> {
@@ -400,6 +481,17 @@ impl Storage for LocalStorage {
         swept.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
     }
 
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        self.put(key, Bytes::from_static(b"probe"), PutMode::Overwrite).await?;
+        let knows_locks = self.blocking(key, |_, path| {
+            let lock = flock(open_to_lock(path)?, FlockOperation::NonBlockingLockExclusive);
+            Ok(matches!(lock, Ok(()) | Err(Errno::WOULDBLOCK)))
+        });
+        let knows_locks = knows_locks.await;
+        self.delete(key).await?;
+        knows_locks
+    }
+
     fn longest_key(&self) -> usize {
         LONGEST_PATH.saturating_sub(self.root.as_os_str().len() + 1).min(LONGEST_KEY)
     }
@@ -418,7 +510,7 @@ struct LocalUpload {
     key: String,
     target: PathBuf,
     temporary: PathBuf,
-    options: PutOptions,
+    if_exists: IfExists,
     /// Absent only while a write is under way, and after `finish`.
     file: Option<File>,
 }
@@ -449,8 +541,8 @@ impl Upload for LocalUpload {
     }
 
     async fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
-        let (temporary, target, options) = (self.temporary.clone(), self.target.clone(), self.options);
-        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, options)).await
+        let (temporary, target, mode) = (self.temporary.clone(), self.target.clone(), self.if_exists.into());
+        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, &mode).map(drop)).await
     }
 }
 

@@ -76,11 +76,37 @@ impl StorageError {
     }
 }
 
-/// How an object is put.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PutOptions {
-    /// Fail with [`StorageErrorKind::AlreadyExists`] instead of replacing an object.
-    pub if_absent: bool,
+/// Tells an object from whatever else had its key before or has it later: an etag, or size and time of change.
+pub type Version = String;
+
+/// When an object is put.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PutMode {
+    /// In any case.
+    Overwrite,
+    /// When there is none, else the call fails with [`StorageErrorKind::AlreadyExists`].
+    Create,
+    /// When there is this version, else the call fails: with [`StorageErrorKind::Changed`] where there is another, with
+    /// [`StorageErrorKind::NotFound`] where there is none.
+    Update(Version),
+}
+
+/// What an upload or a copy does when there is an object of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfExists {
+    /// It replaces the object.
+    Overwrite,
+    /// It fails with [`StorageErrorKind::AlreadyExists`].
+    Fail,
+}
+
+impl From<IfExists> for PutMode {
+    fn from(if_exists: IfExists) -> Self {
+        match if_exists {
+            IfExists::Overwrite => Self::Overwrite,
+            IfExists::Fail => Self::Create,
+        }
+    }
 }
 
 /// An object in a listing.
@@ -90,8 +116,8 @@ pub struct ObjectMeta {
     pub key: String,
     /// Its size, bytes.
     pub size: u64,
-    /// Changes whenever the object is replaced: an etag, or size and time of change.
-    pub version: String,
+    /// Changes whenever the object is replaced.
+    pub version: Version,
 }
 
 /// A store of objects.
@@ -102,13 +128,16 @@ pub struct ObjectMeta {
 /// * When a write returns, a reader on any host sees it, and the death of the writer does not undo it. The loss
 ///   of power does not either, but for `put_file` and `copy`, of which many come together: these are safe
 ///   from it after the next `flush`.
+/// * Of many who create an object, or update one version of it, at a time, one succeeds. Where the server (or the file
+///   system) does not decide that, which [`Self::probe`] finds out, this looks first and then writes, and more than one
+///   may succeed. Who overwrites or deletes meanwhile asks nobody.
 /// * `delete` of an absent object succeeds. `list` is sorted bytewise by key and shows what was written before
 ///   the call.
 /// * Every call may be repeated safely.
 #[async_trait]
 pub trait Storage: Debug + Display + Send + Sync {
-    /// Writes a whole object.
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError>;
+    /// Writes a whole object, and gives back its version.
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError>;
 
     /// Writes a whole object from parts, one after the other.
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError>;
@@ -116,12 +145,17 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Moves a local file into the store; the file is gone afterwards.
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError>;
 
-    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`], which is also when `options`
-    /// are heeded.
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError>;
+    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`], which is also when `if_exists`
+    /// is heeded.
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError>;
+
+    /// Reads a whole object, and its version.
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError>;
 
     /// Reads a whole object.
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError>;
+    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        Ok(self.get_versioned(key).await?.0)
+    }
 
     /// Reads `range` of an object; an end past the object's end is cut there.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError>;
@@ -136,7 +170,7 @@ pub trait Storage: Debug + Display + Send + Sync {
 
     /// Copies an object within the store. A store whose server copies by itself may look first and then copy: of
     /// several who ask for a new object at once, more than one may win.
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError>;
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError>;
 
     /// All objects whose keys start with `prefix` (a folder ending in `/`, or empty).
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
@@ -164,12 +198,20 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Removes an object.
     async fn delete(&self, key: &str) -> Result<(), StorageError>;
 
+    /// Removes any number of objects, many at a time where the store can do so. After an error some of them may be
+    /// gone.
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError>;
+
     /// Makes everything written before survive the loss of power.
     async fn flush(&self) -> Result<(), StorageError>;
 
     /// Removes what writers left unfinished when they were killed. To be called when nobody writes here any more:
     /// one who does may fail.
     async fn sweep(&self) -> Result<(), StorageError>;
+
+    /// Puts and deletes the small object `key`, and tells whether the store itself decides who of many creates or updates
+    /// an object.
+    async fn probe(&self, key: &str) -> Result<bool, StorageError>;
 
     /// Longest key that this store takes, bytes.
     fn longest_key(&self) -> usize {
@@ -225,6 +267,19 @@ async fn download_pieces<S: Storage + ?Sized>(
             return Ok(offset);
         }
     }
+}
+
+/// Removes all objects below `prefix` (a folder ending in `/`), a page of the listing at a time, while the next one is
+/// listed. What is written there meanwhile may stay.
+pub async fn delete_below(storage: &dyn Storage, prefix: &str) -> Result<(), StorageError> {
+    let mut page = storage.list_after(prefix, "").await?;
+    while let Some(last) = page.last().map(|object| object.key.clone()) {
+        let keys: Vec<_> = page.into_iter().map(|object| object.key).collect();
+        let (deleted, next) = tokio::join!(storage.delete_all(&keys), storage.list_after(prefix, &last));
+        deleted?;
+        page = next?;
+    }
+    Ok(())
 }
 
 /// The error of an object that is not of the version that was asked for.

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::{LocalStorage, PutOptions, Storage, StorageError, StorageErrorKind, is_valid_key};
+use super::{LocalStorage, Storage, StorageError, StorageErrorKind, is_valid_key};
 
 /// A place that a URL names.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,12 +30,19 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
     }
 }
 
-/// Puts and deletes a small object, for a caller that is about to write much.
+/// Puts and deletes a small object, for a caller that is about to write much. Says so where the store does not decide
+/// itself who of many writes first.
 pub async fn probe_writable(storage: &dyn Storage) -> Result<(), StorageError> {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let key = format!(".prs-probe-{}-{:x}", std::process::id(), now.as_nanos());
-    storage.put(&key, Bytes::from_static(b"probe"), PutOptions::default()).await?;
-    storage.delete(&key).await
+    if !storage.probe(&key).await? {
+        tracing::warn!(
+            %storage,
+            "the storage does not refuse to replace an object that has changed meanwhile (conditional writes): prs looks \
+             first and then writes, and where two orchestrators or commands write at the same moment, the later one wins"
+        );
+    }
+    Ok(())
 }
 
 fn parse(url: &str) -> Result<Place, StorageError> {

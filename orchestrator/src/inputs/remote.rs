@@ -148,7 +148,7 @@ impl RemoteListing {
 mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
-    use prs_common::storage::{LocalStorage, PutOptions, Upload};
+    use prs_common::storage::{IfExists, LocalStorage, PutMode, Upload, Version};
     use std::fmt;
     use std::ops::Range;
     use std::path::Path;
@@ -172,7 +172,7 @@ mod tests {
 
     #[async_trait]
     impl Storage for Names {
-        async fn put(&self, key: &str, _: Bytes, _: PutOptions) -> Result<(), StorageError> {
+        async fn put(&self, key: &str, _: Bytes, _: PutMode) -> Result<Version, StorageError> {
             absent(key)
         }
         async fn put_parts(&self, key: &str, _: Vec<Bytes>) -> Result<(), StorageError> {
@@ -181,16 +181,16 @@ mod tests {
         async fn put_file(&self, key: &str, _: &Path) -> Result<(), StorageError> {
             absent(key)
         }
-        async fn upload(&self, key: &str, _: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+        async fn upload(&self, key: &str, _: IfExists) -> Result<Box<dyn Upload>, StorageError> {
             absent(key)
         }
-        async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+        async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
             absent(key)
         }
         async fn get_range(&self, key: &str, _: Range<u64>) -> Result<Bytes, StorageError> {
             absent(key)
         }
-        async fn copy(&self, key: &str, _: &str, _: PutOptions) -> Result<(), StorageError> {
+        async fn copy(&self, key: &str, _: &str, _: IfExists) -> Result<(), StorageError> {
             absent(key)
         }
         async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
@@ -204,11 +204,17 @@ mod tests {
         async fn delete(&self, key: &str) -> Result<(), StorageError> {
             absent(key)
         }
+        async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+            absent(&keys[0])
+        }
         async fn sweep(&self) -> Result<(), StorageError> {
             unreachable!("only listed")
         }
         async fn flush(&self) -> Result<(), StorageError> {
             Ok(())
+        }
+        async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+            absent(key)
         }
         fn uri(&self, key: &str) -> String {
             key.to_owned()
@@ -239,7 +245,7 @@ mod tests {
         for key in
             ["a.csv", "in/a.csv", "in/b.csv", "in/deep/c.csv", "in/x[1].txt", "in/.hidden", "into/d.csv"]
         {
-            store.put(key, "x".into(), PutOptions::default()).await.unwrap();
+            store.put(key, "x".into(), PutMode::Overwrite).await.unwrap();
         }
         let table: [(&str, &str, &[&str]); 9] = [
             ("s3://bucket/in", "in/", &[".hidden", "a.csv", "b.csv", "deep/c.csv", "x[1].txt"]),

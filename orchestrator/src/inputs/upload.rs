@@ -12,7 +12,7 @@ use bytes::Bytes;
 use prs_common::file_version::SeenFile;
 use prs_common::hexadecimal;
 use prs_common::layout::{BLOBS, blob};
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 use sha2::{Digest, Sha256};
 
 use super::blob::digest;
@@ -58,7 +58,7 @@ pub(super) async fn upload(
     if is_there {
         sent(size);
     } else if let Some(content) = content {
-        store.put(&whole_key, content, PutOptions::default()).await.map_err(UploadError::Store)?;
+        store.put(&whole_key, content, PutMode::Overwrite).await.map_err(UploadError::Store)?;
         sent(size);
     } else {
         send(store, &whole_key, file, (&digest, size), sent).await?;
@@ -102,7 +102,7 @@ async fn send(
     (digest, size): (&str, u64),
     sent: &(dyn Fn(u64) + Sync),
 ) -> Result<(), UploadError> {
-    let mut upload = store.upload(key, PutOptions::default()).await.map_err(UploadError::Store)?;
+    let mut upload = store.upload(key, IfExists::Overwrite).await.map_err(UploadError::Store)?;
     let mut file = blocking(path, File::open).await?;
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {
@@ -179,7 +179,7 @@ mod tests {
         std::fs::write(&file, "whole").unwrap();
         let Uploaded { key, .. } = upload(&store, &file, &|_| ()).await.unwrap();
         let key = format!("{BLOBS}{key}");
-        store.put(&key, "who".into(), PutOptions::default()).await.unwrap();
+        store.put(&key, "who".into(), PutMode::Overwrite).await.unwrap();
         upload(&store, &file, &|_| ()).await.unwrap();
         assert_eq!(store.get(&key).await.unwrap(), "whole");
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, Storage, StorageError, StorageErrorKind};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
@@ -41,7 +41,7 @@ pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result
         tracing::warn!(key, store = %store, "the plain copy of an input is damaged; it is stored again");
         plain = File::open(file).await.map_err(failed)?;
     }
-    let mut upload = store.upload(key, PutOptions::default()).await?;
+    let mut upload = store.upload(key, IfExists::Overwrite).await?;
     loop {
         let piece = next(&mut plain).await.map_err(failed)?;
         if piece.is_empty() {
@@ -59,7 +59,7 @@ async fn next(file: &mut File) -> std::io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_common::storage::{LocalStorage, PutMode};
 
     use super::*;
 
@@ -77,7 +77,7 @@ mod tests {
         for place in [3, PIECE + 7] {
             let mut damaged = text.clone();
             damaged[place] ^= 1;
-            storage.put("plain/0", damaged.into(), PutOptions::default()).await.unwrap();
+            storage.put("plain/0", damaged.into(), PutMode::Overwrite).await.unwrap();
             store(&storage, "plain/0", &file).await.unwrap();
             assert!(storage.get("plain/0").await.unwrap() == text);
         }

@@ -9,7 +9,7 @@ use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::segment::{OutputFile, READS, read_again_after};
-use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, StorageError, StorageErrorKind};
 use tokio::sync::OnceCell;
 
 use super::notes::{former_files, note_files};
@@ -133,7 +133,7 @@ async fn publish_one(
             copied => return copied,
         }
         if !former.keys(&name).await?.is_empty() {
-            return job.storage.copy(key, &target, PutOptions::default()).await;
+            return job.storage.copy(key, &target, IfExists::Overwrite).await;
         }
     }
     let renamed = with_id(&name, &id_of(index));

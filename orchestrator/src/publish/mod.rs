@@ -10,7 +10,7 @@ mod notes;
 
 use bytes::Bytes;
 use prs_common::hexadecimal;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::files::publish as files;
@@ -18,7 +18,7 @@ pub use self::notes::Notes;
 use crate::JobContext;
 
 /// Replaces nothing.
-pub(crate) const NEW: PutOptions = PutOptions { if_absent: true };
+pub(crate) const NEW: IfExists = IfExists::Fail;
 /// Bytes of an object that are read at a time.
 const PIECE: usize = 4 << 20;
 
@@ -84,7 +84,10 @@ pub(crate) async fn placed(
 pub(crate) async fn put(job: &JobContext, name: &str, body: Bytes) -> Result<(), StorageError> {
     let sha256 = hexadecimal(&Sha256::digest(&body));
     match make_room(job, name, &sha256).await? {
-        Room::Free => placed(job, name, &sha256, job.output.put(name, body, NEW).await).await,
+        Room::Free => {
+            let put = job.output.put(name, body, PutMode::Create).await;
+            placed(job, name, &sha256, put.map(drop)).await
+        }
         Room::Filled => Ok(()),
     }
 }
@@ -161,7 +164,7 @@ mod tests {
         put(&scene.job, NAME, "second".into()).await.unwrap();
         assert_eq!(there(&scene).await.unwrap(), "second");
 
-        scene.job.output.put(NAME, "another's".into(), PutOptions::default()).await.unwrap();
+        scene.job.output.put(NAME, "another's".into(), PutMode::Overwrite).await.unwrap();
         let taken = put(&scene.job, NAME, "second".into()).await.unwrap_err();
         assert_eq!((taken.kind, &*taken.key), (StorageErrorKind::AlreadyExists, NAME));
         assert!(taken.message.contains("move it away"), "{taken}");
@@ -198,7 +201,7 @@ mod tests {
             (&scene.job, || Err(error(&scene.job, StorageErrorKind::AlreadyExists, NAME, "")));
         assert_eq!(make_room(job, NAME, &sum("ours")).await.unwrap(), Room::Free);
         let put = async |text: &'static str| {
-            job.output.put(NAME, text.into(), PutOptions::default()).await.unwrap();
+            job.output.put(NAME, text.into(), PutMode::Overwrite).await.unwrap();
             placed(job, NAME, &sum("ours"), exists()).await.map_err(|error| error.kind)
         };
         assert_eq!(put("ours").await, Ok(()));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind};
 use prs_common::{hexadecimal, layout};
 use sha2::{Digest, Sha256};
 
@@ -37,14 +37,14 @@ impl Notes {
 /// Notes that this start of the job brings a file with this checksum under this name.
 pub(super) async fn note(job: &JobContext, name: &str, sha256: &str) -> Result<(), StorageError> {
     let key = layout::published(job.incarnation, sha256, name);
-    job.storage.put(&key, "".into(), PutOptions::default()).await
+    job.storage.put(&key, "".into(), PutMode::Overwrite).await.map(drop)
 }
 
 /// Notes the names that this start of the job gives to files of mini-batches; returns the key of the note.
 pub(super) async fn note_files(job: &JobContext, names: &Names) -> Result<String, StorageError> {
     let body = serde_json::to_vec(names).expect("names and keys are text");
     let key = layout::published_files(job.incarnation, &hexadecimal(&Sha256::digest(&body)));
-    job.storage.put(&key, body.into(), PutOptions::default()).await?;
+    job.storage.put(&key, body.into(), PutMode::Overwrite).await?;
     Ok(key)
 }
 

@@ -278,7 +278,7 @@ async fn read_through(storage: &dyn Storage, file: &OutputFile) -> Result<(u64, 
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PutOptions};
+    use prs_common::storage::{LocalStorage, PutMode};
 
     use super::*;
 
@@ -316,7 +316,7 @@ mod tests {
             }
             let names: Vec<Arc<str>> = (0..segments).map(|number| format!("s{number}").into()).collect();
             for (name, body) in names.iter().zip(bodies) {
-                storage.put(name, body.into(), PutOptions::default()).await.unwrap();
+                storage.put(name, body.into(), PutMode::Overwrite).await.unwrap();
             }
             Self { storage, segments: names, places, expected, _folder: folder }
         }
@@ -372,7 +372,7 @@ mod tests {
             let rows = Rows::new(&lengths, 2, 0).await;
             let mut body = rows.storage.get(damaged).await.unwrap().to_vec();
             *body.last_mut().unwrap() ^= 1;
-            rows.storage.put(damaged, body.into(), PutOptions::default()).await.unwrap();
+            rows.storage.put(damaged, body.into(), PutMode::Overwrite).await.unwrap();
             match rows.read().await.unwrap_err() {
                 FinalizeError::Damaged(found) => assert_eq!(found.segment, damaged),
                 FinalizeError::Storage(error) => panic!("{error}"),
@@ -393,7 +393,7 @@ mod tests {
             let body = rows.storage.get("s0").await.unwrap();
             rows.storage.delete("s0").await.unwrap();
             if !gone {
-                rows.storage.put("s0", body.slice(..15), PutOptions::default()).await.unwrap();
+                rows.storage.put("s0", body.slice(..15), PutMode::Overwrite).await.unwrap();
             }
             assert!(matches!(rows.read().await, Err(FinalizeError::Damaged(_))), "{gone}");
         }

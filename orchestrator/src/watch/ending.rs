@@ -175,11 +175,10 @@ impl Watch<'_> {
         self.status.eta_seconds = None;
         self.journal.summaries(self.catalog.as_deref());
         self.write_job_result(&result);
-        if let Some(result) = recorded(self.job).await? {
-            return Ok(result);
-        }
         self.record.result = Some(result.clone());
         match self.write_record().await {
+            Ok(Some(standing)) => return result_of(self.job, standing),
+            Err(JobRecordError::Absent { .. }) => return Err(WatchError::Superseded),
             Err(error) if self.job.policy.ends_by_record => return Err(error.into()),
             written => self.is_recorded = written.is_ok(),
         }
@@ -197,9 +196,17 @@ impl Watch<'_> {
 async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
     match JobRecord::read(&*job.storage).await {
         Ok(record) if record.incarnation == job.incarnation => Ok(record.result),
+        // A run in one program has its folder for itself: who removed the record meant no end of the job.
+        Err(JobRecordError::Absent { .. }) if !job.policy.ends_by_record => Ok(None),
         Ok(_) | Err(JobRecordError::Absent { .. }) => Err(WatchError::Superseded),
         Err(error) => Err(error.into()),
     }
+}
+
+/// How this start of the job ended by a record that stands.
+fn result_of(job: &JobContext, standing: JobRecord) -> Result<JobResult, WatchError> {
+    let result = standing.result.filter(|_| standing.incarnation == job.incarnation);
+    result.ok_or(WatchError::Superseded)
 }
 
 /// Ends a job that cannot even be watched over (its logs cannot be written), and that nobody else can.
@@ -219,10 +226,12 @@ pub(super) async fn fail_at_once(
     let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
     record.state = conclusion.state;
     record.result = Some(result.clone());
-    match record.write(&*job.storage).await {
+    match record.write_unless_ended(&*job.storage).await {
+        Ok(Some(standing)) => return result_of(job, standing),
+        Err(JobRecordError::Absent { .. }) => return Err(WatchError::Superseded),
         Err(error) if job.policy.ends_by_record => return Err(error.into()),
         Err(error) => tracing::error!(%error, "the job's record does not say how the job ended"),
-        Ok(()) => {}
+        Ok(None) => {}
     }
     Ok(result)
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
-use prs_common::storage::StorageError;
+
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 use tokio::time::MissedTickBehavior;
@@ -42,7 +42,7 @@ use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
 use crate::catalog::Catalog;
-use crate::job_record::{JobRecord, JobResult, Rates, Status};
+use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::result::Growth;
@@ -335,11 +335,16 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Brings `job.json` up to date.
-    async fn write_record(&mut self) -> Result<(), StorageError> {
+    /// Brings `job.json` up to date, unless there is one that stands, which is given back.
+    async fn write_record(&mut self) -> Result<Option<JobRecord>, JobRecordError> {
         self.record.state = self.memory.state;
         self.record.status = self.status.clone();
-        let written = self.record.write(&*self.job.storage).await;
+        let mut written = self.record.write_unless_ended(&*self.job.storage).await;
+        if matches!(written, Err(JobRecordError::Absent { .. })) && !self.job.policy.ends_by_record {
+            // A run in this program has its folder for itself: whoever removed the record meant no end of the job.
+            self.record.version = None;
+            written = self.record.write_unless_ended(&*self.job.storage).await;
+        }
         if let Err(error) = &written {
             self.journal.error(format_args!("the job's record is not up to date: {error}"));
         }

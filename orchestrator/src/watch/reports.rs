@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::failpoint;
 use prs_common::layout::LOGS;
-use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
 use crate::JobContext;
@@ -47,7 +47,7 @@ pub(crate) async fn restore_job_result(job: &JobContext, result: &JobResult) -> 
     if says_so {
         return Ok(());
     }
-    job.storage.put(&key, text.into(), PutOptions::default()).await
+    job.storage.put(&key, text.into(), PutMode::Overwrite).await.map(drop)
 }
 
 impl Watch<'_> {

@@ -4,10 +4,11 @@ mod damaged;
 
 use std::time::Duration;
 
+use prs_common::layout;
 use prs_common::ledger::{Conclusion, Entry, JobState, Ledger, LedgerErrorKind, NodeReport};
 use prs_common::storage::{Storage, StorageErrorKind};
 
-use super::{View, WatchError, watch};
+use super::{View, Watch, WatchError, ending, lease, watch};
 use crate::orchestrate::clean_up;
 use crate::scene::Scene;
 use crate::{JobResult, Policy};
@@ -107,10 +108,39 @@ async fn what_the_record_says_is_not_written_over() {
     assert_eq!(watched(&scene).await.unwrap(), first);
 
     let mut resumed = scene.record().await;
-    (resumed.incarnation, resumed.result) = (2, None);
+    resumed.start_again();
     resumed.write(&*scene.storage).await.unwrap();
     assert!(matches!(watched(&scene).await, Err(WatchError::Superseded)));
     assert_eq!(scene.record().await, resumed);
+}
+
+/// An orchestrator looks at the record and sleeps; its successor writes meanwhile, and then it wakes and goes on.
+#[tokio::test]
+async fn who_slept_writes_nothing_over_the_record_of_the_successor() {
+    let scene = done().await;
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    let me = (OWNER, lease(&scene.job, OWNER).await.unwrap());
+    let mut sleeper = Watch::start(&scene.job, me, scene.record().await, "job-1", &view).unwrap();
+    let by_successor = watched(&scene).await.unwrap();
+    has_its_rows(&scene, &by_successor).await;
+    let before = scene.record().await;
+    let failed = Conclusion { state: JobState::Failed, reason: "nothing is left of the segments".to_owned() };
+    let stands = sleeper.close(&failed, ending::nothing(&scene.job)).await.unwrap();
+    assert_eq!(stands, by_successor);
+    assert_eq!(scene.record().await, before);
+
+    let mut sleeper = Watch::start(&scene.job, me, scene.record().await, "job-1", &view).unwrap();
+    let mut resumed = before;
+    resumed.start_again();
+    resumed.write(&*scene.storage).await.unwrap();
+    let woken = sleeper.close(&failed, ending::nothing(&scene.job)).await;
+    assert!(matches!(woken, Err(WatchError::Superseded)), "{woken:?}");
+    assert_eq!(scene.record().await, resumed);
+
+    scene.storage.delete(layout::JOB).await.unwrap();
+    let woken = sleeper.close(&failed, ending::nothing(&scene.job)).await;
+    assert!(matches!(woken, Err(WatchError::Superseded)), "{woken:?}");
+    assert!(scene.storage.get(layout::JOB).await.is_err(), "a job that was removed stays so");
 }
 
 #[tokio::test]

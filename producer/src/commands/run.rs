@@ -123,10 +123,7 @@ async fn run_here(
     let mut record = JobRecord::new(new.id.clone(), new.code.clone(), spec.clone());
     let folder = run_dir.map_or_else(|| runs.join(&record.job_id), Path::to_owned);
     if folder.join(layout::JOB).exists() {
-        return Err(Failure::wrong(format!(
-            "{} holds a job already; give another --run-dir, or continue it with prs-producer resume",
-            folder.display()
-        )));
+        return Err(holds_a_job(&folder));
     }
     let claim = |output: &Path| claim_for_new(output, spec, &new.id);
     // Before anything is made.
@@ -151,13 +148,22 @@ async fn run_here(
         let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
         record.spec = resolved.map_err(Failure::usage)?;
         new.store(&storage).await?;
-        record.write(&storage).await.context("cannot store the job")?;
+        if !record.create(&storage).await.context("cannot store the job")? {
+            return Err(holds_a_job(&folder));
+        }
         Ok(record)
     };
     let record = behind.unless_interrupted(&mut signals, stored).await?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
     report(format, &result)
+}
+
+fn holds_a_job(folder: &Path) -> Failure {
+    Failure::wrong(format!(
+        "{} holds a job already; give another --run-dir, or continue it with prs-producer resume",
+        folder.display()
+    ))
 }
 
 fn say_notes(spec: &JobSpec) {

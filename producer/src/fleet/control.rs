@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
+use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
 use prs_orchestrator::watch::View;
@@ -76,14 +77,17 @@ pub(crate) async fn resume(
             record.job_id, record.job_id
         )));
     }
-    if find(fleet, &record.job_id).await? != record {
-        return Err(Failure::wrong(format!(
-            "job {} has ended, or was resumed, at this moment; prs-producer status {} shows it",
-            record.job_id, record.job_id
-        )));
-    }
     record.start_again();
-    record.write(&*before.storage).await.context("cannot store the job").map_err(Failure::server)?;
+    match record.write(&*before.storage).await {
+        // Of two that resume a job at once, the other was first; or the job has ended since its record was read.
+        Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
+            return Err(Failure::wrong(format!(
+                "job {} has ended, or was resumed, at this moment; prs-producer status {} shows it",
+                record.job_id, record.job_id
+            )));
+        }
+        written => written.context("cannot store the job").map_err(Failure::server)?,
+    }
     enter(fleet, &record, behind).await?;
     // Whoever still works on the former start finds nothing under its name.
     clean_up(&before).await.context("cannot close the books of the former start").map_err(Failure::server)?;

@@ -51,6 +51,8 @@ pub(crate) fn unreadable(storage: &dyn Storage, job_id: &str, error: JobRecordEr
             "there is no job {job_id:?} in {storage}; prs-producer list shows the jobs of the fleet"
         )),
         JobRecordError::Storage(error) => Failure::server(error),
-        error @ (JobRecordError::Malformed { .. } | JobRecordError::Damaged { .. }) => Failure::usage(error),
+        error @ (JobRecordError::Malformed { .. }
+        | JobRecordError::OtherVersion { .. }
+        | JobRecordError::Damaged { .. }) => Failure::usage(error),
     }
 }

@@ -11,7 +11,7 @@ use prs_common::failpoint;
 use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
-use prs_common::storage::{PutOptions, Storage, probe_writable};
+use prs_common::storage::{PutMode, Storage, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
@@ -54,13 +54,13 @@ pub(crate) struct NewJob {
 impl NewJob {
     /// Stores the code, and the listings of inputs that a former job had.
     pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
-        let put = storage.put(&self.code, self.archive.clone(), PutOptions::default()).await;
+        let put = storage.put(&self.code, self.archive.clone(), PutMode::Overwrite).await;
         put.context("cannot store the code of the job")?;
         let Some(former) = &self.former else { return Ok(()) };
         for input in &self.spec.inputs {
             if let InputSource::Manifest { key, .. } = &input.source {
                 let manifest = former.get(key).await.context("cannot read the inputs of the former job")?;
-                let put = storage.put(key, manifest, PutOptions::default()).await;
+                let put = storage.put(key, manifest, PutMode::Overwrite).await;
                 put.context("cannot store the inputs of the job")?;
             }
         }
@@ -86,7 +86,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     uploading.end();
     let spec = resolved.map_err(input_failure)?;
     new.store(&*storage).await.map_err(Failure::server)?;
-    let record = JobRecord::new(job_id, new.code, spec);
+    let mut record = JobRecord::new(job_id, new.code, spec);
     let created = record.create(&*storage).await.context("cannot store the job").map_err(Failure::server)?;
     if !created {
         return Err(Failure::wrong(format!("there is a job {} already; submit it again", record.job_id)));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
 use prs_common::queue::{EmbeddedQueue, QueueErrorKind};
-use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, StorageError, Upload};
+use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
 use prs_orchestrator::{membership, run_name};
 use prs_worker::opener;
 
@@ -33,8 +33,8 @@ impl fmt::Display for Slow {
 
 #[async_trait]
 impl Storage for Slow {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.put(key, body, options).await
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
+        self.inner.put(key, body, mode).await
     }
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
         self.inner.put_parts(key, parts).await
@@ -42,17 +42,17 @@ impl Storage for Slow {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key, options).await
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key, if_exists).await
     }
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
-        self.inner.get(key).await
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
+        self.inner.get_versioned(key).await
     }
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
         self.inner.get_range(key, range).await
     }
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.copy(from, to, options).await
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
+        self.inner.copy(from, to, if_exists).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         tokio::time::sleep(self.pause).await;
@@ -61,12 +61,18 @@ impl Storage for Slow {
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.inner.delete(key).await
     }
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.inner.delete_all(keys).await
+    }
     async fn flush(&self) -> Result<(), StorageError> {
         self.inner.flush().await
     }
     async fn sweep(&self) -> Result<(), StorageError> {
         tokio::time::sleep(self.pause).await;
         self.inner.sweep().await
+    }
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        self.inner.probe(key).await
     }
     fn uri(&self, key: &str) -> String {
         self.inner.uri(key)
@@ -89,7 +95,7 @@ fn fleet(folder: &Path, pause: Duration) -> Fleet {
 /// Stores a job without inputs.
 async fn stored(fleet: &Fleet, job_id: &str) -> JobRecord {
     let spec = JobSpec::new("job", "/code", "main.py", vec![]);
-    let record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
+    let mut record = JobRecord::new(job_id.to_owned(), "code/x.tar.gz".to_owned(), spec);
     assert!(record.create(&*fleet.job_storage(job_id)).await.unwrap());
     record
 }
@@ -123,10 +129,12 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     assert_eq!(find(&fleet, "job-1").await.unwrap(), record);
 
     fleet.ledger.release(&run, Duty::Watch, "worker").await.unwrap();
-    let mut changed = record.clone();
-    changed.incarnation = 5;
-    let refused = resume(&fleet, changed, &behind).await.err().unwrap();
-    assert!(refused.to_string().contains("at this moment"), "{refused}");
+    // Another one writes it between this one's look and its write.
+    find(&fleet, "job-1").await.unwrap().write(&*fleet.job_storage("job-1")).await.unwrap();
+    let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
+    assert!(refused.is_usage() && refused.to_string().contains("at this moment"), "{refused}");
+    let record = find(&fleet, "job-1").await.unwrap();
+    assert_eq!(record.incarnation, 1);
     // Whoever brought it to its end is gone.
     let handed = resume(&fleet, record, &behind).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);
@@ -148,7 +156,7 @@ async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
     membership::activate(&job).await.unwrap();
     // A job whose record is gone, and what is no entry at all.
     for key in ["active/default/gone/1", "active/default/stray", "active/other/job-1/1"] {
-        fleet.storage.put(key, "".into(), PutOptions::default()).await.unwrap();
+        fleet.storage.put(key, "".into(), PutMode::Overwrite).await.unwrap();
     }
     let offers = membership::offers(&fleet, "default", "worker").await.unwrap();
     let runs: Vec<_> = offers.offered.iter().map(|offered| &*offered.offer.run).collect();

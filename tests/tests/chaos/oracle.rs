@@ -86,8 +86,11 @@ fn is_tidied_up(scene: &Scene<'_>, expected: &Expected) {
 fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
     let id = scene.id();
     let keys = scene.fleet.stored(&id).keys();
-    let of_no_use =
-        |key: &&String| ["segments/", "plan/", "plain/"].iter().any(|start| key.starts_with(start));
+    let of_no_use = |key: &&String| {
+        ["segments/", "files/", "damaged/", "notes/", "plan/", "plain/"]
+            .iter()
+            .any(|start| key.starts_with(start))
+    };
     let left: Vec<_> = keys.iter().filter(of_no_use).collect();
     // What failed may be resumed.
     assert!(left.is_empty() || !expected.failed.is_empty(), "left in storage: {left:?}\n{}", scene.story());

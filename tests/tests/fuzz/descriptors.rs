@@ -9,7 +9,7 @@ use prs_tests::harness::Random;
 pub(crate) struct Descriptors;
 
 const TEXTS: [&str; 8] =
-    ["", "/data", "a/b.csv", "s3://bucket/key", "..", "é\n", "segments/files/x", "0123456789abcdef"];
+    ["", "/data", "a/b.csv", "s3://bucket/key", "..", "é\n", "files/x", "0123456789abcdef"];
 
 fn text(random: &mut Random) -> &'static str {
     TEXTS[random.below(TEXTS.len() as u64) as usize]

@@ -7,7 +7,7 @@ use prs_common::checksum::crc32c;
 use prs_common::segment::{
     MAGIC, OutputFile, ProcessRef, SegmentBuilder, SegmentIndex, TryRecord, TryStatus, read_index,
 };
-use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, Storage};
+use prs_common::storage::{LocalStorage, ObjectMeta, PutMode, Storage};
 use prs_tests::fuzz::{Target, kind_of};
 use prs_tests::harness::Random;
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ pub(crate) fn memory() -> std::path::PathBuf {
 impl Segments {
     fn read(&self, bytes: &[u8]) -> Result<SegmentIndex, prs_common::segment::SegmentError> {
         self.runtime.block_on(async {
-            self.storage.put(KEY, Bytes::copy_from_slice(bytes), PutOptions::default()).await.unwrap();
+            self.storage.put(KEY, Bytes::copy_from_slice(bytes), PutMode::Overwrite).await.unwrap();
             let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
             read_index(&self.storage, &object).await
         })
@@ -118,12 +118,7 @@ fn record(random: &mut Random, index: u64) -> TryRecord {
     record.header = (random.below(4) == 0).then(|| "a b\n".to_owned());
     record.failed = (random.below(4) == 0).then(|| vec![1, 2, 3]);
     if random.below(3) == 0 {
-        record.files.push(OutputFile {
-            path: "a/b".into(),
-            key: "segments/files/1/a/b".into(),
-            size: 3,
-            crc: 9,
-        });
+        record.files.push(OutputFile { path: "a/b".into(), key: "files/1/a/b".into(), size: 3, crc: 9 });
     }
     record
 }

@@ -1,8 +1,9 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects. Deliberately absent: caching, and any
-//! lock of its own; the server's conditional put is the only one.
+//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects, `delete`
+//! removes one or many. Deliberately absent: caching, and any lock of its own; the server's conditional put is the only
+//! one.
 //!
 //! # What is left when a writer is killed
 //! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
@@ -10,6 +11,7 @@
 //! (`AbortIncompleteMultipartUpload`) removes them.
 
 mod connection;
+mod delete;
 mod failure;
 mod integrity;
 mod multipart;
@@ -22,7 +24,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -31,12 +33,13 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::{
-    LONGEST_KEY, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key,
+    IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
+    is_valid_key,
 };
 
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
-use integrity::{AnswersWithoutBody, may_refuse_checksums};
+use integrity::may_refuse_checksums;
 use retry::{Retry, retried};
 use upload::S3Upload;
 
@@ -47,8 +50,9 @@ const AWS: &str = "AWS";
 
 /// Objects of one bucket whose names start with one prefix.
 ///
-/// Clones share their connections. A `put` of a new object is decided by the server; where it knows no
-/// `If-None-Match`, this looks first and then writes, and of several who do so at once more than one may win.
+/// Clones share their connections. Who creates or updates an object is decided by the server; where it knows no
+/// `If-None-Match` or no `If-Match`, this looks first and then writes, and of several who do so at once more than one
+/// may win.
 #[derive(Clone)]
 pub struct S3Storage {
     bucket: Arc<Bucket>,
@@ -63,8 +67,27 @@ struct Bucket {
     server: String,
     /// Whether the server is known to refuse the checksums of bodies.
     refuses_checksums: AtomicBool,
+    /// Whether the server is known not to delete many objects in one request.
+    refuses_deletes: AtomicBool,
+    /// Whether the server refuses what conditions forbid, where that is known.
+    heeds: Heeds,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
+}
+
+/// Which conditions a server heeds; what is not known yet is found out.
+#[derive(Debug, Default)]
+struct Heeds {
+    /// `If-None-Match`.
+    create: OnceLock<bool>,
+    /// `If-Match`.
+    update: OnceLock<bool>,
+}
+
+impl Heeds {
+    fn of(&self, mode: &PutMode) -> &OnceLock<bool> {
+        if *mode == PutMode::Create { &self.create } else { &self.update }
+    }
 }
 
 impl S3Storage {
@@ -88,8 +111,15 @@ impl S3Storage {
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
         let server = endpoint.unwrap_or_else(|| AWS.to_owned());
-        let (aborts, refuses_checksums) = (Mutex::default(), AtomicBool::new(false));
-        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, refuses_checksums, aborts });
+        let bucket = Arc::new(Bucket {
+            client,
+            name: bucket.to_owned(),
+            server,
+            refuses_checksums: AtomicBool::new(false),
+            refuses_deletes: AtomicBool::new(false),
+            heeds: Heeds::default(),
+            aborts: Mutex::default(),
+        });
         let storage = Self { bucket, prefix };
         let checked = tokio::time::timeout(OPEN, storage.check())
             .await
@@ -249,7 +279,7 @@ impl S3Storage {
                 // Not an object of ours: consoles make `folder/`, and it could not be read by this name.
                 if is_valid_key(key) {
                     let size = object.size().unwrap_or_default().max(0) as u64;
-                    let version = format!("{}-{size}", object.e_tag().unwrap_or_default());
+                    let version = version(object.e_tag().unwrap_or_default(), size);
                     found.push(ObjectMeta { key: key.to_owned(), size, version });
                 }
             }
@@ -261,7 +291,12 @@ impl S3Storage {
     }
 }
 
-/// The version of an object is its etag, `-` and its size.
+/// The version of an object is its etag, `-` and its size, bytes.
+fn version(etag: &str, size: u64) -> Version {
+    format!("{etag}-{size}")
+}
+
+/// The etag in a version.
 fn etag_of(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(etag, _)| etag)
 }
@@ -288,15 +323,19 @@ impl fmt::Debug for S3Storage {
 
 #[async_trait]
 impl Storage for S3Storage {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
-        let full = self.full(key)?;
-        self.write_whole(&full, &[body], options).await.map_err(|failure| self.error(key, failure))
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
+        let (full, size) = (self.full(key)?, body.len() as u64);
+        match self.write_whole(&full, &[body], &mode).await {
+            Ok(etag) => Ok(version(&etag, size)),
+            Err(failure) if mode == PutMode::Create => Err(self.error(key, failure)),
+            Err(failure) => Err(self.error(key, failure.if_replaced())),
+        }
     }
 
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
         let full = self.full(key)?;
-        let written = self.write_whole(&full, &parts, PutOptions::default()).await;
-        written.map_err(|failure| self.error(key, failure))
+        let written = self.write_whole(&full, &parts, &PutMode::Overwrite).await;
+        written.map(drop).map_err(|failure| self.error(key, failure))
     }
 
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
@@ -304,14 +343,16 @@ impl Storage for S3Storage {
         self.write_file(&full, file).await.map_err(|failure| self.error(key, failure))
     }
 
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
         let full = self.full(key)?;
-        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full, options)))
+        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full, if_exists)))
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
         let full = self.full(key)?;
-        self.read_whole(&full).await.map_err(|failure| self.error(key, failure))
+        let (bytes, etag) = self.read_whole(&full).await.map_err(|failure| self.error(key, failure))?;
+        let version = version(&etag, bytes.len() as u64);
+        Ok((bytes, version))
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
@@ -325,9 +366,9 @@ impl Storage for S3Storage {
         read.map_err(|failure| self.error(key, failure.if_replaced()))
     }
 
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
         let (source, target) = (self.full(from)?, self.full(to)?);
-        self.copy_object(&source, &target, options).await.map_err(|failure| {
+        self.copy_object(&source, &target, if_exists).await.map_err(|failure| {
             let key = if failure.kind == StorageErrorKind::NotFound { from } else { to };
             self.error(key, failure)
         })
@@ -357,20 +398,15 @@ impl Storage for S3Storage {
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
         let full = self.full(key)?;
         let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
-        let version = format!("{}-{}", seen.etag, seen.size);
-        Ok(ObjectMeta { key: key.to_owned(), size: seen.size, version })
+        Ok(ObjectMeta { key: key.to_owned(), size: seen.size, version: version(&seen.etag, seen.size) })
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        let full = self.full(key)?;
-        let deleted = retried(Retry::new("delete", 0), || {
-            let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
-            request.customize().interceptor(AnswersWithoutBody).send()
-        });
-        match deleted.await {
-            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
-            deleted => deleted.map(drop).map_err(|failure| self.error(key, failure)),
-        }
+        self.delete_one(key).await
+    }
+
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.delete_many(keys).await
     }
 
     /// What a server has acknowledged is safe already; this waits for uploads that are being taken back.
@@ -381,6 +417,12 @@ impl Storage for S3Storage {
 
     async fn sweep(&self) -> Result<(), StorageError> {
         self.abort_incomplete(Duration::ZERO).await.map(drop)
+    }
+
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        let full = self.full(key)?;
+        let probed = self.probe_conditions(&full).await.map_err(|failure| self.error(key, failure));
+        self.delete(key).await.and(probed)
     }
 
     fn longest_key(&self) -> usize {

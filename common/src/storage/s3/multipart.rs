@@ -9,11 +9,11 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write};
+use super::integrity::{checksum_header, confirm_etag, confirm_write, may_refuse_conditions};
 use super::retry::{Retry, confirmed, retried};
-use super::write::{MARK, mark};
+use super::write::{MARK, conditions, mark};
 use super::{Bucket, S3Storage};
-use crate::storage::{PutOptions, StorageErrorKind};
+use crate::storage::{PutMode, StorageErrorKind};
 
 /// What putting the parts together counts as, when it is decided how long it may take.
 const COMPLETE: u64 = 20 << 20;
@@ -97,8 +97,9 @@ impl Multipart {
     }
 
     /// Makes the object visible, when all parts have arrived. A server that has done so forgets the upload: when
-    /// the answer is lost, the mark of the object tells. Where the server knows no condition, `if_absent` looks first.
-    pub(super) async fn complete(mut self, options: PutOptions) -> Result<(), Failure> {
+    /// the answer is lost, the mark of the object tells. Where the server knows no condition, this looks first. Returns
+    /// the object's etag.
+    pub(super) async fn complete(mut self, mode: &PutMode) -> Result<String, Failure> {
         while self.arrive().await? {}
         self.arrived.sort_unstable();
         let parts = std::mem::take(&mut self.arrived).into_iter().map(|Part { number, etag, checksum }| {
@@ -108,32 +109,32 @@ impl Multipart {
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts.collect())).build();
         let Target { storage, full, id } = &*self.target;
         let bucket = &storage.bucket;
-        let complete = |if_absent: bool| {
+        let complete = |mode: PutMode| {
             let parts = &parts;
             let request = move || {
+                let (none_match, is_match) = conditions(&mode);
                 let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
                 let request = request.upload_id(id).multipart_upload(parts.clone());
-                request.set_if_none_match(if_absent.then(|| "*".to_owned())).send()
+                request.set_if_none_match(none_match).set_if_match(is_match).send()
             };
-            confirmed(Retry::new("complete upload", COMPLETE), request, |answer| {
-                confirm_etag(answer.e_tag).map(drop)
-            })
+            confirmed(Retry::new("complete upload", COMPLETE), request, |answer| confirm_etag(answer.e_tag))
         };
-        let mut completed = complete(options.if_absent).await;
-        if options.if_absent && completed.as_ref().is_err_and(|failure| failure.code == "NotImplemented") {
-            storage.must_be_absent(full).await?;
-            completed = complete(false).await;
+        let asked = storage.look_first(full, mode).await?;
+        let mut completed = complete(asked.clone()).await;
+        if asked != PutMode::Overwrite && completed.as_ref().is_err_and(may_refuse_conditions) {
+            storage.must_be(full, mode).await?;
+            completed = complete(PutMode::Overwrite).await;
         }
-        match completed {
+        let etag = match completed {
             Err(failure)
                 if failure.code == "NoSuchUpload" || failure.kind == StorageErrorKind::AlreadyExists =>
             {
-                storage.or_own(full, Some(&self.mark), failure).await.map_err(lost)?;
+                storage.or_own(full, &self.mark, failure).await.map_err(lost)?
             }
             completed => completed?,
-        }
+        };
         self.complete = true;
-        Ok(())
+        Ok(etag)
     }
 }
 

@@ -48,9 +48,10 @@ struct Reading {
 }
 
 impl S3Storage {
-    pub(super) async fn read_whole(&self, full: &str) -> Result<Bytes, Failure> {
+    /// Reads an object; returns its etag too.
+    pub(super) async fn read_whole(&self, full: &str) -> Result<(Bytes, String), Failure> {
         let read = self.read(full, 0..u64::MAX, None).await?;
-        Ok(read.bytes.freeze())
+        Ok((read.bytes.freeze(), read.etag.unwrap_or_default()))
     }
 
     /// Reads `range`, cut at the end of the object; of the version with this etag, where one is given.

@@ -9,7 +9,7 @@ use super::S3Storage;
 use super::failure::Failure;
 use super::multipart::Multipart;
 use super::write::PART;
-use crate::storage::{PutOptions, StorageError, Upload};
+use crate::storage::{IfExists, StorageError, Upload};
 
 /// Parts on their way while the next is filled.
 const SIDE_BY_SIDE: usize = 2;
@@ -20,7 +20,7 @@ pub(super) struct S3Upload {
     storage: S3Storage,
     key: String,
     full: String,
-    options: PutOptions,
+    if_exists: IfExists,
     filling: BytesMut,
     /// Begun with the first full part: an object that fits into one is put in one request.
     multipart: Option<Multipart>,
@@ -35,12 +35,12 @@ fn part_size(parts: usize) -> usize {
 }
 
 impl S3Upload {
-    pub(super) fn new(storage: S3Storage, key: String, full: String, options: PutOptions) -> Self {
+    pub(super) fn new(storage: S3Storage, key: String, full: String, if_exists: IfExists) -> Self {
         Self {
             storage,
             key,
             full,
-            options,
+            if_exists,
             filling: BytesMut::new(),
             multipart: None,
             parts: 0,
@@ -85,9 +85,10 @@ impl S3Upload {
             self.send(rest.clone()).await?;
         }
         match self.multipart.take() {
-            Some(multipart) => multipart.complete(self.options).await,
-            None => self.storage.put_single(&self.full, rest, self.options).await,
-        }
+            Some(multipart) => multipart.complete(&self.if_exists.into()).await?,
+            None => self.storage.put_single(&self.full, rest, &self.if_exists.into()).await?,
+        };
+        Ok(())
     }
 
     fn check(&self) -> Result<(), StorageError> {

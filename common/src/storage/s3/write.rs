@@ -12,13 +12,13 @@ use std::sync::Arc;
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::{Bytes, BytesMut};
 
-use super::S3Storage;
 use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write};
+use super::integrity::{checksum_header, confirm_etag, confirm_write, may_refuse_conditions};
 use super::multipart::Multipart;
 use super::read::{Seen, blocking};
 use super::retry::{Retry, confirmed};
-use crate::storage::{PutOptions, StorageErrorKind};
+use super::{S3Storage, etag_of, version};
+use crate::storage::{IfExists, PutMode, StorageErrorKind};
 
 /// Largest object that is written in one request.
 pub(super) const SINGLE: u64 = 16 << 20;
@@ -47,18 +47,19 @@ fn part_size(size: u64) -> u64 {
 }
 
 impl S3Storage {
+    /// Writes an object; returns its etag.
     pub(super) async fn write_whole(
         &self,
         full: &str,
         parts: &[Bytes],
-        options: PutOptions,
-    ) -> Result<(), Failure> {
+        mode: &PutMode,
+    ) -> Result<String, Failure> {
         let size = parts.iter().map(|part| part.len() as u64).sum();
         if size <= SINGLE {
-            return self.put_single(full, joined(parts, 0, size), options).await;
+            return self.put_single(full, joined(parts, 0, size), mode).await;
         }
         let parts: Arc<[Bytes]> = parts.into();
-        self.put_large(full, size, options, move |start, length| {
+        self.put_large(full, size, mode, move |start, length| {
             let parts = Arc::clone(&parts);
             async move { Ok(joined(&parts, start, length)) }
         })
@@ -82,73 +83,114 @@ impl S3Storage {
             })
         };
         if size <= SINGLE {
-            self.put_single(full, read(0, size).await?, PutOptions::default()).await?;
+            self.put_single(full, read(0, size).await?, &PutMode::Overwrite).await?;
         } else {
-            self.put_large(full, size, PutOptions::default(), read).await?;
+            self.put_large(full, size, &PutMode::Overwrite, read).await?;
         }
         let source = path.to_owned();
         blocking(move || std::fs::remove_file(source)).await
     }
 
-    /// One request. Where the server knows no conditional put, `if_absent` looks first and then writes: of
-    /// several who do so at once, more than one may believe to be the first.
+    /// One request. Where the server knows no condition, this looks first and then writes: of several who do so at once,
+    /// more than one may believe to be the first. Returns the object's etag.
     pub(super) async fn put_single(
         &self,
         full: &str,
         body: Bytes,
-        options: PutOptions,
-    ) -> Result<(), Failure> {
-        let mark = options.if_absent.then(mark);
-        match self.put_object(full, &body, mark.as_deref()).await {
-            Err(failure) if failure.code == "NotImplemented" && options.if_absent => {
-                self.must_be_absent(full).await?;
-                self.put_object(full, &body, None).await
+        mode: &PutMode,
+    ) -> Result<String, Failure> {
+        let mark = mark();
+        let asked = self.look_first(full, mode).await?;
+        match self.put_object(full, &body, &asked, &mark).await {
+            Err(failure) if asked != PutMode::Overwrite && may_refuse_conditions(&failure) => {
+                self.must_be(full, mode).await?;
+                let etag = self.put_object(full, &body, &PutMode::Overwrite, &mark).await?;
+                // It was the condition that was refused.
+                let _ = self.bucket.heeds.of(mode).set(false);
+                Ok(etag)
             }
             Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => {
-                self.or_own(full, mark.as_deref(), failure).await
+                self.or_own(full, &mark, failure).await
             }
             written => written,
         }
     }
 
-    /// Looks whether there is no such object yet.
-    pub(super) async fn must_be_absent(&self, full: &str) -> Result<(), Failure> {
-        match self.look_up(full).await {
-            Ok(_) => Err(exists()),
-            Err(failure) if failure.kind == StorageErrorKind::NotFound => Ok(()),
-            Err(failure) => Err(failure),
+    /// Looks whether the object is as `mode` wants it, unless the server is sure to do so, and gives back what the
+    /// server is to be asked. A server that ignores the condition of a new object is found out by the probe alone: of an
+    /// update all hangs on it, and it is rare.
+    pub(super) async fn look_first(&self, full: &str, mode: &PutMode) -> Result<PutMode, Failure> {
+        let heeded = self.bucket.heeds.of(mode).get().copied();
+        match (mode, heeded) {
+            (PutMode::Overwrite, _) | (_, Some(true)) | (PutMode::Create, None) => Ok(mode.clone()),
+            (PutMode::Update(_), None) => self.must_be(full, mode).await.map(|()| mode.clone()),
+            (_, Some(false)) => self.must_be(full, mode).await.map(|()| PutMode::Overwrite),
         }
     }
 
-    async fn put_object(&self, full: &str, body: &Bytes, mark: Option<&str>) -> Result<(), Failure> {
+    /// Looks whether the object is as `mode` wants it.
+    pub(super) async fn must_be(&self, full: &str, mode: &PutMode) -> Result<(), Failure> {
+        match (mode, self.look_up(full).await) {
+            (PutMode::Create, Ok(_)) => Err(exists()),
+            (PutMode::Create, Err(failure)) if failure.kind == StorageErrorKind::NotFound => Ok(()),
+            (PutMode::Update(wanted), Ok(seen)) if version(&seen.etag, seen.size) != *wanted => {
+                Err(Failure::replaced())
+            }
+            (_, seen) => seen.map(drop),
+        }
+    }
+
+    /// Finds out which conditions the server heeds, with an object that may be replaced; whether it heeds all.
+    pub(super) async fn probe_conditions(&self, full: &str) -> Result<bool, Failure> {
+        let (body, heeds) = (Bytes::from_static(b"probe"), &self.bucket.heeds);
+        self.put_object(full, &body, &PutMode::Overwrite, "").await?;
+        let forbidden = [PutMode::Create, PutMode::Update(version("\"prs-no-such-version\"", 0))];
+        for mode in forbidden {
+            if heeds.of(&mode).get().is_none() {
+                let is_refused = match self.put_object(full, &body, &mode, "").await {
+                    Ok(_) => false,
+                    Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => true,
+                    Err(failure) if may_refuse_conditions(&failure) => false,
+                    Err(failure) => return Err(failure),
+                };
+                let _ = heeds.of(&mode).set(is_refused);
+            }
+        }
+        Ok(heeds.create.get() == Some(&true) && heeds.update.get() == Some(&true))
+    }
+
+    async fn put_object(
+        &self,
+        full: &str,
+        body: &Bytes,
+        mode: &PutMode,
+        mark: &str,
+    ) -> Result<String, Failure> {
         self.with_checksum(|with| async move {
             let sum = with.then(|| checksum_header(body));
             let request = || {
+                let (none_match, is_match) = conditions(mode);
                 let request = self.bucket.client.put_object().bucket(&self.bucket.name).key(full);
-                let request = match mark {
-                    Some(mark) => request.if_none_match("*").metadata(MARK, mark),
-                    None => request,
-                };
+                let request = request.set_if_none_match(none_match).set_if_match(is_match);
+                let request =
+                    if *mode == PutMode::Overwrite { request } else { request.metadata(MARK, mark) };
                 request.set_checksum_crc32_c(sum.clone()).body(ByteStream::from(body.clone())).send()
             };
             confirmed(Retry::new("put", body.len() as u64), request, |answer| {
-                confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref()).map(drop)
+                confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())
             })
             .await
         })
         .await
     }
 
-    /// `failure`, unless the object is there because an attempt whose answer was lost had written it.
-    pub(super) async fn or_own(
-        &self,
-        full: &str,
-        mark: Option<&str>,
-        failure: Failure,
-    ) -> Result<(), Failure> {
+    /// `failure`, unless the object is there because an attempt whose answer was lost had written it; then its etag.
+    pub(super) async fn or_own(&self, full: &str, mark: &str, failure: Failure) -> Result<String, Failure> {
         if failure.attempts > 1 {
             match self.look_up(full).await {
-                Ok(Seen { mark: found, .. }) if found.is_some() && found.as_deref() == mark => return Ok(()),
+                Ok(Seen { mark: found, etag, .. }) if found.as_deref() == Some(mark) => {
+                    return Ok(etag);
+                }
                 Ok(_) => {}
                 Err(head) if head.kind == StorageErrorKind::NotFound => {}
                 Err(head) => return Err(head),
@@ -161,9 +203,9 @@ impl S3Storage {
         &self,
         full: &str,
         size: u64,
-        options: PutOptions,
+        mode: &PutMode,
         read: impl Fn(u64, u64) -> F,
-    ) -> Result<(), Failure>
+    ) -> Result<String, Failure>
     where
         F: Future<Output = Result<Bytes, Failure>> + Send + 'static,
     {
@@ -172,19 +214,19 @@ impl S3Storage {
         for (start, number) in (0..size).step_by(step as usize).zip(1..) {
             upload.send(number, SIDE_BY_SIDE, read(start, step.min(size - start))).await?;
         }
-        upload.complete(options).await
+        upload.complete(mode).await
     }
 
     /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts. Few of them know
-    /// conditional copies: `if_absent` looks first.
+    /// conditional copies: this looks first where there must be none.
     pub(super) async fn copy_object(
         &self,
         source: &str,
         target: &str,
-        options: PutOptions,
+        if_exists: IfExists,
     ) -> Result<(), Failure> {
-        if options.if_absent {
-            self.must_be_absent(target).await?;
+        if if_exists == IfExists::Fail {
+            self.must_be(target, &PutMode::Create).await?;
         }
         let bucket = &self.bucket;
         let from = copy_source(&bucket.name, source);
@@ -208,7 +250,16 @@ impl S3Storage {
         for (start, number) in (0..size).step_by(step as usize).zip(1..) {
             upload.copy(number, from, start..size.min(start + step)).await?;
         }
-        upload.complete(PutOptions::default()).await
+        upload.complete(&PutMode::Overwrite).await.map(drop)
+    }
+}
+
+/// The headers `If-None-Match` and `If-Match` of a write.
+pub(super) fn conditions(mode: &PutMode) -> (Option<String>, Option<String>) {
+    match mode {
+        PutMode::Overwrite => (None, None),
+        PutMode::Create => (Some("*".to_owned()), None),
+        PutMode::Update(version) => (None, Some(etag_of(version).to_owned())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prs_common::storage::{LocalStorage, PutOptions, Storage, StorageErrorKind};
+use prs_common::storage::{LocalStorage, PutMode, Storage, StorageErrorKind};
 use tokio::runtime::Handle;
 
 use super::*;
@@ -59,10 +59,10 @@ async fn damage_is_told_from_a_store_that_fails() {
     let checksum = write(&*store, "whole", 3_000).await.checksum;
     write(&*store, "another", 2_999).await;
     let whole = store.get("whole").await.unwrap();
-    store.put("cut", whole.slice(..whole.len() / 2), PutOptions::default()).await.unwrap();
-    store.put("other", "not gzip at all".into(), PutOptions::default()).await.unwrap();
+    store.put("cut", whole.slice(..whole.len() / 2), PutMode::Overwrite).await.unwrap();
+    store.put("other", "not gzip at all".into(), PutMode::Overwrite).await.unwrap();
     let longer = [&whole[..], b"x"].concat();
-    store.put("longer", longer.into(), PutOptions::default()).await.unwrap();
+    store.put("longer", longer.into(), PutMode::Overwrite).await.unwrap();
     let handle = Handle::current();
     tokio::task::spawn_blocking(move || {
         let read = |key| {
@@ -96,7 +96,7 @@ async fn a_flipped_bit_is_found_before_a_file_of_it_is_used() {
     let whole = store.get("whole").await.unwrap();
     let handle = Handle::current();
     let read = move |bytes: Vec<u8>| -> Result<Vec<File>, ManifestError> {
-        handle.block_on(store.put("damaged", bytes.into(), PutOptions::default())).unwrap();
+        handle.block_on(store.put("damaged", bytes.into(), PutMode::Overwrite)).unwrap();
         let mut reader = ManifestReader::open(Arc::clone(&store), "damaged", &checksum, &handle)?;
         let mut seen = Vec::new();
         while let Some(block) = reader.next_block()? {

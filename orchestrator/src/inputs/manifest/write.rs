@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prs_common::checksum::crc32c;
 use prs_common::hexadecimal;
-use prs_common::storage::{PutOptions, Storage, StorageError, Upload};
+use prs_common::storage::{IfExists, Storage, StorageError, Upload};
 use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FORMAT, File, PIECE, Record, Source, Store, Summary};
@@ -27,7 +27,7 @@ impl ManifestWriter {
     /// Begins the object `key`.
     pub async fn create(store: &dyn Storage, key: &str) -> Result<Self, StorageError> {
         let mut writer = Self {
-            upload: store.upload(key, PutOptions::default()).await?,
+            upload: store.upload(key, IfExists::Overwrite).await?,
             encoder: GzEncoder::new(Vec::new(), Compression::fast()),
             hasher: Sha256::new(),
             numbers: HashMap::new(),

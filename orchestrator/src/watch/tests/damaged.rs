@@ -2,7 +2,7 @@
 
 use prs_common::layout;
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::storage::PutOptions;
+use prs_common::storage::PutMode;
 
 use super::*;
 use crate::recover::recover;
@@ -21,7 +21,7 @@ async fn damage(scene: &Scene, key: &str, at: isize) {
     let mut bytes = scene.storage.get(key).await.unwrap().to_vec();
     let at = if at < 0 { bytes.len() - at.unsigned_abs() } else { at as usize };
     bytes[at] ^= 4;
-    scene.storage.put(key, bytes.into(), PutOptions::default()).await.unwrap();
+    scene.storage.put(key, bytes.into(), PutMode::Overwrite).await.unwrap();
 }
 
 async fn runs_again(scene: &Scene) -> String {

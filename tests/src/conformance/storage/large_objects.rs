@@ -1,9 +1,9 @@
 //! Objects that come in parts, from files and as uploads.
 
 use bytes::Bytes;
-use prs_common::storage::{Storage, StorageErrorKind};
+use prs_common::storage::{IfExists, Storage, StorageErrorKind};
 
-use super::{NEW, REPLACE, get, kind, put, written_by};
+use super::{get, kind, put, written_by};
 use crate::conformance::unique;
 
 pub(super) async fn parts_are_one_object(storage: &dyn Storage) {
@@ -21,7 +21,7 @@ pub(super) async fn large_object_by_parts(storage: &dyn Storage) {
     const PARTS: usize = 8;
     let part = |number: usize| Bytes::from(vec![number as u8; PART]);
     let (by_upload, by_parts) = (unique("large"), unique("large"));
-    let mut upload = storage.upload(&by_upload, REPLACE).await.unwrap();
+    let mut upload = storage.upload(&by_upload, IfExists::Overwrite).await.unwrap();
     for number in 0..PARTS {
         upload.write(part(number)).await.unwrap();
     }
@@ -73,7 +73,7 @@ pub(super) async fn file_that_is_absent_moves_nothing(storage: &dyn Storage) {
 pub(super) async fn upload_is_seen_when_finished(storage: &dyn Storage) {
     let folder = unique("upload");
     let key = format!("{folder}/object");
-    let mut upload = storage.upload(&key, REPLACE).await.unwrap();
+    let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
     for part in ["one,", "", "two,", "three"] {
         upload.write(part.into()).await.unwrap();
         assert_eq!(kind(storage.get(&key).await), StorageErrorKind::NotFound);
@@ -82,7 +82,7 @@ pub(super) async fn upload_is_seen_when_finished(storage: &dyn Storage) {
     upload.finish().await.unwrap();
     assert_eq!(get(storage, &key).await, "one,two,three");
     // The former content stays until a new one is finished.
-    let mut upload = storage.upload(&key, REPLACE).await.unwrap();
+    let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
     upload.write("later".into()).await.unwrap();
     assert_eq!(get(storage, &key).await, "one,two,three");
     upload.finish().await.unwrap();
@@ -93,7 +93,7 @@ pub(super) async fn upload_that_is_dropped_leaves_nothing(storage: &dyn Storage)
     let folder = unique("dropped");
     let key = format!("{folder}/object");
     for parts in [0, 1, 3] {
-        let mut upload = storage.upload(&key, REPLACE).await.unwrap();
+        let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
         for part in 0..parts {
             upload.write(written_by(part)).await.unwrap();
         }
@@ -102,7 +102,7 @@ pub(super) async fn upload_that_is_dropped_leaves_nothing(storage: &dyn Storage)
         assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
     }
     put(storage, &key, "kept").await;
-    let mut upload = storage.upload(&key, REPLACE).await.unwrap();
+    let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
     upload.write("lost".into()).await.unwrap();
     drop(upload);
     assert_eq!(get(storage, &key).await, "kept");
@@ -114,7 +114,7 @@ pub(super) async fn new_upload_keeps_what_came_first(storage: &dyn Storage) {
     for (name, part) in [("small", written_by(1)), ("large", Bytes::from(vec![b'x'; 9 << 20]))] {
         let key = format!("{folder}/{name}");
         let uploaded = async || {
-            let mut upload = storage.upload(&key, NEW).await.unwrap();
+            let mut upload = storage.upload(&key, IfExists::Fail).await.unwrap();
             for _ in 0..2 {
                 upload.write(part.clone()).await.unwrap();
             }
@@ -134,6 +134,6 @@ pub(super) async fn new_upload_keeps_what_came_first(storage: &dyn Storage) {
 
 pub(super) async fn upload_of_nothing_is_an_empty_object(storage: &dyn Storage) {
     let key = unique("nothing");
-    storage.upload(&key, REPLACE).await.unwrap().finish().await.unwrap();
+    storage.upload(&key, IfExists::Overwrite).await.unwrap().finish().await.unwrap();
     assert_eq!(get(storage, &key).await, "");
 }

@@ -7,7 +7,7 @@ mod objects;
 mod races;
 
 use bytes::Bytes;
-use prs_common::storage::{PutOptions, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind};
 
 /// Hands the list of cases to `$crate::$expand`.
 #[doc(hidden)]
@@ -21,6 +21,9 @@ macro_rules! __storage_cases {
                 absent_object_is_not_found
                 folder_of_objects_is_not_an_object
                 if_absent_keeps_the_first
+                update_replaces_its_version_and_no_other
+                put_tells_the_version
+                probe_leaves_nothing
                 ranges_are_cut_at_the_end
                 copy_is_an_object_of_its_own
                 copy_of_an_absent_object_is_not_found
@@ -28,12 +31,16 @@ macro_rules! __storage_cases {
                 new_copy_keeps_what_came_first
                 head_is_what_a_listing_says
                 deleting_twice_succeeds
+                many_objects_are_deleted_together
+                everything_below_a_folder_is_deleted
                 download_is_the_object
                 version_changes_with_the_object
                 one_version_is_read_and_no_other
             }
             races {
                 racing_writers_of_a_new_object_have_one_winner
+                racing_updates_of_one_version_have_one_winner
+                many_who_count_lose_no_step
                 racing_uploads_of_a_new_object_have_one_winner
                 racing_writers_of_one_object_never_mix
                 reader_never_meets_a_part
@@ -77,12 +84,8 @@ macro_rules! storage_conformance {
 
 __storage_cases!(__expand_cases, run dyn Storage);
 
-const REPLACE: PutOptions = PutOptions { if_absent: false };
-
-const NEW: PutOptions = PutOptions { if_absent: true };
-
 async fn put(storage: &dyn Storage, key: &str, body: impl Into<Bytes>) {
-    storage.put(key, body.into(), REPLACE).await.unwrap();
+    storage.put(key, body.into(), PutMode::Overwrite).await.unwrap();
 }
 
 async fn get(storage: &dyn Storage, key: &str) -> Bytes {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
 
-use super::{NEW, REPLACE, get, keys, kind, put};
+use super::{get, keys, kind, put};
 use crate::conformance::unique;
 
 pub(super) async fn names_of_any_letters(storage: &dyn Storage) {
@@ -49,15 +49,15 @@ pub(super) async fn malformed_keys_are_refused(storage: &dyn Storage) {
             assert_eq!(error.kind, StorageErrorKind::InvalidKey, "{key:?}: {error}");
             assert!(!error.is_retryable());
         };
-        refused(storage.put(key, "x".into(), REPLACE).await);
-        refused(storage.put(key, "x".into(), NEW).await);
+        refused(storage.put(key, "x".into(), PutMode::Overwrite).await.map(drop));
+        refused(storage.put(key, "x".into(), PutMode::Create).await.map(drop));
         refused(storage.put_parts(key, vec!["x".into()]).await);
         refused(storage.put_file(key, Path::new(&file)).await);
-        refused(storage.upload(key, REPLACE).await.map(drop));
+        refused(storage.upload(key, IfExists::Overwrite).await.map(drop));
         refused(storage.get(key).await.map(drop));
         refused(storage.get_range(key, 0..1).await.map(drop));
-        refused(storage.copy(&source, key, REPLACE).await);
-        refused(storage.copy(key, &unique("target"), REPLACE).await);
+        refused(storage.copy(&source, key, IfExists::Overwrite).await);
+        refused(storage.copy(key, &unique("target"), IfExists::Overwrite).await);
         refused(storage.delete(key).await);
         if !key.is_empty() && key != "a/" {
             refused(storage.list(key).await.map(drop));
@@ -93,7 +93,7 @@ pub(super) async fn longest_key_is_the_longest(storage: &dyn Storage) {
     let key = format!("{key}{}", "y".repeat(storage.longest_key() - key.len()));
     put(storage, &key, "x").await;
     assert_eq!(keys(storage, &folder).await, std::slice::from_ref(&key));
-    let longer = storage.put(&format!("{key}y"), "x".into(), NEW).await;
+    let longer = storage.put(&format!("{key}y"), "x".into(), PutMode::Create).await;
     assert_eq!(kind(longer), StorageErrorKind::InvalidKey);
     storage.delete(&key).await.unwrap();
     let below = storage.below("some/prefix");

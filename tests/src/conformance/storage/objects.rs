@@ -1,9 +1,10 @@
 //! An object is put, read, copied, downloaded and deleted.
 
 use bytes::Bytes;
-use prs_common::storage::{Storage, StorageErrorKind};
+use futures_util::future::join_all;
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, delete_below};
 
-use super::{NEW, REPLACE, get, keys, kind, put, written_by};
+use super::{get, keys, kind, put, written_by};
 use crate::conformance::unique;
 
 pub(super) async fn object_comes_back_as_it_was_put(storage: &dyn Storage) {
@@ -52,21 +53,79 @@ pub(super) async fn folder_of_objects_is_not_an_object(storage: &dyn Storage) {
     put(storage, &format!("{folder}/object"), "content").await;
     assert_eq!(kind(storage.get(&folder).await), StorageErrorKind::NotFound);
     assert_eq!(kind(storage.get_range(&folder, 0..1).await), StorageErrorKind::NotFound);
-    assert_eq!(kind(storage.copy(&folder, &unique("copy"), REPLACE).await), StorageErrorKind::NotFound);
+    assert_eq!(
+        kind(storage.copy(&folder, &unique("copy"), IfExists::Overwrite).await),
+        StorageErrorKind::NotFound
+    );
     storage.delete(&folder).await.unwrap();
     assert_eq!(get(storage, &format!("{folder}/object")).await, "content");
 }
 
 pub(super) async fn if_absent_keeps_the_first(storage: &dyn Storage) {
     let key = unique("new");
-    storage.put(&key, "first".into(), NEW).await.unwrap();
-    let refused = storage.put(&key, "second".into(), NEW).await.unwrap_err();
+    storage.put(&key, "first".into(), PutMode::Create).await.unwrap();
+    let refused = storage.put(&key, "second".into(), PutMode::Create).await.unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::AlreadyExists);
     assert!(!refused.is_retryable());
     assert_eq!(get(storage, &key).await, "first");
     storage.delete(&key).await.unwrap();
-    storage.put(&key, "third".into(), NEW).await.unwrap();
+    storage.put(&key, "third".into(), PutMode::Create).await.unwrap();
     assert_eq!(get(storage, &key).await, "third");
+}
+
+pub(super) async fn update_replaces_its_version_and_no_other(storage: &dyn Storage) {
+    let key = format!("{}/object", unique("update"));
+    let update = |version: &str, body: &str| {
+        storage.put(&key, Bytes::copy_from_slice(body.as_bytes()), PutMode::Update(version.to_owned()))
+    };
+    let first = storage.put(&key, "first".into(), PutMode::Create).await.unwrap();
+    let second = update(&first, "second").await.unwrap();
+    assert_eq!(storage.get_versioned(&key).await.unwrap(), ("second".into(), second.clone()));
+    // One that is past, one that never was, one that is none.
+    for stale in [&*first, "1-2-3.4", "\"0123456789abcdef\"-6", ""] {
+        let refused = update(stale, "stale").await.unwrap_err();
+        assert_eq!((refused.kind, &refused.key), (StorageErrorKind::Changed, &key), "{refused}");
+        assert!(!refused.is_retryable());
+        assert_eq!(storage.get_versioned(&key).await.unwrap(), ("second".into(), second.clone()));
+    }
+    // As large as what is written in parts.
+    let large = Bytes::from(vec![7; 17 << 20]);
+    let third = storage.put(&key, large.clone(), PutMode::Update(second.clone())).await.unwrap();
+    let refused = storage.put(&key, large.clone(), PutMode::Update(second)).await.unwrap_err();
+    assert_eq!(refused.kind, StorageErrorKind::Changed);
+    let (found, version) = storage.get_versioned(&key).await.unwrap();
+    assert!(found == large && version == third);
+    storage.delete(&key).await.unwrap();
+    assert_eq!(kind(update(&third, "fourth").await), StorageErrorKind::NotFound);
+    assert_eq!(kind(storage.get(&key).await), StorageErrorKind::NotFound);
+    assert_eq!(kind(storage.get_versioned(&key).await), StorageErrorKind::NotFound);
+}
+
+pub(super) async fn put_tells_the_version(storage: &dyn Storage) {
+    let key = unique("told");
+    let mut versions = Vec::new();
+    for body in [Bytes::from("a"), "b".into(), "a longer one".into(), vec![1; 17 << 20].into()] {
+        for mode in [PutMode::Overwrite, PutMode::Create] {
+            if mode == PutMode::Create {
+                storage.delete(&key).await.unwrap();
+            }
+            let told = storage.put(&key, body.clone(), mode).await.unwrap();
+            assert_eq!(storage.head(&key).await.unwrap().version, told);
+            assert_eq!(storage.get_versioned(&key).await.unwrap().1, told);
+            versions.push(told);
+        }
+    }
+    // What was written twice may have one version, for it is the same.
+    let differ = versions.chunks(2).map(|pair| &pair[0]).collect::<std::collections::HashSet<_>>();
+    assert_eq!(differ.len(), 4, "{versions:?}");
+}
+
+pub(super) async fn probe_leaves_nothing(storage: &dyn Storage) {
+    let folder = unique("probe");
+    for _ in 0..2 {
+        assert!(storage.probe(&format!("{folder}/probe")).await.unwrap());
+        assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+    }
 }
 
 pub(super) async fn ranges_are_cut_at_the_end(storage: &dyn Storage) {
@@ -97,7 +156,7 @@ pub(super) async fn copy_is_an_object_of_its_own(storage: &dyn Storage) {
     let (from, to) = (unique("from"), format!("{}/deep/copy", unique("to")));
     put(storage, &from, written_by(3)).await;
     for _ in 0..2 {
-        storage.copy(&from, &to, REPLACE).await.unwrap();
+        storage.copy(&from, &to, IfExists::Overwrite).await.unwrap();
         assert!(get(storage, &to).await == written_by(3));
     }
     put(storage, &from, "changed").await;
@@ -108,7 +167,7 @@ pub(super) async fn copy_is_an_object_of_its_own(storage: &dyn Storage) {
 
 pub(super) async fn copy_of_an_absent_object_is_not_found(storage: &dyn Storage) {
     let (from, to) = (unique("from"), unique("to"));
-    let error = storage.copy(&from, &to, REPLACE).await.unwrap_err();
+    let error = storage.copy(&from, &to, IfExists::Overwrite).await.unwrap_err();
     assert_eq!((error.kind, &error.key), (StorageErrorKind::NotFound, &from));
     assert_eq!(kind(storage.get(&to).await), StorageErrorKind::NotFound);
 }
@@ -117,7 +176,7 @@ pub(super) async fn copy_replaces_its_target(storage: &dyn Storage) {
     let (from, to) = (unique("from"), unique("to"));
     put(storage, &from, "new").await;
     put(storage, &to, "a longer old content").await;
-    storage.copy(&from, &to, REPLACE).await.unwrap();
+    storage.copy(&from, &to, IfExists::Overwrite).await.unwrap();
     assert_eq!(get(storage, &to).await, "new");
     assert_eq!(get(storage, &from).await, "new");
 }
@@ -125,16 +184,16 @@ pub(super) async fn copy_replaces_its_target(storage: &dyn Storage) {
 pub(super) async fn new_copy_keeps_what_came_first(storage: &dyn Storage) {
     let (from, to) = (unique("from"), unique("to"));
     put(storage, &from, "new").await;
-    storage.copy(&from, &to, NEW).await.unwrap();
+    storage.copy(&from, &to, IfExists::Fail).await.unwrap();
     // Also where it is the same.
     for there in ["new", "a longer old content"] {
         put(storage, &to, there).await;
-        let error = storage.copy(&from, &to, NEW).await.unwrap_err();
+        let error = storage.copy(&from, &to, IfExists::Fail).await.unwrap_err();
         assert_eq!((error.kind, &error.key), (StorageErrorKind::AlreadyExists, &to));
         assert_eq!(get(storage, &to).await, there);
     }
     assert_eq!(get(storage, &from).await, "new");
-    let absent = storage.copy(&unique("absent"), &unique("never"), NEW).await.unwrap_err();
+    let absent = storage.copy(&unique("absent"), &unique("never"), IfExists::Fail).await.unwrap_err();
     assert_eq!(absent.kind, StorageErrorKind::NotFound);
 }
 
@@ -165,6 +224,52 @@ pub(super) async fn deleting_twice_succeeds(storage: &dyn Storage) {
     assert_eq!(keys(storage, &format!("{folder}/")).await, [other]);
     put(storage, &key, "again").await;
     assert_eq!(get(storage, &key).await, "again");
+}
+
+/// Puts so many objects below `folder`, some of them deep.
+async fn put_many(storage: &dyn Storage, folder: &str, count: usize) -> Vec<String> {
+    let keys: Vec<String> =
+        (0..count).map(|number| format!("{folder}/{}/a b&<é>{number:05}", number % 3)).collect();
+    for chunk in keys.chunks(100) {
+        join_all(chunk.iter().map(|key| put(storage, key, "x"))).await;
+    }
+    keys
+}
+
+pub(super) async fn many_objects_are_deleted_together(storage: &dyn Storage) {
+    let folder = unique("delete-many");
+    let prefix = format!("{folder}/");
+    storage.delete_all(&[]).await.unwrap();
+    // More than a server takes in one request, absent ones and one twice among them.
+    let mut doomed = put_many(storage, &folder, 1_100).await;
+    let kept = doomed.split_off(1_050);
+    doomed.extend((0..20).map(|number| format!("{folder}/absent/{number}")));
+    doomed.push(doomed[7].clone());
+    for _ in 0..2 {
+        storage.delete_all(&doomed).await.unwrap();
+        let mut left = kept.clone();
+        left.sort_unstable();
+        assert_eq!(keys(storage, &prefix).await, left);
+    }
+    let malformed = [kept[0].clone(), "a/../b".to_owned()];
+    assert_eq!(kind(storage.delete_all(&malformed).await), StorageErrorKind::InvalidKey);
+    assert_eq!(get(storage, &kept[0]).await, "x", "nothing is deleted when a key is malformed");
+    storage.delete_all(&kept[..1]).await.unwrap();
+    assert_eq!(kind(storage.get(&kept[0]).await), StorageErrorKind::NotFound);
+    storage.delete_all(&kept).await.unwrap();
+    assert!(keys(storage, &prefix).await.is_empty());
+}
+
+pub(super) async fn everything_below_a_folder_is_deleted(storage: &dyn Storage) {
+    let folder = unique("delete-below");
+    let beside = format!("{folder}-beside");
+    put(storage, &beside, "x").await;
+    for count in [0, 1, 2_100] {
+        put_many(storage, &folder, count).await;
+        delete_below(storage, &format!("{folder}/")).await.unwrap();
+        assert!(keys(storage, &format!("{folder}/")).await.is_empty());
+    }
+    assert_eq!(get(storage, &beside).await, "x");
 }
 
 pub(super) async fn download_is_the_object(storage: &dyn Storage) {

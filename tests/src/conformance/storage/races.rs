@@ -4,16 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use prs_common::storage::{Storage, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind};
 
-use super::{NEW, REPLACE, get, put, written_by};
+use super::{get, put, written_by};
 use crate::conformance::unique;
 use crate::deadline::within;
 
 pub(super) async fn racing_writers_of_a_new_object_have_one_winner(storage: &dyn Storage) {
     for _ in 0..5 {
         let key = format!("{}/object", unique("winner"));
-        let outcomes = join_all((0..16).map(|number| storage.put(&key, written_by(number), NEW))).await;
+        let outcomes =
+            join_all((0..16).map(|number| storage.put(&key, written_by(number), PutMode::Create))).await;
         let winners: Vec<_> = (0..16).filter(|number| outcomes[*number].is_ok()).collect();
         assert_eq!(winners.len(), 1, "{outcomes:?}");
         let others = outcomes.into_iter().filter_map(Result::err);
@@ -22,11 +23,55 @@ pub(super) async fn racing_writers_of_a_new_object_have_one_winner(storage: &dyn
     }
 }
 
+pub(super) async fn racing_updates_of_one_version_have_one_winner(storage: &dyn Storage) {
+    for probed in [false, true, true] {
+        if probed {
+            storage.probe(&unique("probe")).await.unwrap();
+        }
+        let key = format!("{}/object", unique("updated"));
+        let first = storage.put(&key, "first".into(), PutMode::Create).await.unwrap();
+        let update = |number| storage.put(&key, written_by(number), PutMode::Update(first.clone()));
+        let outcomes = join_all((0..8).map(update)).await;
+        let winners: Vec<_> = (0..8).filter(|number| outcomes[*number].is_ok()).collect();
+        assert_eq!(winners.len(), 1, "{outcomes:?}");
+        let (found, version) = storage.get_versioned(&key).await.unwrap();
+        assert!(found == written_by(winners[0]), "the object is the winner's");
+        assert_eq!(outcomes[winners[0]].as_ref().unwrap(), &version);
+        let others = outcomes.into_iter().filter_map(Result::err);
+        assert!(others.into_iter().all(|error| error.kind == StorageErrorKind::Changed));
+    }
+}
+
+pub(super) async fn many_who_count_lose_no_step(storage: &dyn Storage) {
+    const WRITERS: usize = 6;
+    const STEPS: usize = 5;
+    let key = unique("count");
+    storage.put(&key, "0".into(), PutMode::Create).await.unwrap();
+    let count = async || {
+        for _ in 0..STEPS {
+            loop {
+                let (body, version) = storage.get_versioned(&key).await.unwrap();
+                let number: usize = std::str::from_utf8(&body).unwrap().parse().unwrap();
+                let next = (number + 1).to_string();
+                match storage.put(&key, next.into(), PutMode::Update(version)).await {
+                    Err(error) if error.kind == StorageErrorKind::Changed => {}
+                    written => {
+                        written.unwrap();
+                        break;
+                    }
+                }
+            }
+        }
+    };
+    join_all((0..WRITERS).map(|_| count())).await;
+    assert_eq!(get(storage, &key).await, (WRITERS * STEPS).to_string());
+}
+
 pub(super) async fn racing_uploads_of_a_new_object_have_one_winner(storage: &dyn Storage) {
     for _ in 0..5 {
         let key = format!("{}/object", unique("winner"));
         let outcomes = join_all((0..8).map(async |number| {
-            let mut upload = storage.upload(&key, NEW).await.unwrap();
+            let mut upload = storage.upload(&key, IfExists::Fail).await.unwrap();
             upload.write(written_by(number)).await.unwrap();
             upload.finish().await
         }));
@@ -68,7 +113,7 @@ pub(super) async fn reader_never_meets_a_part(storage: &dyn Storage) {
                     storage.put_parts(&key, parts).await.unwrap();
                 }
                 _ => {
-                    let mut upload = storage.upload(&key, REPLACE).await.unwrap();
+                    let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
                     for part in written_by(number).chunks(50_000) {
                         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                     }
@@ -108,7 +153,7 @@ pub(super) async fn racing_uploads_of_one_object_never_mix(storage: &dyn Storage
     let uploads = (0..6).map(|number| {
         let key = &key;
         async move {
-            let mut upload = storage.upload(key, REPLACE).await.unwrap();
+            let mut upload = storage.upload(key, IfExists::Overwrite).await.unwrap();
             for part in written_by(number).chunks(40_000) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                 tokio::task::yield_now().await;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use prs_common::checksum::crc32c;
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
-use prs_common::storage::{LocalStorage, ObjectMeta, PutOptions, Storage, Upload};
+use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, Storage, Upload, Version};
 use prs_orchestrator::inputs::{Audience, Where, resolve};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::stored_descriptors::store_long;
@@ -134,8 +134,8 @@ impl fmt::Display for Watched {
 
 #[async_trait]
 impl Storage for Watched {
-    async fn put(&self, key: &str, body: Bytes, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.put(key, body, options).await
+    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
+        self.inner.put(key, body, mode).await
     }
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
         self.inner.put_parts(key, parts).await
@@ -143,20 +143,20 @@ impl Storage for Watched {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         self.inner.put_file(key, file).await
     }
-    async fn upload(&self, key: &str, options: PutOptions) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key, options).await
+    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
+        self.inner.upload(key, if_exists).await
     }
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
+    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
         self.look(key)?;
-        self.inner.get(key).await.map(|bytes| self.damaged(bytes))
+        self.inner.get_versioned(key).await.map(|(bytes, version)| (self.damaged(bytes), version))
     }
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
         self.look(key)?;
         tokio::task::yield_now().await;
         self.inner.get_range(key, range).await.map(|bytes| self.damaged(bytes))
     }
-    async fn copy(&self, from: &str, to: &str, options: PutOptions) -> Result<(), StorageError> {
-        self.inner.copy(from, to, options).await
+    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
+        self.inner.copy(from, to, if_exists).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         self.inner.list(prefix).await
@@ -167,6 +167,9 @@ impl Storage for Watched {
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         self.inner.delete(key).await
     }
+    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.inner.delete_all(keys).await
+    }
     async fn flush(&self) -> Result<(), StorageError> {
         self.inner.flush().await
     }
@@ -174,6 +177,9 @@ impl Storage for Watched {
         self.inner.sweep().await
     }
 
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        self.inner.probe(key).await
+    }
     fn uri(&self, key: &str) -> String {
         self.inner.uri(key)
     }

@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::certificates::Certificates;
 use super::in_process;
-use objects::Objects;
+use objects::{Condition, Objects};
 use service::{Gate, Hosts, Service};
 
 /// How a server is started.
@@ -38,8 +38,12 @@ pub struct S3Settings {
     pub secret_key: String,
     /// Larger objects, in bytes, are not copied in one call.
     pub largest_copy: u64,
-    /// Whether an object can be put on the condition that it is new, which not every server knows.
-    pub conditional_put: bool,
+    /// What it does with the conditions of writes.
+    pub conditions: Conditions,
+    /// Whether it deletes many objects in one request, which not every server does.
+    pub bulk_deletes: bool,
+    /// Objects with this in their name are not deleted, as those that are locked.
+    pub locked: Option<String>,
     /// Whether incomplete uploads are listed by prefix; MinIO takes the prefix for the name of one object.
     pub uploads_by_prefix: bool,
     /// What it does with the checksums that clients send.
@@ -56,12 +60,27 @@ impl Default for S3Settings {
             access_key: "test-key".to_owned(),
             secret_key: "test-secret-that-nobody-may-see".to_owned(),
             largest_copy: 5 << 30,
-            conditional_put: true,
+            conditions: Conditions::Heeded,
+            bulk_deletes: true,
+            locked: None,
             uploads_by_prefix: true,
             checksums: Checksums::Kept,
             tls: false,
         }
     }
+}
+
+/// What a server does with the condition that an object is new (`If-None-Match`), or of one version (`If-Match`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conditions {
+    /// It heeds both.
+    Heeded,
+    /// It heeds that an object is new, and ignores the other.
+    OfNewObjects,
+    /// It ignores both.
+    Ignored,
+    /// It refuses requests with one.
+    Refused,
 }
 
 /// What a server does with the checksums that clients send.
@@ -120,6 +139,7 @@ pub struct S3Server {
     settings: S3Settings,
     objects: Arc<Objects>,
     by_host: Arc<AtomicU64>,
+    deletes: Arc<AtomicU64>,
     runtime: Option<Runtime>,
     certificates: Option<(Certificates, TempDir)>,
     /// The folder, where it is to go with the server.
@@ -147,8 +167,12 @@ impl S3Server {
         for rights in [Rights::All, Rights::Read, Rights::List, Rights::None] {
             auth.register(rights.key(&settings.access_key), settings.secret_key.clone().into());
         }
-        let mut service =
-            S3ServiceBuilder::new(Service { objects: Arc::clone(&objects), settings: settings.clone() });
+        let deletes = Arc::new(AtomicU64::new(0));
+        let mut service = S3ServiceBuilder::new(Service {
+            objects: Arc::clone(&objects),
+            settings: settings.clone(),
+            deletes: Arc::clone(&deletes),
+        });
         service.set_auth(auth);
         service.set_access(Gate { access_key: settings.access_key.clone() });
         let by_host = Arc::new(AtomicU64::new(0));
@@ -164,12 +188,26 @@ impl S3Server {
         });
         let tls = certificates.as_ref().map(|(certificates, _)| certificates.acceptor());
         runtime.spawn(serve(listener, service, tls));
-        Self { address, settings, objects, by_host, runtime: Some(runtime), certificates, temporary: None }
+        Self {
+            address,
+            settings,
+            objects,
+            by_host,
+            deletes,
+            runtime: Some(runtime),
+            certificates,
+            temporary: None,
+        }
     }
 
     /// Requests so far that had the bucket in the name of the host, as in `bucket.localhost`.
     pub fn requests_by_host(&self) -> u64 {
         self.by_host.load(Ordering::Relaxed)
+    }
+
+    /// Requests so far that deleted something, one object or many.
+    pub fn deletes(&self) -> u64 {
+        self.deletes.load(Ordering::Relaxed)
     }
 
     /// Where it listens.
@@ -222,7 +260,7 @@ impl S3Server {
     pub fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
         let mut writing = self.objects.write(bucket, key, HashMap::default(), None).unwrap();
         writing.append(bytes).unwrap();
-        self.objects.place(writing, false).unwrap();
+        self.objects.place(writing, &Condition::None).unwrap();
     }
 
     /// Changes an object's bytes where they lie, as a disk does that flips a bit; the server does not notice.

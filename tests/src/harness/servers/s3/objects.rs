@@ -48,6 +48,7 @@ pub(super) struct Incomplete {
 #[derive(Debug)]
 pub(super) enum Refusal {
     NoBucket,
+    NoKey,
     Exists,
     NoUpload,
     BadPart,
@@ -178,11 +179,14 @@ impl Objects {
     }
 
     /// Makes a written object the one of its name.
-    pub(super) fn place(&self, mut writing: Writing, if_absent: bool) -> Result<Object, Refusal> {
+    pub(super) fn place(&self, mut writing: Writing, condition: &Condition) -> Result<Object, Refusal> {
         let mut buckets = self.buckets();
         let objects = buckets.get_mut(&writing.bucket).ok_or(Refusal::NoBucket)?;
-        if if_absent && objects.contains_key(&writing.key) {
-            return Err(Refusal::Exists);
+        match (condition, objects.get(&writing.key)) {
+            (Condition::Absent, Some(_)) => return Err(Refusal::Exists),
+            (Condition::Is(_), None) => return Err(Refusal::NoKey),
+            (Condition::Is(etag), Some(object)) if object.etag != *etag => return Err(Refusal::Exists),
+            _ => {}
         }
         let path = writing.object.path.with_extension(OBJECT);
         fs::rename(&writing.object.path, &path)?;
@@ -243,7 +247,7 @@ impl Objects {
         bucket: &str,
         upload: &Incomplete,
         parts: &[(i32, String)],
-        if_absent: bool,
+        condition: &Condition,
     ) -> Result<Object, Refusal> {
         const LEAST: u64 = 5 << 20;
         if parts.is_empty() || !parts.is_sorted_by(|a, b| a.0 < b.0) {
@@ -259,10 +263,21 @@ impl Objects {
             }
             writing.object.size += size;
         }
-        let object = self.place(writing, if_absent)?;
+        let object = self.place(writing, condition)?;
         fs::remove_dir_all(&upload.folder)?;
         Ok(object)
     }
+}
+
+/// What there must be under its name when an object is placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// Anything.
+    None,
+    /// Nothing.
+    Absent,
+    /// The object with this etag.
+    Is(String),
 }
 
 impl Incomplete {

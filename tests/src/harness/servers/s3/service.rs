@@ -26,8 +26,8 @@ use s3s::dto::{
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
-use super::objects::{Object, Objects, Refusal};
-use super::{Checksums, Rights, S3Settings};
+use super::objects::{Condition, Object, Objects, Refusal};
+use super::{Checksums, Conditions, Rights, S3Settings};
 
 /// Bytes of an object read at a time.
 const CHUNK: u64 = 256 << 10;
@@ -38,13 +38,18 @@ const PAGE: i32 = 1000;
 pub(super) struct Service {
     pub(super) objects: Arc<Objects>,
     pub(super) settings: S3Settings,
+    /// Requests that deleted something.
+    pub(super) deletes: Arc<AtomicU64>,
 }
 
 impl From<Refusal> for s3s::S3Error {
     fn from(refusal: Refusal) -> Self {
         match refusal {
+            Refusal::NoKey => no_key(),
             Refusal::NoBucket => s3_error!(NoSuchBucket, "The specified bucket does not exist"),
-            Refusal::Exists => s3_error!(PreconditionFailed, "The object exists"),
+            Refusal::Exists => {
+                s3_error!(PreconditionFailed, "At least one of the pre-conditions you specified did not hold")
+            }
             Refusal::NoUpload => s3_error!(NoSuchUpload, "The specified upload does not exist"),
             Refusal::BadPart => s3_error!(InvalidPart, "A part is missing, too small or out of order"),
             Refusal::Io(error) => s3_error!(error, InternalError),
@@ -122,12 +127,27 @@ impl Service {
         }
     }
 
-    /// Whether a condition asks for a new object; other conditions are not known here.
-    fn if_absent(&self, condition: Option<&ETagCondition>) -> S3Result<bool> {
-        match condition {
-            None => Ok(false),
-            Some(ETagCondition::Any) if self.settings.conditional_put => Ok(true),
-            Some(_) => {
+    fn is_locked(&self, key: &str) -> bool {
+        self.settings.locked.as_deref().is_some_and(|locked| key.contains(locked))
+    }
+
+    /// What the conditions of a write ask for: that the object is new, or the one with an etag. Others are not known here.
+    fn condition(
+        &self,
+        none_match: Option<&ETagCondition>,
+        is_match: Option<&ETagCondition>,
+    ) -> S3Result<Condition> {
+        let condition = match (none_match, is_match) {
+            (None, None) => return Ok(Condition::None),
+            (Some(ETagCondition::Any), None) => Condition::Absent,
+            (None, Some(ETagCondition::ETag(etag))) => Condition::Is(etag.value().to_owned()),
+            _ => return Err(s3_error!(NotImplemented, "This combination of conditions is not known")),
+        };
+        match self.settings.conditions {
+            Conditions::Heeded => Ok(condition),
+            Conditions::OfNewObjects if condition == Condition::Absent => Ok(condition),
+            Conditions::OfNewObjects | Conditions::Ignored => Ok(Condition::None),
+            Conditions::Refused => {
                 Err(s3_error!(NotImplemented, "A header you provided implies a function that is absent"))
             }
         }
@@ -168,12 +188,12 @@ impl S3 for Service {
 
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         let input = request.input;
-        let if_absent = self.if_absent(input.if_none_match.as_ref())?;
+        let condition = self.condition(input.if_none_match.as_ref(), input.if_match.as_ref())?;
         let checksum = self.checksum(input.checksum_crc32c)?;
         let marks = input.metadata.unwrap_or_default();
         let mut writing = self.objects.write(&input.bucket, &input.key, marks, checksum.clone())?;
         receive(input.body, checksum.as_deref(), |bytes| writing.append(bytes)).await?;
-        let object = self.objects.place(writing, if_absent)?;
+        let object = self.objects.place(writing, &condition)?;
         answer(PutObjectOutput {
             checksum_crc32c: object.checksum.clone(),
             e_tag: Some(etag(&object)),
@@ -234,6 +254,10 @@ impl S3 for Service {
         &self,
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+        if self.is_locked(&request.input.key) {
+            return Err(s3_error!(AccessDenied, "Access Denied because object protected by object lock"));
+        }
         self.objects.delete(&request.input.bucket, &request.input.key)?;
         answer(DeleteObjectOutput::default())
     }
@@ -243,12 +267,24 @@ impl S3 for Service {
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
         let input = request.input;
-        let mut deleted = Vec::new();
+        if !self.settings.bulk_deletes {
+            return Err(s3_error!(NotImplemented, "A header you provided implies a function that is absent"));
+        }
+        if input.delete.objects.len() > PAGE as usize {
+            return Err(s3_error!(MalformedXML, "The XML you provided was not well-formed"));
+        }
+        self.deletes.fetch_add(1, Ordering::Relaxed);
+        let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for object in input.delete.objects {
+            if self.is_locked(&object.key) {
+                let code = Some("AccessDenied".to_owned());
+                errors.push(s3s::dto::Error { key: Some(object.key), code, ..Default::default() });
+                continue;
+            }
             self.objects.delete(&input.bucket, &object.key)?;
             deleted.push(DeletedObject { key: Some(object.key), ..Default::default() });
         }
-        answer(DeleteObjectsOutput { deleted: Some(deleted), ..Default::default() })
+        answer(DeleteObjectsOutput { deleted: Some(deleted), errors: Some(errors), ..Default::default() })
     }
 
     async fn list_objects_v2(
@@ -321,7 +357,7 @@ impl S3 for Service {
         }
         let mut writing = self.objects.write(&input.bucket, &input.key, object.marks, object.checksum)?;
         writing.append_file(&mut file).map_err(io_failed)?;
-        let copy = self.objects.place(writing, false)?;
+        let copy = self.objects.place(writing, &Condition::None)?;
         let result = CopyObjectResult {
             e_tag: Some(etag(&copy)),
             last_modified: Some(Timestamp::from(copy.modified)),
@@ -387,13 +423,13 @@ impl S3 for Service {
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
         let input = request.input;
-        let if_absent = self.if_absent(input.if_none_match.as_ref())?;
+        let condition = self.condition(input.if_none_match.as_ref(), input.if_match.as_ref())?;
         let upload = self.objects.upload(&input.bucket, &input.key, &input.upload_id)?;
         let parts = input.multipart_upload.and_then(|parts| parts.parts).unwrap_or_default();
         let parts: Option<Vec<_>> =
             parts.into_iter().map(|part| Some((part.part_number?, part.e_tag?.into_value()))).collect();
         let parts = parts.ok_or_else(|| s3_error!(InvalidPart))?;
-        let object = self.objects.complete(&input.bucket, &upload, &parts, if_absent)?;
+        let object = self.objects.complete(&input.bucket, &upload, &parts, &condition)?;
         answer(CompleteMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),

@@ -1,0 +1,101 @@
+//! Deleting objects: one in a request, or a thousand.
+//!
+//! Not every server takes many at a time, and one that does may refuse some of them: whatever it does not confirm is
+//! deleted by a request of its own, whose answer counts.
+
+use std::sync::atomic::Ordering;
+
+use aws_sdk_s3::types::{Delete, ObjectIdentifier};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::S3Storage;
+use super::failure::Failure;
+use super::integrity::AnswersWithoutBody;
+use super::retry::{Retry, confirmed, retried};
+use crate::storage::{StorageError, StorageErrorKind};
+
+/// Objects that one request deletes at most.
+const MANY: usize = 1000;
+/// Such requests on their way together.
+const REQUESTS: usize = 8;
+/// Requests for single objects on their way together.
+const SINGLE_REQUESTS: usize = 32;
+/// What a request for many counts as, when it is decided how long it may take.
+const DELETE_MANY: u64 = 20 << 20;
+
+impl S3Storage {
+    pub(super) async fn delete_one(&self, key: &str) -> Result<(), StorageError> {
+        let full = self.full(key)?;
+        let deleted = retried(Retry::new("delete", 0), || {
+            let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
+            request.customize().interceptor(AnswersWithoutBody).send()
+        });
+        match deleted.await {
+            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
+            deleted => deleted.map(drop).map_err(|failure| self.error(key, failure)),
+        }
+    }
+
+    pub(super) async fn delete_many(&self, keys: &[String]) -> Result<(), StorageError> {
+        for key in keys {
+            self.full(key)?;
+        }
+        let requests: Vec<_> = keys.chunks(MANY).map(|keys| self.delete_together(keys)).collect();
+        stream::iter(requests).buffer_unordered(REQUESTS).try_collect::<()>().await
+    }
+
+    /// Deletes no more than [`MANY`] objects.
+    async fn delete_together(&self, keys: &[String]) -> Result<(), StorageError> {
+        let refuses = &self.bucket.refuses_deletes;
+        if keys.len() <= 1 || refuses.load(Ordering::Relaxed) {
+            return self.delete_singly(keys.iter()).await;
+        }
+        match self.request_deletes(keys).await {
+            Ok(left) => self.delete_singly(left).await,
+            Err(failure) if failure.kind == StorageErrorKind::Unavailable => {
+                Err(self.error(&keys[0], failure))
+            }
+            // The server does not know the request, wants it otherwise, or refuses this one: single requests tell.
+            Err(failure) => {
+                self.delete_singly(keys.iter()).await?;
+                if !refuses.swap(true, Ordering::Relaxed) {
+                    let (storage, error) = (self, failure.message);
+                    tracing::info!(%storage, error, "the server deletes no objects together; one at a time");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn delete_singly(&self, keys: impl IntoIterator<Item = &String>) -> Result<(), StorageError> {
+        let requests: Vec<_> = keys.into_iter().map(|key| self.delete_one(key)).collect();
+        stream::iter(requests).buffer_unordered(SINGLE_REQUESTS).try_collect::<()>().await
+    }
+
+    /// Asks the server to delete all of `keys`, and gives back those it does not say it has deleted.
+    async fn request_deletes<'a>(&self, keys: &'a [String]) -> Result<Vec<&'a String>, Failure> {
+        let named = keys.iter().map(|key| {
+            let named = ObjectIdentifier::builder().key(format!("{}{key}", self.prefix)).build();
+            named.expect("an object with its key")
+        });
+        let objects = Delete::builder().set_objects(Some(named.collect())).quiet(false).build();
+        let objects = objects.expect("a list of objects");
+        let request = || {
+            let request = self.bucket.client.delete_objects().bucket(&self.bucket.name);
+            request.delete(objects.clone()).send()
+        };
+        confirmed(Retry::new("delete many", DELETE_MANY), request, |answer| {
+            let (deleted, errors) = (answer.deleted(), answer.errors());
+            if deleted.is_empty() && errors.is_empty() {
+                return Err(Failure::no_s3_answer("it says of no object what became of it"));
+            }
+            let gone = deleted.iter().filter_map(|object| object.key());
+            let absent = errors.iter().filter(|error| error.code() == Some("NoSuchKey"));
+            let gone = gone.chain(absent.filter_map(|error| error.key()));
+            let gone = gone.filter_map(|key| key.strip_prefix(&self.prefix));
+            let gone: std::collections::HashSet<&str> = gone.collect();
+            Ok(keys.iter().filter(|key| !gone.contains(key.as_str())).collect())
+        })
+        .await
+    }
+}
