@@ -8,6 +8,8 @@ pub const CODE: &str = "code/";
 pub const SEGMENTS: &str = "segments/";
 /// Files written by mini-batches, until they are published.
 pub const FILES: &str = "files/";
+/// Bundles of the tables of contents of segments.
+pub const INDICES: &str = "indices/";
 /// Segments that were damaged in storage, out of the way of the others.
 pub const DAMAGED: &str = "damaged/";
 /// Notes that nodes of the job leave for one another.
@@ -32,6 +34,17 @@ pub fn segment(incarnation: u32, node_id: u32, service: &str, number: u64) -> St
 /// What the names of all segments of one service of a node begin with, and the ids of its tries.
 pub fn writer(incarnation: u32, node_id: u32, service: &str) -> String {
     format!("{incarnation:04}-{node_id:05}-{service}-")
+}
+
+/// Key of the bundle of the segments that this start of the job committed from the `first`-th (from 0) on.
+pub fn bundle(incarnation: u32, first: u64) -> String {
+    format!("{INDICES}{incarnation:04}-{first:010}.idx")
+}
+
+/// Start and first segment in the key of a bundle.
+pub fn bundle_parts(key: &str) -> Option<(u32, u64)> {
+    let (incarnation, first) = key.strip_prefix(INDICES)?.strip_suffix(".idx")?.split_once('-')?;
+    Some((incarnation.parse().ok()?, first.parse().ok()?))
 }
 
 /// Whether `key` is that of a segment.
@@ -151,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn bundles_say_where_they_begin() {
+        for (incarnation, first) in [(1, 0), (12, 512), (3, 99_999_999_488)] {
+            assert_eq!(bundle_parts(&bundle(incarnation, first)), Some((incarnation, first)));
+        }
+        for other in ["indices/x-1.idx", "indices/1-1", "indices/1.idx", "segments/1-1.idx"] {
+            assert_eq!(bundle_parts(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn notes_of_queues_that_were_left_say_it_in_their_keys() {
         assert_eq!(left_queue_parts(&left_queue(2, 13)), Some((2, 13)));
         assert_eq!(left_queue_parts("notes/queues/x"), None);
@@ -174,6 +197,7 @@ mod tests {
             published(1, "5f", "rows"),
             published_files(1, "5f"),
             left_queue(1, 0),
+            bundle(1, 0),
         ];
         for other in others {
             assert!(!other.starts_with(SEGMENTS), "{other}");

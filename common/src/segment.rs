@@ -6,6 +6,7 @@
 //! otherwise than it was put (spec S15). A segment is written once and never changed. Segments and the specification
 //! of a job are enough to rebuild everything else about it.
 
+mod bundle;
 mod read;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::crc32c;
 use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 
-pub use read::{READS, SegmentError, read_again_after, read_index};
+pub use bundle::{Bundle, Bundled};
+pub use read::{READS, ReadIndex, SegmentError, read_again_after, read_index};
 
 /// Last bytes of every segment.
 pub const MAGIC: &[u8; 8] = b"PRSSEG03";

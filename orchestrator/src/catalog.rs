@@ -5,16 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
-use futures_util::StreamExt;
 use prs_common::ledger::CommittedSegment;
 use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
-use prs_common::segment::{OutputFile, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, Storage};
+use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
 
 use crate::damage::Damaged;
-use crate::recover::READ_AT_ONCE;
 use crate::report::errors::ErrorSummary;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::summaries::Summaries;
@@ -153,45 +149,24 @@ impl Catalog {
         self.places.iter().map(known).collect()
     }
 
-    /// Reads the indices of `segments`, the next ones in the ledger's order; after `until` it begins no more than a
-    /// few. One that is damaged counts as read, and nothing in it does.
-    pub(crate) async fn follow(
+    /// Adds the next segment in the ledger's order. It may have thousands of tries: that is not done on a thread that
+    /// others wait for.
+    pub(crate) async fn take_in(
         mut self: Box<Self>,
-        storage: &Arc<dyn Storage>,
-        segments: Vec<CommittedSegment>,
-        until: Instant,
-    ) -> Result<Box<Self>, (Box<Self>, SegmentError)> {
-        let read = |segment: CommittedSegment| {
-            let storage = Arc::clone(storage);
-            async move {
-                let (key, size) = (segment.key.clone(), segment.size);
-                let object = ObjectMeta { key, size, version: String::new() };
-                (segment, read_index(&*storage, &object).await)
-            }
-        };
-        let begun = segments.into_iter().enumerate();
-        let begun = begun.take_while(|(number, _)| *number < READ_AT_ONCE || Instant::now() < until);
-        let mut read =
-            futures_util::stream::iter(begun.map(|(_, segment)| read(segment))).buffered(READ_AT_ONCE);
-        while let Some((segment, index)) = read.next().await {
-            let index = match index {
-                Ok(index) => index,
-                Err(error) if error.is_damage() => {
-                    let reason = error.to_string();
-                    self.damaged.push(Damaged { segment: segment.key.clone(), reason });
-                    self.segments.push(segment.key.into());
-                    continue;
-                }
-                Err(error) => return Err((self, error)),
-            };
-            // Thousands of tries: not on a thread that others wait for.
-            let added = tokio::task::spawn_blocking(move || {
-                self.add(&segment, index);
-                self
-            });
-            self = added.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        }
-        Ok(self)
+        segment: CommittedSegment,
+        index: SegmentIndex,
+    ) -> Box<Self> {
+        let added = tokio::task::spawn_blocking(move || {
+            self.add(&segment, index);
+            self
+        });
+        added.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// Adds the next segment, which is damaged: nothing in it counts.
+    pub(crate) fn add_damaged(&mut self, segment: CommittedSegment, reason: String) {
+        self.segments.push(segment.key.as_str().into());
+        self.damaged.push(Damaged { segment: segment.key, reason });
     }
 
     fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {

@@ -4,6 +4,7 @@
 //! and storage alone, so that the same code serves an embedded run and a fleet.
 
 mod audit;
+mod bundles;
 mod catalog;
 pub mod damage;
 pub mod fleet;

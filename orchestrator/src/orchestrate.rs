@@ -287,9 +287,15 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
 /// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
 pub(crate) async fn remove_segments(storage: &dyn Storage) -> Result<(), StorageError> {
     // The notes last: they tell what of the output is the job's own.
-    for folder in
-        [layout::SEGMENTS, layout::FILES, layout::DAMAGED, layout::PLAN, layout::PLAIN, layout::NOTES]
-    {
+    for folder in [
+        layout::SEGMENTS,
+        layout::INDICES,
+        layout::FILES,
+        layout::DAMAGED,
+        layout::PLAN,
+        layout::PLAIN,
+        layout::NOTES,
+    ] {
         delete_below(storage, folder).await?;
     }
     Ok(())

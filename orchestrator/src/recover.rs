@@ -5,17 +5,18 @@
 //! used. Outcomes of mini-batches that succeeded count, whichever incarnation brought them; failures only those
 //! of the present one, for what failed before is open again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::ledger::{Blame, Entry, FailedTry};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::segment::{SegmentIndex, TryRecord, TryStatus, read_index};
+use prs_common::segment::{ReadIndex, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
 use prs_common::storage::ObjectMeta;
 
 use crate::JobContext;
+use crate::bundles::{self, GROUP};
 use crate::schedule::KnownChecksums;
 use crate::watch::WatchError;
 
@@ -46,54 +47,92 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, WatchError> {
             break;
         }
     }
-    let listed = job.storage.list(layout::SEGMENTS).await?;
-    let unknown = listed
-        .into_iter()
-        .filter(|object| layout::is_segment(&object.key) && !committed.contains(&object.key));
-    let mut recovered = Recovered::default();
-    let storage = Arc::clone(&job.storage);
-    let read = move |object: ObjectMeta| {
-        let storage = Arc::clone(&storage);
+    let listed = job.storage.list(layout::SEGMENTS).await?.into_iter();
+    let is_unknown =
+        |object: &ObjectMeta| layout::is_segment(&object.key) && !committed.contains(&object.key);
+    let mut unknown: BTreeMap<_, _> =
+        listed.filter(is_unknown).map(|object| (object.key.clone(), object)).collect();
+    let progress = job.ledger.progress(&job.run).await?;
+    let mut recovery = Recovery {
+        job,
+        reach: Reach { published: progress.checkpoint.scheduled.max(progress.ended()) },
+        far: Vec::new(),
+        recovered: Recovered::default(),
+    };
+    if unknown.len() as u64 >= GROUP {
+        let mut bundles = std::pin::pin!(bundles::all(&job.storage).await?);
+        while let Some(bundle) = bundles.next().await {
+            for bundled in bundle.segments {
+                let Some(object) = unknown.get(&bundled.key) else { continue };
+                if object.size == bundled.size
+                    && let Some(read) = bundled.read()
+                    && let Some(object) = unknown.remove(&read.index.key)
+                {
+                    recovery.take_in(object, Ok(read)).await?;
+                }
+            }
+        }
+    }
+    let read = |object: ObjectMeta| {
+        let storage = Arc::clone(&job.storage);
         async move {
             let index = read_index(&*storage, &object).await;
             (object, index)
         }
     };
-    let progress = job.ledger.progress(&job.run).await?;
-    let mut reach = Reach { published: progress.checkpoint.scheduled.max(progress.ended()) };
-    let mut read = futures_util::stream::iter(unknown.map(read)).buffered(READ_AT_ONCE);
-    let mut far = Vec::new();
+    let mut read = futures_util::stream::iter(unknown.into_values().map(read)).buffered(READ_AT_ONCE);
     while let Some((object, index)) = read.next().await {
-        match index {
-            Ok(index) if reach.covers(&index) => {
-                reach.add(&index);
-                commit(job, &object, &index, &mut recovered).await?;
+        recovery.take_in(object, index).await?;
+    }
+    recovery.end().await
+}
+
+/// A recovery under way.
+struct Recovery<'a> {
+    job: &'a JobContext,
+    reach: Reach,
+    /// Segments that name mini-batches farther than the plan is known to have come, by how far.
+    far: Vec<(MiniBatchIndex, ObjectMeta)>,
+    recovered: Recovered,
+}
+
+impl Recovery<'_> {
+    async fn take_in(
+        &mut self,
+        object: ObjectMeta,
+        read: Result<ReadIndex, SegmentError>,
+    ) -> Result<(), WatchError> {
+        match read {
+            Ok(ReadIndex { index, .. }) if self.reach.covers(&index) => {
+                self.reach.add(&index);
+                commit(self.job, &object, &index, &mut self.recovered).await?;
             }
             // Others may show that the plan has come so far.
-            Ok(index) => far.push((Reach::of(&index), object)),
+            Ok(read) => self.far.push((Reach::of(&read.index), object)),
             Err(error) if error.is_damage() => {
-                reach.add_damaged(&object);
-                recovered.damaged.push(error.to_string());
+                self.reach.add_damaged(&object);
+                self.recovered.damaged.push(error.to_string());
             }
             Err(error) => return Err(error.into()),
         }
+        Ok(())
     }
-    far.sort_unstable_by_key(|(highest, _)| *highest);
-    for (highest, object) in far {
-        match read_index(&*job.storage, &object).await {
-            Ok(index) if reach.covers(&index) => {
-                reach.add(&index);
-                commit(job, &object, &index, &mut recovered).await?;
+
+    async fn end(mut self) -> Result<Recovered, WatchError> {
+        self.far.sort_unstable_by_key(|(highest, _)| *highest);
+        for (highest, object) in std::mem::take(&mut self.far) {
+            let read = read_index(&*self.job.storage, &object).await;
+            if read.as_ref().is_ok_and(|read| !self.reach.covers(&read.index)) {
+                self.recovered.damaged.push(format!(
+                    "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
+                    object.key
+                ));
+            } else {
+                self.take_in(object, read).await?;
             }
-            Ok(_) => recovered.damaged.push(format!(
-                "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
-                object.key
-            )),
-            Err(error) if error.is_damage() => recovered.damaged.push(error.to_string()),
-            Err(error) => return Err(error.into()),
         }
+        Ok(self.recovered)
     }
-    Ok(recovered)
 }
 
 /// How far the plan can have come, as what was run of it tells. It bounds what an index costs that no plan has.
@@ -177,6 +216,9 @@ pub fn entry(record: &TryRecord) -> Entry {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::segment::{Bundle, Bundled};
+    use prs_common::storage::{PutMode, Storage};
+
     use super::*;
     use crate::scene::Scene;
 
@@ -191,6 +233,27 @@ mod tests {
         assert_eq!(recovered.known.iter().filter(|checksum| **checksum != 0).count(), 5);
         assert_eq!(scene.job.ledger.progress(&scene.job.run).await.unwrap().succeeded, 6);
         assert_eq!(recover(&scene.job).await.unwrap().ended, 0);
+    }
+
+    #[tokio::test]
+    async fn a_ledger_that_was_lost_is_filled_from_bundles() {
+        let mut scene = Scene::new(1).await;
+        let mut bundled = Vec::new();
+        for index in 0..GROUP + 3 {
+            let (key, size, _) = scene.store([index]).await;
+            let object = ObjectMeta { key: key.clone(), size, version: String::new() };
+            let encoded = read_index(&*scene.storage, &object).await.unwrap().encoded;
+            bundled.push(Bundled { key, size, encoded });
+        }
+        bundled.truncate(GROUP as usize);
+        // One is of a segment that storage has otherwise.
+        bundled[7].size += 1;
+        let bundle = Bundle { segments: bundled }.encode();
+        // One of a former start serves as well.
+        scene.storage.put(&layout::bundle(3, 512), bundle, PutMode::Overwrite).await.unwrap();
+        let before = scene.storage.calls("get");
+        assert_eq!(recover(&scene.job).await.unwrap().ended, GROUP + 3);
+        assert_eq!(scene.storage.calls("get") - before, 1 + 3 + 1);
     }
 
     #[tokio::test]

@@ -411,16 +411,22 @@ impl Membership for FaultyLedger {
 pub(crate) struct FaultyStorage {
     inner: LocalStorage,
     faults: Faults<StorageErrorKind>,
+    calls: Mutex<Vec<String>>,
 }
 
 impl FaultyStorage {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { inner: LocalStorage::new(folder), faults: Mutex::default() }
+        Self { inner: LocalStorage::new(folder), faults: Mutex::default(), calls: Mutex::default() }
     }
 
     /// Lets the next so many calls that begin like `call` (a verb and a key) fail.
     pub(crate) fn fail(&self, call: &str, times: usize, kind: StorageErrorKind) {
         self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+    }
+
+    /// How often a call that begins like `call` was made.
+    pub(crate) fn calls(&self, call: &str) -> usize {
+        self.calls.lock().unwrap().iter().filter(|made| made.starts_with(call)).count()
     }
 
     fn pass(&self, verb: &str, key: &str) -> Result<(), StorageError> {
@@ -430,7 +436,10 @@ impl FaultyStorage {
             key: key.to_owned(),
             message: "told to fail".to_owned(),
         };
-        fault(&self.faults, &format!("{verb} {key}")).map_or(Ok(()), |kind| Err(told(kind)))
+        let call = format!("{verb} {key}");
+        let fault = fault(&self.faults, &call);
+        self.calls.lock().unwrap().push(call);
+        fault.map_or(Ok(()), |kind| Err(told(kind)))
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{MAGIC, SegmentIndex};
 use crate::checksum::crc32c;
 use crate::message_pack;
@@ -50,9 +52,34 @@ impl SegmentError {
     }
 }
 
+/// The table of contents of a segment, as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadIndex {
+    /// What it says.
+    pub index: SegmentIndex,
+    /// How it says so.
+    pub encoded: Bytes,
+}
+
+impl ReadIndex {
+    /// Understands the table of contents of a segment of `size` bytes, and checks that it can be that.
+    pub(super) fn new(key: &str, size: u64, encoded: Bytes) -> Result<Self, SegmentError> {
+        let damaged = |reason: String| SegmentError::Damaged { key: key.to_owned(), reason };
+        let rows = size.checked_sub((TRAILER + encoded.len()) as u64);
+        let rows = rows.ok_or_else(|| damaged("its index is longer than itself".to_owned()))?;
+        let index: SegmentIndex =
+            message_pack::decode(&encoded).map_err(|error| damaged(error.to_string()))?;
+        if index.key != key {
+            return Err(damaged(format!("its content is that of {}", index.key)));
+        }
+        check(&index, rows).map_err(damaged)?;
+        Ok(Self { index, encoded })
+    }
+}
+
 /// Reads the table of contents of a segment. What is damaged, or not there, is read [`READS`] times: a gateway may say so
 /// for a moment.
-pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
+pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<ReadIndex, SegmentError> {
     let mut reads = 1;
     loop {
         match read_once(storage, object).await {
@@ -65,7 +92,7 @@ pub async fn read_index(storage: &dyn Storage, object: &ObjectMeta) -> Result<Se
     }
 }
 
-async fn read_once(storage: &dyn Storage, object: &ObjectMeta) -> Result<SegmentIndex, SegmentError> {
+async fn read_once(storage: &dyn Storage, object: &ObjectMeta) -> Result<ReadIndex, SegmentError> {
     let damaged = |reason: String| SegmentError::Damaged { key: object.key.clone(), reason };
     let said = |reason: &str| damaged(reason.to_owned());
     let trailer_at = object.size.checked_sub(TRAILER as u64).ok_or_else(|| said("it is too short"))?;
@@ -91,12 +118,7 @@ async fn read_once(storage: &dyn Storage, object: &ObjectMeta) -> Result<Segment
     if crc32c(&encoded) != sum {
         return Err(said("its index has another checksum"));
     }
-    let index: SegmentIndex = message_pack::decode(&encoded).map_err(|error| damaged(error.to_string()))?;
-    if index.key != object.key {
-        return Err(damaged(format!("its content is that of {}", index.key)));
-    }
-    check(&index, start).map_err(damaged)?;
-    Ok(index)
+    ReadIndex::new(&object.key, object.size, encoded)
 }
 
 /// What is wrong with an index of a segment that has `rows` bytes of rows.
@@ -125,8 +147,6 @@ fn check(index: &SegmentIndex, rows: u64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::super::{LARGE, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
     use super::*;
     use crate::storage::{LocalStorage, PutMode};
@@ -152,7 +172,7 @@ mod tests {
         let bytes = bytes.into();
         let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
         storage.put(KEY, bytes, PutMode::Overwrite).await.unwrap();
-        read_once(&storage, &object).await
+        read_once(&storage, &object).await.map(|read| read.index)
     }
 
     async fn round_trip(rows: Vec<(u64, Bytes)>) {

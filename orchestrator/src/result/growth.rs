@@ -69,7 +69,8 @@ mod tests {
     use bytes::Bytes;
     use prs_common::hexadecimal;
     use prs_common::ledger::Ledger;
-    use prs_common::storage::StorageErrorKind;
+    use prs_common::segment::read_index;
+    use prs_common::storage::{ObjectMeta, StorageErrorKind};
     use sha2::{Digest, Sha256};
 
     use super::*;
@@ -92,13 +93,14 @@ mod tests {
     /// The catalog of all that was committed.
     async fn catalog(scene: &Scene) -> Box<Catalog> {
         let report = ProcessedMiniBatches::create(&scene.job.logs.join("report")).unwrap();
-        let segments = scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap();
-        let until = Instant::now() + Duration::from_mins(1);
-        let catalog = Box::new(Catalog::new(scene.job.incarnation, report));
+        let mut catalog = Box::new(Catalog::new(scene.job.incarnation, report));
+        for segment in scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap() {
+            let (key, size) = (segment.key.clone(), segment.size);
+            let object = ObjectMeta { key, size, version: String::new() };
+            let read = read_index(&*scene.storage, &object).await.unwrap();
+            catalog = catalog.take_in(segment, read.index).await;
+        }
         catalog
-            .follow(&scene.job.storage, segments, until)
-            .await
-            .unwrap_or_else(|(_, error)| panic!("{error}"))
     }
 
     /// Finishes the result and checks it.

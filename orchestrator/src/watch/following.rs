@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use prs_common::ledger::CommittedSegment;
+use prs_common::segment::{ReadIndex, SegmentError};
 
 use super::{Watch, WatchError};
+use crate::bundles::GROUP;
 use crate::damage;
 
-/// Committed segments asked for at a time.
-const SEGMENTS_AT_ONCE: usize = 256;
+/// Bundles whose segments are asked for at a time.
+const BUNDLES_AT_ONCE: u64 = 4;
 /// How long one look reads segments: cancelling and thresholds end a job within 2 s (spec S7, S13).
 const READING: Duration = Duration::from_millis(500);
 
@@ -54,16 +57,11 @@ impl Watch<'_> {
             if segments.is_empty() {
                 return Err(WatchError::LedgerLost);
             }
-            let Some(catalog) = self.catalog.take() else { break };
-            let before = catalog.segments.len();
-            let (catalog, outcome) = match catalog.follow(&self.job.storage, segments, until).await {
-                Ok(catalog) => (catalog, Ok(())),
-                Err((catalog, error)) => (catalog, Err(error)),
-            };
-            self.memory.followed += (catalog.segments.len() - before) as u64;
-            self.last_followed = catalog.segments.last().cloned();
-            self.catalog = Some(catalog);
-            outcome?;
+            let read = self.bundles.read(self.memory.followed, segments, until).await?;
+            let mut read = std::pin::pin!(read);
+            while let Some((segment, index)) = read.next().await {
+                self.take_in(segment, index).await?;
+            }
         }
         match &self.catalog {
             Some(catalog) if !catalog.damaged.is_empty() => Err(WatchError::Damaged(catalog.damaged.clone())),
@@ -71,14 +69,44 @@ impl Watch<'_> {
         }
     }
 
+    async fn take_in(
+        &mut self,
+        segment: CommittedSegment,
+        read: Result<ReadIndex, SegmentError>,
+    ) -> Result<(), WatchError> {
+        let position = self.memory.followed;
+        let key = segment.key.as_str().into();
+        let Some(mut catalog) = self.catalog.take() else { return Ok(()) };
+        match read {
+            Ok(read) => {
+                self.bundles.add(position, &segment, &read);
+                catalog = catalog.take_in(segment, read.index).await;
+            }
+            // It counts as read, and nothing in it does.
+            Err(error) if error.is_damage() => {
+                self.bundles.discard();
+                catalog.add_damaged(segment, error.to_string());
+            }
+            Err(error) => {
+                self.catalog = Some(catalog);
+                return Err(error.into());
+            }
+        }
+        self.catalog = Some(catalog);
+        self.memory.followed = position + 1;
+        self.last_followed = Some(key);
+        Ok(())
+    }
+
     /// Committed segments that were not followed yet. The last one that was must still be where it was: a ledger
     /// that lost its end, and went on, would give other segments its place.
     async fn next_segments(&self) -> Result<Vec<CommittedSegment>, WatchError> {
         let (job, first) = (self.job, self.memory.followed);
+        let limit = (BUNDLES_AT_ONCE * GROUP - first % GROUP) as usize;
         let Some(last) = &self.last_followed else {
-            return Ok(job.ledger.segments(&job.run, first, SEGMENTS_AT_ONCE).await?);
+            return Ok(job.ledger.segments(&job.run, first, limit).await?);
         };
-        let mut segments = job.ledger.segments(&job.run, first - 1, SEGMENTS_AT_ONCE).await?;
+        let mut segments = job.ledger.segments(&job.run, first - 1, limit + 1).await?;
         if segments.first().is_none_or(|segment| *segment.key != **last) {
             return Err(WatchError::LedgerLost);
         }

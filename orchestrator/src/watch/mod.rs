@@ -41,6 +41,7 @@ use self::error::{Disposition, When, disposition};
 use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
+use crate::bundles::Bundles;
 use crate::catalog::Catalog;
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::journal::Journal;
@@ -145,6 +146,7 @@ struct Watch<'a> {
     memory: Memory,
     /// Absent only while it reads a segment.
     catalog: Option<Box<Catalog>>,
+    bundles: Bundles,
     /// Key of the last segment that was followed.
     last_followed: Option<Arc<str>>,
     /// The result, as far as it has grown.
@@ -192,6 +194,7 @@ impl<'a> Watch<'a> {
             view,
             memory: Memory::new(Instant::now(), age),
             catalog: Some(Box::new(Catalog::new(job.incarnation, report))),
+            bundles: Bundles::new(job),
             last_followed: None,
             growth: Growth::default(),
             scheduler: Scheduler::new(job, owner),

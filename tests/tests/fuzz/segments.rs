@@ -44,7 +44,7 @@ impl Segments {
         self.runtime.block_on(async {
             self.storage.put(KEY, Bytes::copy_from_slice(bytes), PutMode::Overwrite).await.unwrap();
             let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
-            read_index(&self.storage, &object).await
+            read_index(&self.storage, &object).await.map(|read| read.index)
         })
     }
 }
