@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,18 @@ STDERR = "stderr.txt"
 SERVERS = ("PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL")
 
 
+# A Unix socket has a path of at most 107 bytes, and Ray puts some 65 behind its temporary folder.
+LONGEST_RAY_FOLDER = 40
+
+
 class Failed(Exception):
     """A contestant did not get to its end."""
+
+    @property
+    def reason(self) -> str:
+        """Its last line, where programs say what is wrong."""
+        lines = [line.strip() for line in str(self).splitlines() if line.strip()]
+        return lines[-1][:200] if lines else "no reason given"
 
 
 @dataclass(frozen=True)
@@ -59,12 +70,21 @@ def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str])
 def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path, servers: dict[str, str]) -> Outcome:
     """Runs a peer's script, which prints one JSON line and writes below $TMPDIR."""
     command = [str(python), str(scripts / peer.script), *peer.arguments]
-    stdout, wall = run(command, folder, {"TMPDIR": str(folder), **servers})
+    with tempfile.TemporaryDirectory(prefix="ray-", dir=short_folder(), ignore_cleanup_errors=True) as ray:
+        stdout, wall = run(command, folder, {"TMPDIR": str(folder), "RAY_TMPDIR": ray, **servers})
     lines = [line for line in stdout.splitlines() if line.startswith('{"peer"')]
     if len(lines) != 1:
         raise Failed(f"{peer.script} printed no line with its time")
     rows = next((path for path in folder.glob("*/rows.txt") if path.is_file()), None)
     return Outcome(json.loads(lines[0])["seconds"], wall, rows)
+
+
+def short_folder() -> str:
+    """A folder for temporary files below which the path of a socket is short enough."""
+    candidates = [tempfile.gettempdir(), "/tmp", "/dev/shm"]
+    return next(
+        (path for path in candidates if len(path) + len("/ray-12345678") <= LONGEST_RAY_FOLDER), "/tmp"
+    )
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[str, float]:
@@ -78,16 +98,19 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[
     os.sync()
     start = time.perf_counter()
     with open(folder / STDERR, "w", encoding="utf-8") as stderr:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**inherited, "PATH": path, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            timeout=LONGEST,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env={**inherited, "PATH": path, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                timeout=LONGEST,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{' '.join(command)}: no end within {LONGEST} s") from None
     wall = time.perf_counter() - start
     if done.returncode != 0:
         said = (folder / STDERR).read_text(encoding="utf-8", errors="replace")

@@ -7,8 +7,9 @@ their own. Studies (W5, W7) compare prs with itself and run once.
 
 Every round runs each contestant once, one after the other, so that whatever else the machine does falls on
 all of them; the figures are medians over the rounds. Rows are checked in the first round, and prs's are
-compared with those of every peer that writes the same form; wrong rows fail the run. Nothing fails for being
-slow. The table goes to stderr, the same figures as one JSON object to stdout.
+compared with those of every peer that writes the same form; wrong rows fail the run. A peer that does not run
+is a line with the reason. Nothing fails for being slow. The table goes to stderr, the same figures as one
+JSON object to stdout.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Measured:
     seconds: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     note: str = ""
+    # Why it has no figures.
+    failed: str = ""
 
     def add(self, outcome: Outcome) -> None:
         self.seconds.append(outcome.seconds)
@@ -70,12 +73,14 @@ def measure(work: Work, settings: argparse.Namespace, fleet: Fleet | None) -> tu
     prs = Measured("prs")
     peers = []
     for peer in work.peers:
+        measured = Measured(peer.name, peer)
         if not (settings.peers / peer.script).exists():
-            progress(f"{work.name}: {peer.name} left out, {settings.peers} has no {peer.script}")
+            measured.failed = f"{settings.peers} has no {peer.script}"
         elif peer.needs and not can_import(settings.peer_python, peer.needs):
-            progress(f"{work.name}: {peer.name} left out, {settings.peer_python} has no module {peer.needs}")
-        else:
-            peers.append(Measured(peer.name, peer))
+            measured.failed = f"{settings.peer_python} has no module {peer.needs}"
+        if measured.failed:
+            progress(f"{work.name}: {peer.name} left out, {measured.failed}")
+        peers.append(measured)
 
     first_sha256 = ""
     for number in range(settings.repeat):
@@ -91,10 +96,17 @@ def measure(work: Work, settings: argparse.Namespace, fleet: Fleet | None) -> tu
             raise WrongRows(f"{outcome.rows}: other bytes than in round 1")
 
         for measured in peers:
-            if number > 0 and measured.peer.once:
+            if measured.failed or (number > 0 and measured.peer.once):
                 continue
             folder = fresh(scratch / "peer")
-            theirs = run_peer(measured.peer, settings.peers, settings.peer_python, folder, peer_servers)
+            try:
+                theirs = run_peer(measured.peer, settings.peers, settings.peer_python, folder, peer_servers)
+            except Failed as error:
+                # The others are measured all the same.
+                measured.failed = error.reason
+                progress(f"{work.name}: {measured.name} does not run: {error}")
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
             measured.add(theirs)
             progress(f"{work.name} round {number + 1}: {measured.name} {theirs.seconds:.2f} s")
             if number == 0:
@@ -111,6 +123,9 @@ def figures(work: Work, prs: Measured, peers: list[Measured]) -> dict:
     wall, seconds = statistics.median(prs.wall), statistics.median(prs.seconds)
     rows = []
     for measured in peers:
+        if measured.failed:
+            rows.append({"peer": measured.name, "failed": measured.failed})
+            continue
         theirs = statistics.median(measured.seconds)
         n = measured.peer.n or work.n
         # Their time for all of the work.
@@ -153,6 +168,9 @@ def table(result: dict) -> str:
         f"  {'prs, its own clock':24}{prs['seconds']:>9.2f}{result['n'] / prs['seconds']:>16,.1f}",
     ]
     for row in result["peers"]:
+        if "failed" in row:
+            lines.append(f"  {row['peer']:24}  did not run: {row['failed']}")
+            continue
         target = "" if row["target"] is None else f"{row['target']}x"
         lines.append(
             f"  {row['peer']:24}{row['seconds']:>9.2f}{row['per_second']:>16,.1f}"

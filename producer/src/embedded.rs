@@ -128,6 +128,7 @@ async fn run_once(
         slots,
         prefetch: Prefetch::Fixed(PREFETCH),
         cache_bytes: NodeSettings::CACHE_BYTES,
+        memory_bytes: NodeSettings::MEMORY_BYTES,
         unfit: None,
     };
     let tasks = TaskTracker::new();

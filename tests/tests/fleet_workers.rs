@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use prs_tests::deadline::wait_for;
@@ -208,4 +209,41 @@ fn an_idle_worker_ends_after_its_time_and_work_begins_it_anew() {
     works.wait().expect_code(0);
     assert!(told.elapsed() >= IDLE, "{:?} after its work", told.elapsed());
     assert_eq!(state(&job, &id), "completed");
+}
+
+#[test]
+fn small_inputs_lie_in_memory_and_go_with_the_next_worker_when_theirs_is_killed() {
+    let script = "
+import marks
+def run(mini_batch):
+    marks.mark('path', mini_batch[0])
+    marks.wait_for('go')
+    return [open(path).read() for path in mini_batch]
+";
+    let fleet = Fleet::shared();
+    let job = on_fleet(&fleet, "memory", script).with_files(1);
+    let id = fleet.hand_in(&job);
+    let mut killed = worker(&fleet, &job, "memory", &[]);
+    killed.wait_until("the mini-batch", || job.marks("path").len() == 1);
+    let in_memory = PathBuf::from(&job.marks("path")[0]);
+    assert!(in_memory.starts_with("/dev/shm") && in_memory.ends_with("0000.txt"), "{}", in_memory.display());
+    assert!(in_memory.exists());
+    killed.kill();
+    let _next = worker(&fleet, &job, "memory", &["--cache-memory-mib", "0"]);
+    wait_for("the mini-batch elsewhere", PATIENCE, || (job.marks("path").len() == 2).then_some(()));
+    let on_disk = PathBuf::from(&job.marks("path")[1]);
+    assert!(!on_disk.starts_with("/dev/shm") && on_disk.ends_with("0000.txt"), "{}", on_disk.display());
+    assert!(!in_memory.exists(), "what the killed worker left");
+    job.mark("go");
+    job.command(&["stream", &id]).expect_code(0);
+    assert_eq!(fleet.stored(&id).result(), rows(1));
+
+    let job = on_fleet(&fleet, "memory-2", script).with_files(1);
+    job.mark("go");
+    let id = fleet.hand_in(&job);
+    worker(&fleet, &job, "memory-2", &["--job", &id]).wait().expect_code(0);
+    let in_memory = PathBuf::from(&job.marks("path")[0]);
+    assert!(in_memory.starts_with("/dev/shm") && !in_memory.exists(), "{}", in_memory.display());
+    let folder = in_memory.ancestors().find(|path| path.parent().is_some_and(|up| up.ends_with("shm")));
+    assert!(!folder.unwrap().exists(), "it goes with the job");
 }

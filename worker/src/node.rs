@@ -229,6 +229,7 @@ impl Service<'_> {
             Arc::clone(&job.spec),
             &folder.join("inputs"),
             settings.cache_bytes,
+            settings.memory_bytes,
         );
         let localizer = match localizer {
             Ok(localizer) => localizer,

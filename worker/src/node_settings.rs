@@ -23,6 +23,8 @@ pub struct NodeSettings {
     pub prefetch: Prefetch,
     /// Most bytes of inputs that are kept on this host at a time.
     pub cache_bytes: u64,
+    /// Of these, most bytes that lie in memory: those of small files.
+    pub memory_bytes: u64,
     /// Why this host cannot run the job; it is told to the job.
     pub unfit: Option<String>,
 }
@@ -30,6 +32,8 @@ pub struct NodeSettings {
 impl NodeSettings {
     /// Bytes of inputs that are kept where nobody says how many.
     pub const CACHE_BYTES: u64 = 20 << 30;
+    /// Bytes of small inputs that are kept in memory where nobody says how many.
+    pub const MEMORY_BYTES: u64 = 256 << 20;
 }
 
 /// How many mini-batches a node takes from the queue before it has settled them.

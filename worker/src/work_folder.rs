@@ -86,6 +86,13 @@ impl WorkFolder {
         Ok(Self { parent, own })
     }
 
+    /// Makes one in a folder where everybody may make folders.
+    pub(crate) fn open_among_others(parent: PathBuf) -> Result<Self, WorkFolderError> {
+        let parent = Parent::Temporary(parent);
+        let own = Mutex::new(Own::make(&parent)?);
+        Ok(Self { parent, own })
+    }
+
     /// Where it is.
     pub fn path(&self) -> PathBuf {
         self.own().folder.path().to_owned()
@@ -196,7 +203,7 @@ fn lock(folder: &PrivateFolder) -> Result<Option<File>, Errno> {
 }
 
 /// Removes the folders of workers that are no more.
-fn remove_leftovers(parent: &Path) {
+pub(crate) fn remove_leftovers(parent: &Path) {
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
         Err(error) => {

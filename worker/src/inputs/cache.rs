@@ -18,7 +18,9 @@ const TEMPORARY: &str = ".tmp";
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
-    limit: u64,
+    limit: AtomicU64,
+    /// What a file takes is a multiple of this, bytes.
+    grain: u64,
     state: Mutex<State>,
     /// Held by the one that waits for room; the others wait behind it.
     turn: tokio::sync::Mutex<()>,
@@ -86,6 +88,11 @@ impl Pin {
         Self { cache: None, entries: Vec::new() }
     }
 
+    /// The absolute path of `path` where the files lie.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.cache.as_ref().map_or_else(PathBuf::new, |cache| cache.path(path))
+    }
+
     /// The files.
     pub(super) fn entries(&self) -> &[Pinned] {
         &self.entries
@@ -99,22 +106,42 @@ impl Drop for Pin {
         for entry in &self.entries {
             state.unpin(&entry.path, &cache.folder);
         }
-        state.evict(cache.limit, &cache.folder);
+        state.evict(cache.limit(), &cache.folder);
         drop(state);
         cache.unpinned.notify_waiters();
     }
 }
 
 impl Cache {
-    pub(super) fn new(folder: PathBuf, limit: u64) -> Self {
+    /// Files of at most `limit` bytes, each of which takes a multiple of `grain`.
+    pub(super) fn new(folder: PathBuf, limit: u64, grain: u64) -> Self {
         Self {
             folder,
-            limit,
+            limit: limit.into(),
+            grain,
             state: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             unpinned: Notify::new(),
             numbers: AtomicU64::new(0),
         }
+    }
+
+    /// Most bytes of its files.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes what it holds at most; what is needed stays.
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.state().evict(limit, &self.folder);
+        self.unpinned.notify_waiters();
+    }
+
+    /// What a file of so many bytes takes.
+    fn taken_by(&self, bytes: u64) -> u64 {
+        // Where there is a grain, an empty file takes one too.
+        if self.grain > 1 { bytes.max(1).next_multiple_of(self.grain) } else { bytes }
     }
 
     /// The absolute path of `path`.
@@ -134,16 +161,22 @@ impl Cache {
 
     /// Pins `wanted`, no path twice, as soon as there is room for all of it. Fails with the path that is a copy of
     /// something else.
-    pub(super) async fn pin(self: &Arc<Self>, wanted: Vec<Wanted>) -> Result<Pin, Arc<str>> {
+    pub(super) async fn pin(self: &Arc<Self>, wanted: &[Wanted]) -> Result<Pin, Arc<str>> {
         let _turn = self.turn.lock().await;
         loop {
             let mut unpinned = std::pin::pin!(self.unpinned.notified());
             unpinned.as_mut().enable();
-            if let Some(pin) = self.try_pin(&wanted)? {
+            if let Some(pin) = self.try_pin(wanted)? {
                 return Ok(pin);
             }
             unpinned.await;
         }
+    }
+
+    /// The same at once, where there is room for all of it without that of anything that is needed.
+    pub(super) fn pin_if_room(self: &Arc<Self>, wanted: &[Wanted]) -> Result<Option<Pin>, Arc<str>> {
+        let total: u64 = wanted.iter().map(|file| self.taken_by(file.bytes)).sum();
+        if total > self.limit() { Ok(None) } else { self.try_pin(wanted) }
     }
 
     fn try_pin(self: &Arc<Self>, wanted: &[Wanted]) -> Result<Option<Pin>, Arc<str>> {
@@ -151,22 +184,23 @@ impl Cache {
         let mut more = 0;
         for file in wanted {
             match state.entries.get(&file.path) {
-                None => more += file.bytes,
+                None => more += self.taken_by(file.bytes),
                 Some(entry) if entry.object != file.object => {
                     if entry.pins > 0 {
                         return Err(Arc::clone(&file.path));
                     }
-                    more += file.bytes;
+                    more += self.taken_by(file.bytes);
                 }
                 Some(entry) if entry.pins == 0 => more += entry.bytes,
                 Some(_) => {}
             }
         }
-        if state.pinned > 0 && state.pinned + more > self.limit {
+        if state.pinned > 0 && state.pinned + more > self.limit() {
             return Ok(None);
         }
-        let entries = wanted.iter().map(|file| state.pin(file, &self.folder)).collect();
-        state.evict(self.limit, &self.folder);
+        let entries = wanted.iter();
+        let entries = entries.map(|file| state.pin(file, self.taken_by(file.bytes), &self.folder)).collect();
+        state.evict(self.limit(), &self.folder);
         Ok(Some(Pin { cache: Some(Arc::clone(self)), entries }))
     }
 
@@ -174,10 +208,11 @@ impl Cache {
     pub(super) fn arrived(&self, path: &str, bytes: u64) {
         let mut state = self.state();
         let Some(entry) = state.entries.get_mut(path) else { return };
+        let bytes = self.taken_by(bytes);
         let before = std::mem::replace(&mut entry.bytes, bytes);
         state.used = state.used - before + bytes;
         state.pinned = state.pinned - before + bytes;
-        state.evict(self.limit, &self.folder);
+        state.evict(self.limit(), &self.folder);
     }
 
     /// Removes what nobody needs.
@@ -187,11 +222,11 @@ impl Cache {
 }
 
 impl State {
-    fn pin(&mut self, file: &Wanted, folder: &Path) -> Pinned {
+    fn pin(&mut self, file: &Wanted, bytes: u64, folder: &Path) -> Pinned {
         if self.entries.get(&file.path).is_some_and(|entry| entry.object != file.object) {
             self.remove(&file.path, folder);
         }
-        let (object, bytes) = (&file.object, file.bytes);
+        let object = &file.object;
         let entry = self.entries.entry(Arc::clone(&file.path)).or_insert_with(|| {
             self.used += bytes;
             let ready = Arc::default();

@@ -19,7 +19,7 @@ use super::cache::Cache;
 /// Bytes of a slice that are asked for at a time.
 const PIECE: u64 = 8 << 20;
 /// Objects up to this size are read whole, then written at once, bytes.
-const SMALL: u64 = 1 << 20;
+pub(super) const SMALL: u64 = 1 << 20;
 
 /// An object, or a part of it, as it was planned.
 #[derive(Debug, Clone)]

@@ -3,10 +3,12 @@
 //! A descriptor that names objects becomes one that names files of this node: a process does no network
 //! I/O. Files lie below one folder, those of each source of an input together, with the folders that the dataset
 //! has. The folder is a cache with a bound. What can never be fetched becomes a mini-batch that fails with the
-//! reason (D5); what may be fetched later is an error, and the caller's to repeat.
+//! reason (D5); what may be fetched later is an error, and the caller's to repeat. Mini-batches whose files are all small
+//! have them in memory while there is room (`small.rs`).
 
 mod cache;
 mod fetch;
+mod small;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +32,7 @@ use tokio::sync::Semaphore;
 pub use cache::Pin;
 use cache::{Cache, Pinned, Wanted};
 use fetch::{FetchError, Object, Part, changed};
+use small::Small;
 
 /// Downloads at a time, over all mini-batches.
 const DOWNLOADS: usize = 64;
@@ -59,6 +62,7 @@ struct Inner {
     stores: InputStores,
     spec: Arc<JobSpec>,
     cache: Arc<Cache>,
+    small: Small,
     downloads: Semaphore,
 }
 
@@ -74,6 +78,8 @@ enum LocalizeError {
     Unreadable { origin: String, reason: String },
     /// It may be later.
     Store(StorageError),
+    /// It may be later, or at another place of this node.
+    Node(StorageError),
 }
 
 /// A file to be fetched.
@@ -95,13 +101,22 @@ impl File<'_> {
 }
 
 impl Localizer {
-    /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single
-    /// mini-batch may need more, and is then the only one there.
-    pub fn new(stores: InputStores, spec: Arc<JobSpec>, folder: &Path, limit: u64) -> std::io::Result<Self> {
+    /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single mini-batch may
+    /// need more, and is then the only one there. Of these bytes at most `in_memory`, and no more than half, are of small
+    /// files in memory.
+    pub fn new(
+        stores: InputStores,
+        spec: Arc<JobSpec>,
+        folder: &Path,
+        limit: u64,
+        in_memory: u64,
+    ) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let folder = std::fs::canonicalize(folder)?;
-        let cache = Arc::new(Cache::new(folder, limit));
-        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, downloads: Semaphore::new(DOWNLOADS) }) })
+        let cache = Arc::new(Cache::new(folder, limit, 1));
+        let small = Small::new(Arc::clone(&cache), in_memory.min(limit / 2));
+        let downloads = Semaphore::new(DOWNLOADS);
+        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, small, downloads }) })
     }
 
     /// The descriptor as it was planned: `body` itself, unless it names an object that holds it.
@@ -147,7 +162,7 @@ impl Localizer {
         }
         let planned = match self.planned(body).await {
             Ok(planned) => planned,
-            Err(LocalizeError::Store(error)) => return Err(error),
+            Err(LocalizeError::Store(error) | LocalizeError::Node(error)) => return Err(error),
             Err(LocalizeError::Unreadable { origin, reason }) => {
                 return Ok(unreadable(body.clone(), &origin, &reason));
             }
@@ -169,7 +184,7 @@ impl Localizer {
         };
         match made {
             Ok((local, pin)) => Ok(Localized { planned, local, pin }),
-            Err(LocalizeError::Store(error)) => Err(error),
+            Err(LocalizeError::Store(error) | LocalizeError::Node(error)) => Err(error),
             Err(LocalizeError::Unreadable { origin, reason }) => Ok(unreadable(planned, &origin, &reason)),
         }
     }
@@ -183,7 +198,8 @@ impl Localizer {
         files: &[ObjectRef<'_>],
     ) -> Result<(Bytes, Pin), LocalizeError> {
         let mut fetched: HashMap<String, File<'_>> = HashMap::with_capacity(files.len());
-        let mut paths = Vec::with_capacity(files.len());
+        // A file of this host, or the path of one that is to be fetched.
+        let mut places: Vec<Result<String, String>> = Vec::with_capacity(files.len());
         for file in files {
             let source = sources.get(file.source as usize).ok_or_else(|| LocalizeError::Unreadable {
                 origin: file.relative.to_owned(),
@@ -191,14 +207,14 @@ impl Localizer {
             })?;
             let origin = source.name(file);
             if source.store == StoreRef::Local {
-                paths.push(origin);
+                places.push(Ok(origin));
                 continue;
             }
             if let Some(reason) = names::unusable(file.relative) {
                 return Err(LocalizeError::Unreadable { origin, reason: reason.to_owned() });
             }
             let path = format!("{input}/{}/{}", source.number, file.relative);
-            paths.push(self.inner.cache.path(&path).to_string_lossy().into_owned());
+            places.push(Err(path.clone()));
             let part = Part::Whole { size: file.size };
             let object = Object { key: source.key(file), version: file.version.to_owned(), part };
             let file = File { store: source.store, object, origin };
@@ -210,30 +226,19 @@ impl Localizer {
             fetched.insert(path, file);
         }
         let pin = self.fetch_all(fetched).await?;
-        let shared =
-            self.inner.cache.path(&format!("{input}/{}", sources.first().map_or(0, |source| source.number)));
+        let fetched = |path: String| pin.path(&path).to_string_lossy().into_owned();
+        let paths: Vec<_> = places.into_iter().map(|place| place.unwrap_or_else(fetched)).collect();
+        let shared = pin.path(&format!("{input}/{}", sources.first().map_or(0, |source| source.number)));
         let (base, paths): (_, Vec<&str>) = match sources {
             [only] if only.store != StoreRef::Local => {
                 (shared.to_string_lossy(), files.iter().map(|file| file.relative).collect())
             }
             _ => ("".into(), paths.iter().map(String::as_str).collect()),
         };
-        let versions = self.versions(&pin, &base, &paths);
+        let versions = versions(&pin, &base, &paths);
         let versions = versions.as_bytes();
         let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions } };
         Ok((local.encode().into(), pin))
-    }
-
-    /// The versions of fetched files, so that a process knows whether they are still what came; none where some are
-    /// files of the user.
-    fn versions(&self, pin: &Pin, base: &str, paths: &[&str]) -> PackedVersions {
-        let seen: HashMap<PathBuf, FileVersion> = pin
-            .entries()
-            .iter()
-            .filter_map(|entry| Some((self.inner.cache.path(&entry.path), entry.ready.get()?.version)))
-            .collect();
-        let versions = paths.iter().map(|path| seen.get(&Path::new(base).join(path)).copied());
-        versions.collect::<Option<PackedVersions>>().unwrap_or_default()
     }
 
     /// A slice of a delimited text file.
@@ -252,7 +257,7 @@ impl Localizer {
         let object = Object { key: key.to_owned(), version: of.to_owned(), part };
         let file = File { store, object, origin: origin.to_owned() };
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
-        let path = self.inner.cache.path(&name);
+        let path = pin.path(&name);
         let path = path.to_string_lossy();
         let work = Work::Delimited { path: &path, origin, version, start, end, records, checksum, schema };
         Ok((MiniBatch { index, input, work }.encode().into(), pin))
@@ -260,7 +265,7 @@ impl Localizer {
 
     /// Pins files and fetches those that are not there.
     async fn fetch_all(&self, mut files: HashMap<String, File<'_>>) -> Result<Pin, LocalizeError> {
-        let Inner { cache, downloads, .. } = &*self.inner;
+        let Inner { cache, small, .. } = &*self.inner;
         // Without its size, a file would have room in the cache whatever that holds already.
         let unknown = |file: &&mut File<'_>| file.object.part.bytes().is_none();
         let sized = files.values_mut().filter(unknown).map(|file| self.find_size(file));
@@ -270,10 +275,32 @@ impl Localizer {
             bytes: file.object.part.bytes().unwrap_or(0),
             object: format!("{:?} {}", file.store, file.object.key),
         });
-        let pin = cache.pin(wanted.collect()).await.map_err(|path| LocalizeError::Unreadable {
+        let wanted: Vec<_> = wanted.collect();
+        let same_name = |path: Arc<str>| LocalizeError::Unreadable {
             origin: files.get(&*path).map(|file| file.origin.clone()).unwrap_or_default(),
             reason: SAME_NAME.to_owned(),
-        })?;
+        };
+        if let Some(memory) = small.place_for(&wanted).await {
+            let limit = memory.cache.limit();
+            if let Some(pin) = memory.cache.pin_if_room(&wanted).map_err(same_name)? {
+                match self.fetch_pinned(&memory.cache, &pin, &files).await {
+                    Err(LocalizeError::Node(error)) => small.is_full(memory, limit, &error),
+                    fetched => return fetched.map(|()| pin),
+                }
+            }
+        }
+        let pin = cache.pin(&wanted).await.map_err(same_name)?;
+        self.fetch_pinned(cache, &pin, &files).await.map(|()| pin)
+    }
+
+    /// Fetches the pinned files that are not there.
+    async fn fetch_pinned(
+        &self,
+        cache: &Cache,
+        pin: &Pin,
+        files: &HashMap<String, File<'_>>,
+    ) -> Result<(), LocalizeError> {
+        let downloads = &self.inner.downloads;
         // None is cut off in the middle; those that have not begun are spared when the mini-batch fails anyway.
         let failed = AtomicBool::new(false);
         let failed = &failed;
@@ -289,14 +316,14 @@ impl Localizer {
                 {
                     return Ok(known);
                 }
-                let fetched = self.fetch_one(path, file).await;
+                let fetched = self.fetch_one(cache, path, file).await;
                 failed.fetch_or(fetched.is_err(), Ordering::Relaxed);
                 fetched.map_err(Some)
             })
         }));
         match fetched.await.into_iter().find_map(|fetched| fetched.err().flatten()) {
             Some(error) => Err(error),
-            None => Ok(pin),
+            None => Ok(()),
         }
     }
 
@@ -315,8 +342,13 @@ impl Localizer {
 
     /// Fetches one file; when the disk is full, once more without what nobody needs, and when it comes damaged, some
     /// times more.
-    async fn fetch_one(&self, path: &Arc<str>, file: &File<'_>) -> Result<SeenFile, LocalizeError> {
-        let Inner { stores, cache, .. } = &*self.inner;
+    async fn fetch_one(
+        &self,
+        cache: &Cache,
+        path: &Arc<str>,
+        file: &File<'_>,
+    ) -> Result<SeenFile, LocalizeError> {
+        let stores = &self.inner.stores;
         // A store that cannot be opened here says nothing of the mini-batch.
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = false;
@@ -331,7 +363,7 @@ impl Localizer {
                     evicted = true;
                     cache.evict_idle();
                 }
-                Err(FetchError::Local(error)) => return Err(LocalizeError::Store(error)),
+                Err(FetchError::Local(error)) => return Err(LocalizeError::Node(error)),
                 Err(FetchError::Store(error)) => return Err(file.refused(error)),
                 Err(FetchError::Damaged(reason)) if again.next().is_some() => {
                     tracing::warn!(input = file.origin, reason, "an input came damaged; it is read again");
@@ -342,6 +374,18 @@ impl Localizer {
             }
         }
     }
+}
+
+/// The versions of fetched files, so that a process knows whether they are still what came; none where some are files of
+/// the user.
+fn versions(pin: &Pin, base: &str, paths: &[&str]) -> PackedVersions {
+    let seen: HashMap<PathBuf, FileVersion> = pin
+        .entries()
+        .iter()
+        .filter_map(|entry| Some((pin.path(&entry.path), entry.ready.get()?.version)))
+        .collect();
+    let versions = paths.iter().map(|path| seen.get(&Path::new(base).join(path)).copied());
+    versions.collect::<Option<PackedVersions>>().unwrap_or_default()
 }
 
 /// What to tell of an error that repeating cannot help; the others come back.

@@ -48,6 +48,8 @@ pub struct WorkerSettings {
     pub host: Host,
     /// Most bytes of inputs that are kept here at a time.
     pub cache_bytes: u64,
+    /// Of these, most bytes that lie in memory.
+    pub memory_bytes: u64,
     /// How long to wait for a job before the worker ends.
     pub idle_limit: Option<Duration>,
 }

@@ -284,6 +284,7 @@ impl Service<'_> {
             slots: self.slots(job),
             prefetch: Prefetch::UpTo(MOST_TAKEN),
             cache_bytes: settings.cache_bytes,
+            memory_bytes: settings.memory_bytes,
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// Most GiB of inputs to keep on this host at a time.
     #[arg(long, env = "PRS_CACHE_GIB", default_value_t = NodeSettings::CACHE_BYTES >> 30, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) cache_gib: u64,
+    /// Of these, most MiB that lie in memory: files of up to 1 MiB; 0 for none.
+    #[arg(long, env = "PRS_CACHE_MEMORY_MIB", default_value_t = NodeSettings::MEMORY_BYTES >> 20, value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    pub(crate) cache_memory_mib: u64,
     /// Serve this job only, whatever its target, and end with it: 0 completed, 42 failed or canceled, 41 left before its end.
     #[arg(long)]
     pub(crate) job: Option<String>,

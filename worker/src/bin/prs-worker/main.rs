@@ -12,7 +12,8 @@ use prs_common::servers::ConnectError;
 use prs_worker::command_line::{log, parse};
 use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_jobs};
 use prs_worker::{
-    Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit, survive_file_size_limit,
+    Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit,
+    survive_file_size_limit, tidy_memory,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -52,6 +53,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let host = Host::detect();
     let name = arguments.name.unwrap_or_else(|| host.name.clone());
     let extension = find_extension()?;
+    tidy_memory();
     let work_folder = Arc::new(WorkFolder::open(arguments.work_dir.as_deref())?);
     let settings = WorkerSettings {
         targets: arguments.target,
@@ -59,6 +61,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
         work_folder,
         extension,
         cache_bytes: arguments.cache_gib << 30,
+        memory_bytes: arguments.cache_memory_mib << 20,
         idle_limit: arguments.exit_when_idle.map(Duration::from_secs),
         host,
         name,

@@ -1,6 +1,7 @@
 //! Inputs against stores in folders: what the tests of their whole way need.
 
 mod damage;
+mod in_memory;
 mod whole_way;
 
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ impl Fleet {
     }
 
     fn localizer(&self, name: &str, limit: u64) -> Localizer {
-        Localizer::new(self.stores.clone(), Arc::new(with_a_bucket()), &self.path(name), limit).unwrap()
+        Localizer::new(self.stores.clone(), Arc::new(with_a_bucket()), &self.path(name), limit, 0).unwrap()
     }
 
     /// The descriptors of `spec`, as any host plans them.
