@@ -10,6 +10,7 @@ use prs_common::job::OutputAction;
 use prs_common::layout::LOGS;
 use prs_common::ledger::{Conclusion, Duty, JobState, Progress};
 use prs_common::storage::{PutOptions, StorageError, StorageErrorKind};
+use prs_common::timestamp::now_us;
 
 use super::{Decision, Watch, WatchError, mark_lost};
 use crate::catalog::Catalog;
@@ -340,19 +341,29 @@ async fn recorded(job: &JobContext) -> Result<Option<JobResult>, WatchError> {
     }
 }
 
-/// Ends a job that cannot even be watched over (its logs cannot be written), and that nobody else can.
-pub(super) async fn fail_at_once(
+/// Ends a job that cannot even be watched over (its logs cannot be written, or the watching panics), and that nobody else
+/// can.
+pub(crate) async fn fail_at_once(
     job: &JobContext,
     mut record: JobRecord,
     error: WatchError,
 ) -> Result<JobResult, WatchError> {
-    let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
-    let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
+    let wanted = Conclusion { state: JobState::Failed, reason: error.to_string() };
+    let mut conclusion = job.ledger.conclude(&job.run, &wanted).await?;
     if conclusion.state == JobState::Completed {
-        return Err(error);
+        if !matches!(error, WatchError::Panicked { .. }) {
+            return Err(error);
+        }
+        // What would tell of the result panics, so there is none.
+        if job.spec.output_action == OutputAction::AppendRow {
+            publish::withdraw(job, &job.spec.append_row_file_name).await?;
+        }
+        conclusion = wanted;
     }
     job.ledger.set_state(&job.run, conclusion.state).await?;
-    let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
+    let progress = job.ledger.progress(&job.run).await?;
+    let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
+    let result = result(job, &conclusion, nothing(job), &progress, took);
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write(&*job.storage).await {

@@ -25,8 +25,8 @@ use crate::plan::PlanError;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::progress_overview::describe;
 use crate::{JobContext, init_failures, membership, thresholds};
-pub(crate) use ending::restore_job_result;
-use ending::{fail_at_once, nothing};
+use ending::nothing;
+pub(crate) use ending::{fail_at_once, restore_job_result};
 use upkeep::Upkeep;
 
 /// Between two writes of `job.json` while the job runs.
@@ -89,6 +89,12 @@ pub enum WatchError {
     /// The ledger lost what it had: the watching must begin anew.
     #[error("the ledger lost what it knew of the job")]
     LedgerLost,
+    /// The watching panicked.
+    #[error("a fault of prs ended the job: {text}")]
+    Panicked {
+        /// The panic's words.
+        text: String,
+    },
     /// There is no such start of the job any more.
     #[error("the job was started anew, or removed")]
     Superseded,
@@ -120,6 +126,7 @@ impl WatchError {
             | Self::NoPlan { .. }
             | Self::NotTheOrchestrator
             | Self::LedgerLost
+            | Self::Panicked { .. }
             | Self::Superseded
             | Self::Record(_) => false,
         }

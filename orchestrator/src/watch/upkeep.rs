@@ -142,6 +142,8 @@ impl Watch<'_> {
         if let Some(scheduler) = self.upkeep.scheduler.take() {
             let complete = match scheduler.publishing.await {
                 Ok(Scheduled::Unable { reason }) => return Err(WatchError::NoPlan { reason }),
+                // The next one would meet the same.
+                Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
                 ended => matches!(ended, Ok(Scheduled::Complete)),
             };
             self.upkeep.refill |= scheduler.refills && !complete;
