@@ -1,8 +1,8 @@
-//! Failpoints: places where a program can be made to die or to stop, for tests of what happens then.
+//! Failpoints: places where a program can be made to die, to stop or to panic, for tests of what happens then.
 //!
 //! `PRS_FAILPOINT=committed:3` kills the program, as `kill -9` would, when it comes to `committed` for the third time;
-//! `committed:3:stop` stops it there, as `kill -STOP` would. Without the variable a failpoint costs one load of a
-//! pointer.
+//! `committed:3:stop` stops it there, as `kill -STOP` would; `committed:3:panic` panics there, and `committed:3:panics`
+//! each of the first three times. Without the variable a failpoint costs one load of a pointer.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,17 @@ const VARIABLE: &str = "PRS_FAILPOINT";
 struct Armed {
     name: String,
     at: u64,
-    stops: bool,
+    fault: Fault,
+}
+
+/// What happens at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Kill,
+    Stop,
+    Panic,
+    /// Each time until then.
+    Panics,
 }
 
 /// How long a program that was stopped and goes on stays at the place: what it was told meanwhile comes first.
@@ -27,31 +37,38 @@ const COMES_TO: Duration = Duration::from_millis(300);
 static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
-/// Comes to the place `name`; where that is armed, the program ends here.
+/// Comes to the place `name`; where that is armed, the program ends, stops or panics here.
 pub fn pass(name: &str) {
     let armed = ARMED.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(parse));
     let Some(armed) = armed.as_ref().filter(|armed| armed.name == name) else { return };
-    if PASSED.fetch_add(1, Ordering::SeqCst) + 1 != armed.at {
+    let times = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
+    if times != armed.at && !(times < armed.at && armed.fault == Fault::Panics) {
         return;
     }
-    if armed.stops {
-        let _ = kill_process(getpid(), Signal::STOP);
-        std::thread::sleep(COMES_TO);
-    } else {
-        let _ = kill_process(getpid(), Signal::KILL);
-        // The signal comes at once; nothing after this place may happen before.
-        loop {
-            std::thread::park();
+    match armed.fault {
+        Fault::Kill => {
+            let _ = kill_process(getpid(), Signal::KILL);
+            // The signal comes at once; nothing after this place may happen before.
+            loop {
+                std::thread::park();
+            }
         }
+        Fault::Stop => {
+            let _ = kill_process(getpid(), Signal::STOP);
+            std::thread::sleep(COMES_TO);
+        }
+        Fault::Panic | Fault::Panics => panic!("{VARIABLE} says so at {name}"),
     }
 }
 
-/// `name`, `name:count` or `name:count:stop`.
+/// `name`, `name:count`, and either with `:stop`, `:panic` or `:panics`.
 fn parse(text: &str) -> Option<Armed> {
-    let (text, stops) = text.strip_suffix(":stop").map_or((text, false), |text| (text, true));
+    let faults = [(":stop", Fault::Stop), (":panic", Fault::Panic), (":panics", Fault::Panics)];
+    let said = faults.into_iter().find_map(|(end, fault)| Some((text.strip_suffix(end)?, fault)));
+    let (text, fault) = said.unwrap_or((text, Fault::Kill));
     let (name, count) = text.split_once(':').unwrap_or((text, "1"));
     let at = count.parse().ok().filter(|at| *at > 0)?;
-    (!name.is_empty()).then(|| Armed { name: name.to_owned(), at, stops })
+    (!name.is_empty()).then(|| Armed { name: name.to_owned(), at, fault })
 }
 
 #[cfg(test)]
@@ -60,12 +77,14 @@ mod tests {
 
     #[test]
     fn places_are_named_with_a_count() {
-        let armed = |name: &str, at, stops| Some(Armed { name: name.to_owned(), at, stops });
+        let armed = |name: &str, at, fault| Some(Armed { name: name.to_owned(), at, fault });
         let table = [
-            ("joined", armed("joined", 1, false)),
-            ("joined:3", armed("joined", 3, false)),
-            ("joined:3:stop", armed("joined", 3, true)),
-            ("joined:stop", armed("joined", 1, true)),
+            ("joined", armed("joined", 1, Fault::Kill)),
+            ("joined:3", armed("joined", 3, Fault::Kill)),
+            ("joined:3:stop", armed("joined", 3, Fault::Stop)),
+            ("joined:stop", armed("joined", 1, Fault::Stop)),
+            ("joined:2:panic", armed("joined", 2, Fault::Panic)),
+            ("joined:panics", armed("joined", 1, Fault::Panics)),
             ("", None),
             (":2", None),
             ("joined:0", None),

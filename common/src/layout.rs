@@ -112,6 +112,22 @@ pub fn left_queue_parts(key: &str) -> Option<(u32, u32)> {
     Some((incarnation.parse().ok()?, number.parse().ok()?))
 }
 
+/// Notes of the panics of orchestrators; see [`panic`].
+pub const PANICS: &str = "segments/panics/";
+
+/// Key of the note of the `number`-th panic (from 1) while this start of the job was watched over. The object holds the
+/// panic's words.
+pub fn panic(incarnation: u32, number: usize) -> String {
+    format!("{PANICS}{incarnation:04}-{number:04}")
+}
+
+/// The start in the key of such a note.
+pub fn panic_start(key: &str) -> Option<u32> {
+    let (incarnation, number) = key.strip_prefix(PANICS)?.split_once('-')?;
+    number.parse::<u32>().ok()?;
+    incarnation.parse().ok()
+}
+
 /// Key of a code archive with this checksum.
 pub fn code_archive(checksum: &str) -> String {
     format!("{CODE}{checksum}.tar.gz")
@@ -178,6 +194,13 @@ mod tests {
         assert_eq!(left_queue_parts(&left_queue(2, 13)), Some((2, 13)));
         assert_eq!(left_queue_parts("notes/queues/x"), None);
         assert!(left_queue(1, 0).starts_with(NOTES) && !is_segment(&left_queue(1, 0)));
+    }
+
+    #[test]
+    fn notes_of_panics_say_their_start_in_their_keys() {
+        assert_eq!(panic_start(&panic(2, 10)), Some(2));
+        assert_eq!(panic_start("segments/panics/x"), None);
+        assert!(panic(1, 2) < panic(1, 10) && panic(1, 1).starts_with(SEGMENTS) && !is_segment(&panic(1, 1)));
     }
 
     #[test]

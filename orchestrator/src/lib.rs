@@ -17,6 +17,7 @@ mod journal;
 pub mod log_shipper;
 pub mod membership;
 pub mod orchestrate;
+pub mod panics;
 pub mod plan;
 pub mod publish;
 pub mod queues;

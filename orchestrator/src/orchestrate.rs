@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use prs_common::layout;
 use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind, TryLimits};
 use prs_common::storage::{Storage, StorageError, delete_below};
+use prs_common::{failpoint, layout};
 use tokio_util::sync::CancellationToken;
 
 use crate::job_record::JobRecordError;
 use crate::membership::{self, WithdrawError};
+use crate::panics::{self, Panicked, caught};
 use crate::recover::recover;
 use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
 use crate::{JobContext, JobRecord, JobResult, job_queue};
@@ -55,12 +56,21 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             return Place::Again;
         }
         let place = tokio::select! {
-            place = try_to_watch(job, owner) => place,
+            place = caught(Box::pin(try_to_watch(job, owner))) => place.map_err(WatchError::from).flatten(),
             () = end.stop.cancelled() => break,
         };
         let pause = match place {
             Ok(Some(place)) => return place,
             Ok(None) => look,
+            Err(WatchError::Panicked { text }) => {
+                let may_help = panics::note(job, &text).await;
+                give_up_the_lease(job, owner).await;
+                if !may_help {
+                    break;
+                }
+                // Others may not meet it.
+                look * 3
+            }
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
                 give_up_the_lease(job, owner).await;
@@ -146,6 +156,10 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 /// Watches over the job, from what storage says on.
 async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
     let present = Present::read(job).await?;
+    if let Some(panicked) = panics::are_enough(job).await? {
+        return end_without_a_look(job, owner, present, panicked).await;
+    }
+    failpoint::pass("watches");
     if !matches!(present, Present::Gone)
         && let Some(shipper) = &job.log_shipper
     {
@@ -175,6 +189,28 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, Watc
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     end(job, owner, watch(job, owner, *record, &job.id, &view).await).await
+}
+
+/// Ends a job that panics whoever watches over it, and tidies up behind it.
+async fn end_without_a_look(
+    job: &JobContext,
+    owner: &str,
+    present: Present,
+    panicked: Panicked,
+) -> Result<Option<Place>, WatchError> {
+    tracing::error!(job = job.id, text = panicked.text, "the job broke its orchestrators too often; it ends");
+    let place = match present {
+        Present::Open(record) => {
+            Place::Ended(Box::new(panics::fail(job, owner, *record, &job.id, panicked).await?))
+        }
+        Present::Ended(ended) => {
+            restore_job_result(job, &ended.1).await?;
+            Place::Over
+        }
+        Present::Gone => Place::Over,
+    };
+    clean_up(job).await?;
+    Ok(Some(place))
 }
 
 /// What follows from the end of a watch.

@@ -204,16 +204,19 @@ impl Scene {
     }
 }
 
-/// Which calls fail, how often yet, and how.
-type Faults<K> = Mutex<Vec<(String, usize, K)>>;
+/// Which calls fail, how often yet, and how: with an error, or a panic.
+type Faults<K> = Mutex<Vec<(String, usize, Option<K>)>>;
 
 /// The fault of `call`, where it has one left.
 fn fault<K: Copy>(faults: &Faults<K>, call: &str) -> Option<K> {
-    let mut faults = faults.lock().unwrap();
-    let (_, left, kind) =
-        faults.iter_mut().find(|(of, left, _)| call.starts_with(of.as_str()) && *left > 0)?;
-    *left -= 1;
-    Some(*kind)
+    let kind = {
+        let mut faults = faults.lock().unwrap();
+        let (_, left, kind) =
+            faults.iter_mut().find(|(of, left, _)| call.starts_with(of.as_str()) && *left > 0)?;
+        *left -= 1;
+        *kind
+    };
+    Some(kind.unwrap_or_else(|| panic!("{call} was told to panic")))
 }
 
 /// A ledger whose verbs fail.
@@ -228,7 +231,12 @@ impl FaultyLedger {
     /// Lets the next so many calls that begin like `call` (a verb, and its arguments where [`Self::pass`] is given
     /// some) fail.
     pub(crate) fn fail(&self, call: &str, times: usize, kind: LedgerErrorKind) {
-        self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+        self.faults.lock().unwrap().push((call.to_owned(), times, Some(kind)));
+    }
+
+    /// Lets the next so many calls that begin like `call` panic.
+    pub(crate) fn panic(&self, call: &str, times: usize) {
+        self.faults.lock().unwrap().push((call.to_owned(), times, None));
     }
 
     /// How often a call that begins like `call` was made.
@@ -421,7 +429,12 @@ impl FaultyStorage {
 
     /// Lets the next so many calls that begin like `call` (a verb and a key) fail.
     pub(crate) fn fail(&self, call: &str, times: usize, kind: StorageErrorKind) {
-        self.faults.lock().unwrap().push((call.to_owned(), times, kind));
+        self.faults.lock().unwrap().push((call.to_owned(), times, Some(kind)));
+    }
+
+    /// The same with a panic.
+    pub(crate) fn panic(&self, call: &str, times: usize) {
+        self.faults.lock().unwrap().push((call.to_owned(), times, None));
     }
 
     /// How often a call that begins like `call` was made.

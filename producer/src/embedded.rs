@@ -15,6 +15,7 @@ use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::orchestrate::try_limits;
+use prs_orchestrator::panics::{self, Panicked, caught};
 use prs_orchestrator::recover::{Recovered, recover};
 use prs_orchestrator::schedule::{Assignment, schedule};
 use prs_orchestrator::watch::{View, WatchError, watch};
@@ -136,7 +137,11 @@ async fn run_once(
     {
         let (job, owner, stop) = (job.clone(), owner.clone(), stop.clone());
         let assignment = Assignment { known: recovered.known, ..Assignment::default() };
-        tasks.spawn(async move { schedule(&job, &owner, assignment, &stop).await });
+        tasks.spawn(async move {
+            if let Err(panicked) = caught(schedule(&job, &owner, assignment, &stop)).await {
+                abort(&job, WatchError::from(panicked).to_string()).await;
+            }
+        });
     }
     let end = NodeEnd::default();
     tasks.spawn(serve(job.clone(), node, end.clone()));
@@ -146,7 +151,8 @@ async fn run_once(
     let display = tokio::spawn(progress::show(seen));
     let place = shown(folder);
     let watched = async {
-        let result = watch(&job, &owner, record.clone(), &place, &view).await;
+        let watched = caught(Box::pin(watch(&job, &owner, record.clone(), &place, &view))).await;
+        let result = watched.map_err(WatchError::from).flatten();
         if let Err(error) = &result {
             // Nobody watches any more: nothing may go on.
             if !matches!(error, WatchError::RunAgain { .. }) {
@@ -163,7 +169,12 @@ async fn run_once(
         tasks.close();
         tasks.wait().await;
         deaf.cancel();
-        result
+        match result {
+            Err(WatchError::Panicked { text }) => {
+                panics::fail(&job, &owner, record.clone(), &place, Panicked { text }).await
+            }
+            result => result,
+        }
     };
     let (result, ()) = tokio::join!(watched, heard);
     *canceled = job.ledger.progress(&job.run).await.ok().and_then(|progress| progress.conclusion);

@@ -259,3 +259,23 @@ def run(mini_batch, context):
     }
     assert_eq!(printed["output"]["sha256"], before["output"]["sha256"]);
 }
+
+#[test]
+fn a_panic_of_the_program_fails_the_job_with_its_words_and_resume_goes_on() {
+    for place in ["finalizing", "published"] {
+        let job = job().with_own_variable("PRS_FAILPOINT", &format!("{place}:1:panic"));
+        let ended = job.submit();
+        ended.expect_code(42);
+        let reason = format!("a fault of prs ended the job: PRS_FAILPOINT says so at {place}");
+        assert_eq!((&ended.json()["state"], &ended.json()["reason"]), (&json!("failed"), &json!(reason)));
+        assert!(ended.stderr.contains(&format!("the job failed: {reason}")), "{}", ended.stderr);
+        assert_eq!(job.run().first_line(), format!("failed: {reason}"));
+        let record: Value = serde_json::from_str(&job.run().text("job.json")).unwrap();
+        assert_eq!(record["result"], ended.json());
+
+        let job = job.with_own_variable("PRS_FAILPOINT", "");
+        let resumed = job.resume();
+        resumed.expect_code(0);
+        is_as_undisturbed(&job, &resumed.json(), &resumed.stderr);
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use prs_common::failpoint;
 use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, JobState, Progress};
+use prs_common::timestamp::now_us;
 
 use super::{Decision, Watch, WatchError, lease};
 use crate::catalog::Catalog;
@@ -209,21 +210,31 @@ fn result_of(job: &JobContext, standing: JobRecord) -> Result<JobResult, WatchEr
     result.ok_or(WatchError::Superseded)
 }
 
-/// Ends a job that cannot even be watched over (its logs cannot be written), and that nobody else can.
-pub(super) async fn fail_at_once(
+/// Ends a job that cannot even be watched over (its logs cannot be written, or the watching panics), and that nobody else
+/// can.
+pub(crate) async fn fail_at_once(
     job: &JobContext,
     owner: &str,
     mut record: JobRecord,
     error: WatchError,
 ) -> Result<JobResult, WatchError> {
     let fence = lease(job, owner).await?;
-    let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
-    let conclusion = job.ledger.conclude(&job.run, &conclusion).await?;
+    let wanted = Conclusion { state: JobState::Failed, reason: error.to_string() };
+    let mut conclusion = job.ledger.conclude(&job.run, &wanted).await?;
     if conclusion.state == JobState::Completed {
-        return Err(error);
+        if !matches!(error, WatchError::Panicked { .. }) {
+            return Err(error);
+        }
+        // What would tell of the result panics, so there is none.
+        if job.spec.output_action == OutputAction::AppendRow {
+            publish::withdraw(job, &job.spec.append_row_file_name).await?;
+        }
+        conclusion = wanted;
     }
     job.ledger.set_state(&job.run, conclusion.state, fence).await?;
-    let result = result(job, &conclusion, nothing(job), &Progress::default(), Duration::ZERO);
+    let progress = job.ledger.progress(&job.run).await?;
+    let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
+    let result = result(job, &conclusion, nothing(job), &progress, took);
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write_unless_ended(&*job.storage).await {

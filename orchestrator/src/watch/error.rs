@@ -59,6 +59,12 @@ pub enum WatchError {
     /// The ledger lost what it had: the watching must begin anew.
     #[error("the ledger lost what it knew of the job")]
     LedgerLost,
+    /// The watching panicked.
+    #[error("a fault of prs ended the job: {text}")]
+    Panicked {
+        /// The panic's words.
+        text: String,
+    },
     /// There is no such start of the job any more.
     #[error("the job was started anew, or removed")]
     Superseded,
@@ -141,6 +147,7 @@ impl WatchError {
             | Self::NoPlan { .. }
             | Self::NotTheOrchestrator
             | Self::LedgerLost
+            | Self::Panicked { .. }
             | Self::Superseded
             | Self::Record(_) => false,
         }

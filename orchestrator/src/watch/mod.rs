@@ -36,7 +36,7 @@ use tokio::sync::watch::Sender;
 use tokio::time::MissedTickBehavior;
 
 use self::duties::Situation;
-use self::ending::{fail_at_once, nothing};
+use self::ending::nothing;
 use self::error::{Disposition, When, disposition};
 use self::memory::Memory;
 use self::observe::Snapshot;
@@ -49,6 +49,7 @@ use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::result::Growth;
 use crate::{JobContext, init_failures, membership};
 
+pub(crate) use self::ending::fail_at_once;
 pub use self::error::WatchError;
 pub(crate) use self::reports::{finish_reports, restore_job_result};
 

@@ -53,10 +53,9 @@ impl Scheduler {
     pub(super) async fn look(&mut self) -> Publishing {
         match self.running.take_if(|running| running.publishing.is_finished()) {
             Some(Running { publishing, refills, .. }) => {
-                let outcome = publishing.await.unwrap_or_else(|panic| {
-                    tracing::error!(%panic, "the scheduler broke; another one goes on");
-                    Scheduled::Interrupted
-                });
+                // The next one would meet the same.
+                let outcome =
+                    publishing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
                 Publishing::Ended { outcome, refills }
             }
             None if self.running.is_some() => Publishing::UnderWay,

@@ -7,12 +7,13 @@ use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
-use prs_orchestrator::watch::View;
+use prs_orchestrator::watch::{View, WatchError};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 use tokio::sync::watch;
 
 use super::find;
 use super::follow::until_ended;
+use super::patience::repeated;
 use super::start::{Handed, activate, context, enter, hand_in, open_books};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
@@ -29,9 +30,9 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     }
     let (job, _folder) = context(fleet, &record)?;
     // Its books may be lost, or were never opened.
-    open_books(&job).await.context("cannot cancel the job").map_err(Failure::server)?;
+    open_books(&job).await?;
     let wanted = Conclusion { state: JobState::Canceled, reason: format!("canceled by {who}") };
-    job.ledger.conclude(&job.run, &wanted).await.context("cannot cancel the job").map_err(Failure::server)?;
+    repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
     let (view, _seen) = watch::channel(View::default());
@@ -90,10 +91,12 @@ pub(crate) async fn resume(
     }
     enter(fleet, &record, behind).await?;
     // Whoever still works on the former start finds nothing under its name.
-    clean_up(&before).await.context("cannot close the books of the former start").map_err(Failure::server)?;
+    let what = "close the books of the former start";
+    repeated(what, WatchError::is_retryable, || clean_up(&before)).await?;
     let (job, folder) = context(fleet, &record)?;
     activate(&job).await?;
-    open_books(&job).await.context("cannot open the books of the job").map_err(Failure::server)?;
+    open_books(&job).await?;
+    // Not repeated: of segments that the ledger knows already it would not tell the checksums again.
     let recovered =
         recover(&job).await.context("cannot read what is done already").map_err(Failure::server)?;
     output::say(format_args!("{} mini-batches are done already", recovered.ended));

@@ -5,6 +5,7 @@
 
 mod control;
 mod follow;
+mod patience;
 mod reader;
 mod start;
 #[cfg(test)]

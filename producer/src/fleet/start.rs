@@ -11,7 +11,8 @@ use prs_common::failpoint;
 use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
-use prs_common::storage::{PutMode, Storage, probe_writable};
+use prs_common::queue::QueueError;
+use prs_common::storage::{PutMode, Storage, StorageError, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
@@ -19,6 +20,7 @@ use prs_orchestrator::queues::job_queue_options;
 use prs_orchestrator::schedule::{Assignment, KnownChecksums};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
 
+use super::patience::repeated;
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::progress::Uploading;
@@ -94,7 +96,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     enter(fleet, &record, behind).await?;
     let local = context(fleet, &record)?;
     activate(&local.0).await?;
-    open_books(&local.0).await.context("cannot open the books of the job").map_err(Failure::server)?;
+    open_books(&local.0).await?;
     hand_in(record, local, KnownChecksums::default()).await
 }
 
@@ -104,24 +106,25 @@ pub(super) async fn enter(fleet: &Fleet, record: &JobRecord, behind: &LeftBehind
     behind.note(format_args!(
         "job {id} is stored, and may not have been handed to workers; prs-producer resume {id} goes on with it, prs-producer cancel {id} ends it"
     ));
-    let listed = fleet.list_job(id).await;
-    listed.context("cannot enter the job into the list of jobs").map_err(Failure::server)?;
+    repeated("enter the job into the list of jobs", StorageError::is_retryable, || fleet.list_job(id))
+        .await?;
     failpoint::pass("job_listed");
     Ok(())
 }
 
 /// Has the job served from now on, whatever becomes of this program.
 pub(super) async fn activate(job: &JobContext) -> Result<(), Failure> {
-    let noted = membership::activate(job).await;
-    noted.context("cannot enter the job into those to be served").map_err(Failure::server)
+    let what = "enter the job into those to be served";
+    repeated(what, StorageError::is_retryable, || membership::activate(job)).await
 }
 
 /// Makes sure that the ledger knows the job.
-pub(super) async fn open_books(job: &JobContext) -> Result<(), LedgerError> {
-    match job.ledger.create(&job.run, try_limits(job)).await {
+pub(super) async fn open_books(job: &JobContext) -> Result<(), Failure> {
+    let open = async || match job.ledger.create(&job.run, try_limits(job)).await {
         Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
-    }
+    };
+    repeated("open the books of the job", LedgerError::is_retryable, open).await
 }
 
 /// Offers a job whose books are open to workers.
@@ -131,14 +134,15 @@ pub(super) async fn hand_in(
     known: KnownChecksums,
 ) -> Result<Handed, Failure> {
     let owner = owner();
-    let offered = async {
-        // First, so that no node begins to publish in this program's place.
-        job.ledger.lease(&job.run, Duty::Schedule, &owner, job.policy.lease).await?;
-        job.queue.declare(&job.queue_name(), job_queue_options(&job.spec)).await?;
-        membership::offer(&job).await?;
-        anyhow::Ok(())
-    };
-    offered.await.context("cannot offer the job to workers").map_err(Failure::server)?;
+    let what = "offer the job to workers";
+    let is_passing = LedgerError::is_retryable;
+    // First, so that no node begins to publish in this program's place.
+    let lease = || job.ledger.lease(&job.run, Duty::Schedule, &owner, job.policy.lease);
+    repeated(what, is_passing, lease).await?;
+    // A broker may fail over a queue that a node makes at the same moment.
+    let (queue, options) = (job.queue_name(), job_queue_options(&job.spec));
+    repeated(what, QueueError::is_retryable, || job.queue.declare(&queue, options)).await?;
+    repeated(what, is_passing, || membership::offer(&job)).await?;
     let assignment = Assignment { known, ..Assignment::default() };
     Ok(Handed { job, record, owner, assignment, _folder: folder })
 }

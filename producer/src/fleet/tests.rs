@@ -4,18 +4,21 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
-use prs_common::queue::{EmbeddedQueue, QueueErrorKind};
+use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueError, QueueErrorKind, QueueOptions};
 use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
+use prs_orchestrator::schedule::KnownChecksums;
 use prs_orchestrator::{membership, run_name};
 use prs_worker::opener;
 
 use super::*;
+use crate::failure::Code;
 use crate::left_behind::LeftBehind;
 
 /// A store that takes its time to list.
@@ -79,6 +82,43 @@ impl Storage for Slow {
     }
     fn below(&self, prefix: &str) -> Arc<dyn Storage> {
         Arc::new(Self { inner: self.inner.below(prefix), pause: self.pause })
+    }
+}
+
+/// A broker that fails over the next declares.
+#[derive(Debug, Default)]
+struct Failing {
+    inner: EmbeddedQueue,
+    failures: AtomicU32,
+}
+
+impl fmt::Display for Failing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Queue for Failing {
+    async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
+        let one_less = |left: u32| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            let (name, message) = (name.to_owned(), "INTERNAL_ERROR".to_owned());
+            return Err(QueueError { kind: QueueErrorKind::Unavailable, name, message });
+        }
+        self.inner.declare(name, options).await
+    }
+    async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
+        self.inner.publish(name, bodies).await
+    }
+    async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
+        self.inner.consume(name, prefetch).await
+    }
+    async fn depth(&self, name: &str) -> Result<Depth, QueueError> {
+        self.inner.depth(name).await
+    }
+    async fn delete(&self, name: &str) -> Result<(), QueueError> {
+        self.inner.delete(name).await
     }
 }
 
@@ -164,4 +204,26 @@ async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
     let active = fleet.storage.list("active/default/").await.unwrap();
     let keys: Vec<_> = active.iter().map(|object| &*object.key).collect();
     assert_eq!(keys, ["active/default/job-1/1", "active/default/stray"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_fails_for_a_moment_ends_no_submission() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Arc::new(Failing::default());
+    let fleet = Fleet { queue: Arc::clone(&broker) as _, ..fleet(folder.path(), Duration::ZERO) };
+    let handed_in = async |job_id: &str, failures: u32| {
+        broker.failures.store(failures, Ordering::SeqCst);
+        let record = stored(&fleet, job_id).await;
+        let local = start::context(&fleet, &record).unwrap();
+        start::open_books(&local.0).await.unwrap();
+        start::hand_in(record, local, KnownChecksums::default()).await
+    };
+    assert!(handed_in("job-1", 3).await.is_ok());
+    let offers = fleet.ledger.offers("default", None, Duration::ZERO).await.unwrap().offered;
+    assert_eq!(offers.len(), 1, "workers know of it");
+    let failure = handed_in("job-2", u32::MAX).await.err().unwrap();
+    assert_eq!(
+        (failure.code, &*failure.to_string()),
+        (Code::CannotConnect, "cannot offer the job to workers: queue prs.job.job-2: INTERNAL_ERROR")
+    );
 }

@@ -10,6 +10,7 @@ mod failpoints;
 mod messages;
 mod nobody_left;
 mod oracle;
+mod panics;
 mod partition;
 mod poison;
 mod rounds;
@@ -43,6 +44,7 @@ fn a_selection_on_one_fleet() {
     round("the_store_flips_bits", fleet, storage::flips_bits);
     round("a_job_of_another_version", fleet, messages::of_another_version);
     round("nobody_is_left", fleet, nobody_left::in_mid_job);
+    round("the_orchestrator_panics_once", fleet, |fleet, _| panics::once(fleet, "watches"));
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
@@ -113,5 +115,10 @@ scenarios! {
     workers_come_and_go_and_the_broker_forgets = nobody_left::churn_and_no_broker;
     workers_come_and_go_and_redis_forgets = nobody_left::churn_and_no_redis;
     workers_come_and_go = nobody_left::churn;
+    the_orchestrator_panics_once = |fleet, _| panics::once(fleet, "watches");
+    the_orchestrator_panics_once_finalizing = |fleet, _| panics::once(fleet, "finalizing");
+    the_orchestrator_always_panics = |fleet, _| panics::always(fleet, "watches");
+    the_orchestrator_always_panics_finalizing = |fleet, _| panics::always(fleet, "finalizing");
+    a_job_that_panics_is_canceled = panics::canceled;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
 }

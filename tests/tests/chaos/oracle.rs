@@ -25,7 +25,8 @@ pub(crate) fn asked(scene: &mut Scene<'_>, printed: Option<&Value>, expected: &E
     the_bytes(scene, &result, &expected.failed);
     the_counts(scene, &result, &expected.failed);
     nothing_left(scene, expected);
-    assert!(!scene.fleet.story().contains("panicked"), "a worker panicked\n{}", scene.fleet.story());
+    let panicked = scene.fleet.story().contains("panicked");
+    assert_eq!(panicked, expected.panics, "whether a worker panicked\n{}", scene.fleet.story());
 }
 
 fn the_bytes(scene: &Scene<'_>, result: &Value, failed: &[usize]) {

@@ -50,6 +50,8 @@ pub(crate) struct Expected {
     pub(crate) failed: Vec<usize>,
     /// Messages among the dead letters.
     pub(crate) dead: u64,
+    /// Whether workers panic.
+    pub(crate) panics: bool,
 }
 
 /// A worker.

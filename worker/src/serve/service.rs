@@ -238,8 +238,13 @@ impl Service<'_> {
                         tracing::error!(%panic, "the orchestrator broke; another node takes over");
                         Place::Stopped
                     });
-                    if matches!(ended, Place::Ended(_) | Place::Over) {
-                        node_end.stop.cancel();
+                    match ended {
+                        Place::Ended(_) | Place::Over => node_end.stop.cancel(),
+                        // It is of no use to the job, which must not hold this worker: others may be.
+                        Place::Stopped if !watch_end.stop.is_cancelled() && !watch_end.retire.is_cancelled() => {
+                            node_end.drain.cancel();
+                        }
+                        Place::Stopped | Place::Again => {}
                     }
                     place = Some(ended);
                 }
