@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_common::storage::{
     IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
+    delete_below,
 };
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
@@ -149,10 +150,10 @@ async fn a_server_without_checksums_is_written_and_read() {
     }
 }
 
-async fn with_objects(settings: S3Settings) -> (S3Server, S3Storage, Vec<String>) {
+async fn with_objects(settings: S3Settings, count: usize) -> (S3Server, S3Storage, Vec<String>) {
     let server = S3Server::start_with(settings);
     server.make_bucket(BUCKET);
-    let keys: Vec<_> = (0..2_500).map(|number| format!("many/{number}")).collect();
+    let keys: Vec<_> = (0..count).map(|number| format!("many/{number}")).collect();
     for key in &keys {
         server.put_object(BUCKET, key, b"x");
     }
@@ -162,15 +163,22 @@ async fn with_objects(settings: S3Settings) -> (S3Server, S3Storage, Vec<String>
 
 #[tokio::test]
 async fn a_thousand_objects_go_with_one_request() {
-    let (server, storage, keys) = with_objects(S3Settings::default()).await;
+    let (server, storage, keys) = with_objects(S3Settings::default(), 2_500).await;
     storage.delete_all(&keys).await.unwrap();
     assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_of_many_objects_goes_page_by_page() {
+    let (server, storage, _) = with_objects(S3Settings::default(), 17_500).await;
+    delete_below(&storage, "many/").await.unwrap();
+    assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 18));
 }
 
 #[tokio::test]
 async fn a_server_that_deletes_one_object_at_a_time_is_asked_so() {
     let (server, storage, keys) =
-        with_objects(S3Settings { bulk_deletes: false, ..S3Settings::default() }).await;
+        with_objects(S3Settings { bulk_deletes: false, ..S3Settings::default() }, 2_500).await;
     storage.delete_all(&keys).await.unwrap();
     assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 2_500));
 }
@@ -178,7 +186,7 @@ async fn a_server_that_deletes_one_object_at_a_time_is_asked_so() {
 #[tokio::test]
 async fn an_object_that_the_server_keeps_is_named() {
     let locked = Some("many/1234".to_owned());
-    let (server, storage, keys) = with_objects(S3Settings { locked, ..S3Settings::default() }).await;
+    let (server, storage, keys) = with_objects(S3Settings { locked, ..S3Settings::default() }, 2_500).await;
     let error = storage.delete_all(&keys).await.unwrap_err();
     assert_eq!((error.kind, &*error.key), (StorageErrorKind::PermissionDenied, "many/1234"), "{error}");
     assert!(server.objects(BUCKET).iter().any(|(key, _)| key == "many/1234"));
@@ -186,7 +194,7 @@ async fn an_object_that_the_server_keeps_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_answers_many_deletes_deletes_nothing() {
-    let (server, _, keys) = with_objects(S3Settings::default()).await;
+    let (server, _, keys) = with_objects(S3Settings::default(), 2_500).await;
     let proxy = spoiled(&server, 40, Fault::WebPage);
     let storage = open(&server, proxy.endpoint()).await;
     for keys in keys.chunks(100) {

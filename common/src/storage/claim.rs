@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PutMode;
 use super::local::{LocalStorage, TEMPORARY};
+use super::placing::place;
 use crate::host_name;
 use crate::timestamp::{format_us, now_us};
 
@@ -113,7 +114,7 @@ impl Claim {
         let deadline = Instant::now() + LOOKERS;
         let (draft, file) = Draft::write(folder, &holder).map_err(failed)?;
         loop {
-            match LocalStorage::place(&draft.path, &path, &PutMode::Create) {
+            match place(&draft.path, &path, &PutMode::Create) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 placed => {
                     placed.map_err(failed)?;
@@ -223,7 +224,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Whether `file` is what has the name `path`.
-pub(super) fn is_at(file: &File, path: &Path) -> bool {
+fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
         _ => false,

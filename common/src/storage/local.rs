@@ -10,19 +10,19 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::claim::{CLAIM, is_at};
+use super::claim::CLAIM;
+use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
     IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
     changed, is_valid_key,
@@ -32,10 +32,6 @@ use crate::host_name;
 /// Where objects are written before they have their names, below the root.
 pub const TEMPORARY: &str = ".tmp";
 
-/// How long others may hold the lock on a file that is to be replaced: for as long as a rename takes.
-const LOCKED: Duration = Duration::from_secs(2);
-/// Between two attempts at it.
-const PAUSE: Duration = Duration::from_millis(2);
 /// Longest path that the system takes, bytes.
 const LONGEST_PATH: usize = 4095;
 
@@ -132,32 +128,11 @@ impl LocalStorage {
         Ok(())
     }
 
-    /// Gives a whole file its name.
-    pub(super) fn place(temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<()> {
-        // Somebody may remove the folder, when it is empty, just after it was made.
-        let mut again = 0..3;
-        loop {
-            let placed = match mode {
-                PutMode::Overwrite => fs::rename(temporary, target),
-                PutMode::Create => place_new(temporary, target),
-                PutMode::Update(version) => return replace(temporary, target, version),
-            };
-            match (placed, target.parent()) {
-                (Err(error), Some(folder))
-                    if error.kind() == io::ErrorKind::NotFound && again.next().is_some() =>
-                {
-                    fs::create_dir_all(folder)?;
-                }
-                (placed, _) => return placed,
-            }
-        }
-    }
-
-    /// The same, safe from the loss of power.
+    /// Gives a whole file its name, safe from the loss of power.
     fn publish(file: &File, temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<Version> {
         file.sync_data()?;
         let version = version(&file.metadata()?);
-        Self::place(temporary, target, mode)?;
+        place(temporary, target, mode)?;
         target.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
         Ok(version)
     }
@@ -210,67 +185,6 @@ impl fmt::Display for LocalStorage {
 /// Whether stores keep the name `key` for themselves: no object can have it.
 pub fn is_kept_by_stores(key: &str) -> bool {
     matches!(key.split('/').next(), Some(TEMPORARY | CLAIM))
-}
-
-/// The file is another version than the one that was to be replaced.
-#[derive(Debug, thiserror::Error)]
-#[error("the file was replaced by another one")]
-struct Replaced;
-
-/// Gives a whole file the name of another, when that is of this version. Who does so holds the lock on the file that has
-/// the name.
-fn replace(temporary: &Path, target: &Path, wanted: &str) -> io::Result<()> {
-    let deadline = Instant::now() + LOCKED;
-    loop {
-        let file = open_to_lock(target)?;
-        let is_locked = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                std::thread::sleep(PAUSE);
-                continue;
-            }
-            Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::other("another program has locked the file for long"));
-            }
-            locked => locked.is_ok(),
-        };
-        // Whoever had the lock before may have replaced the file.
-        if is_locked && !is_at(&file, target) {
-            continue;
-        }
-        if version(&file.metadata()?) != wanted {
-            return Err(io::Error::other(Replaced));
-        }
-        return fs::rename(temporary, target);
-    }
-}
-
-/// Opens a file as far as its rights allow. A lock over NFS wants a file that is open for writing.
-fn open_to_lock(path: &Path) -> io::Result<File> {
-    match OpenOptions::new().read(true).write(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(path),
-        file => file,
-    }
-}
-
-/// Gives a whole file a name that no other file has.
-fn place_new(temporary: &Path, target: &Path) -> io::Result<()> {
-    match renameat_with(CWD, temporary, CWD, target, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-        placed => return Ok(placed?),
-    }
-    match fs::hard_link(temporary, target) {
-        Err(error)
-            if matches!(
-                Errno::from_io_error(&error),
-                Some(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK)
-            ) => {}
-        linked => return linked.and_then(|()| fs::remove_file(temporary)),
-    }
-    match fs::symlink_metadata(target) {
-        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(temporary, target),
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether the writer of the temporary file `name` is dead for sure: a process of this host that is no more.
@@ -326,10 +240,6 @@ fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
     ObjectMeta { key, size: meta.len(), version: version(meta) }
 }
 
-fn version(meta: &fs::Metadata) -> Version {
-    format!("{}-{}-{}.{:09}", meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec())
-}
-
 #[async_trait]
 impl Storage for LocalStorage {
     async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
@@ -345,14 +255,14 @@ impl Storage for LocalStorage {
     async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
         let source = file.to_owned();
         self.blocking(key, move |store, path| {
-            match Self::place(&source, path, &PutMode::Overwrite) {
+            match place(&source, path, &PutMode::Overwrite) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
                 done => return done,
             }
             let (temporary, mut file) = store.temporary()?;
             let copied = File::open(&source)
                 .and_then(|mut source| io::copy(&mut source, &mut file))
-                .and_then(|_| Self::place(&temporary, path, &PutMode::Overwrite));
+                .and_then(|_| place(&temporary, path, &PutMode::Overwrite));
             match copied {
                 Ok(()) => fs::remove_file(&source),
                 Err(error) => fs::remove_file(&temporary).and(Err(error)),
@@ -401,7 +311,7 @@ impl Storage for LocalStorage {
 
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
         let source = self.path(from)?;
-        let place = self.clone();
+        let here = self.to_string();
         let from = from.to_owned();
         self.blocking(to, move |store, path| {
             let (temporary, _) = store.temporary()?;
@@ -412,14 +322,14 @@ impl Storage for LocalStorage {
                     let mut file = File::create(&temporary)?;
                     io::copy(&mut File::open(&source)?, &mut file).map(drop)
                 })
-                .and_then(|()| Self::place(&temporary, path, &if_exists.into()));
+                .and_then(|()| place(&temporary, path, &if_exists.into()));
             // Renaming one name of a file to another of its names does nothing: it may still be there.
             let _ = fs::remove_file(&temporary);
             copied
         })
         .await
         .map_err(|error| match error.kind {
-            StorageErrorKind::NotFound => StorageError { place: place.to_string(), key: from, ..error },
+            StorageErrorKind::NotFound => StorageError { place: here, key: from, ..error },
             _ => error,
         })
     }

@@ -9,6 +9,7 @@ mod claim;
 mod identity;
 mod local;
 mod open;
+mod placing;
 #[cfg(feature = "fleet")]
 mod s3;
 
@@ -31,6 +32,8 @@ pub use open::{open, probe_writable};
 
 /// Longest name of an object anywhere, bytes.
 const LONGEST_KEY: usize = 1024;
+/// Objects below a folder that are deleted together: enough for several requests on their way at a time, and little memory.
+const DELETED_TOGETHER: usize = 8_000;
 /// Bytes that a download asks for at a time.
 const PIECE: u64 = 8 << 20;
 
@@ -269,17 +272,24 @@ async fn download_pieces<S: Storage + ?Sized>(
     }
 }
 
-/// Removes all objects below `prefix` (a folder ending in `/`), a page of the listing at a time, while the next one is
-/// listed. What is written there meanwhile may stay.
+/// Removes all objects below `prefix` (a folder ending in `/`), some pages of the listing at a time. What is written
+/// there meanwhile may stay.
 pub async fn delete_below(storage: &dyn Storage, prefix: &str) -> Result<(), StorageError> {
+    let mut keys = Vec::new();
     let mut page = storage.list_after(prefix, "").await?;
     while let Some(last) = page.last().map(|object| object.key.clone()) {
-        let keys: Vec<_> = page.into_iter().map(|object| object.key).collect();
-        let (deleted, next) = tokio::join!(storage.delete_all(&keys), storage.list_after(prefix, &last));
-        deleted?;
-        page = next?;
+        keys.extend(page.into_iter().map(|object| object.key));
+        let next = storage.list_after(prefix, &last);
+        if keys.len() < DELETED_TOGETHER {
+            page = next.await?;
+        } else {
+            let (deleted, next) = tokio::join!(storage.delete_all(&keys), next);
+            deleted?;
+            page = next?;
+            keys.clear();
+        }
     }
-    Ok(())
+    storage.delete_all(&keys).await
 }
 
 /// The error of an object that is not of the version that was asked for.

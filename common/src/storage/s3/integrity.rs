@@ -45,11 +45,6 @@ pub(super) fn may_refuse_checksums(failure: &Failure) -> bool {
     matches!(failure.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
 }
 
-/// Whether a server may have refused a request for the condition in it.
-pub(super) fn may_refuse_conditions(failure: &Failure) -> bool {
-    matches!(failure.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
-}
-
 /// Lets an answer to a delete count only when it has no body, as a store's has none: it tells nothing else by which it
 /// differs from a web page.
 #[derive(Debug)]

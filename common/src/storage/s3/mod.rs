@@ -1,15 +1,16 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects, `delete`
-//! removes one or many. Deliberately absent: caching, and any lock of its own; the server's conditional put is the only
-//! one.
+//! says which answers count, `read` and `write` move bytes, `conditions` says who of several may write, `multipart` and
+//! `upload` write large objects, `delete` removes one or many. Deliberately absent: caching, and any lock of its own; the
+//! server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
 //! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
 //! parts take room until [`S3Storage::abort_incomplete`] or a lifecycle rule of the bucket
 //! (`AbortIncompleteMultipartUpload`) removes them.
 
+mod conditions;
 mod connection;
 mod delete;
 mod failure;
@@ -24,7 +25,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -37,6 +38,7 @@ use super::{
     is_valid_key,
 };
 
+use conditions::Heeds;
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
 use integrity::may_refuse_checksums;
@@ -73,21 +75,6 @@ struct Bucket {
     heeds: Heeds,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
-}
-
-/// Which conditions a server heeds; what is not known yet is found out.
-#[derive(Debug, Default)]
-struct Heeds {
-    /// `If-None-Match`.
-    create: OnceLock<bool>,
-    /// `If-Match`.
-    update: OnceLock<bool>,
-}
-
-impl Heeds {
-    fn of(&self, mode: &PutMode) -> &OnceLock<bool> {
-        if *mode == PutMode::Create { &self.create } else { &self.update }
-    }
 }
 
 impl S3Storage {

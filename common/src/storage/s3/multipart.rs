@@ -8,10 +8,11 @@ use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPa
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use super::conditions::{conditions, may_refuse_conditions};
 use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write, may_refuse_conditions};
+use super::integrity::{checksum_header, confirm_etag, confirm_write};
 use super::retry::{Retry, confirmed, retried};
-use super::write::{MARK, conditions, mark};
+use super::write::{MARK, mark};
 use super::{Bucket, S3Storage};
 use crate::storage::{PutMode, StorageErrorKind};
 

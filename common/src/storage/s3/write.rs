@@ -12,12 +12,13 @@ use std::sync::Arc;
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::{Bytes, BytesMut};
 
+use super::S3Storage;
+use super::conditions::{conditions, exists, may_refuse_conditions};
 use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write, may_refuse_conditions};
+use super::integrity::{checksum_header, confirm_etag, confirm_write};
 use super::multipart::Multipart;
 use super::read::{Seen, blocking};
 use super::retry::{Retry, confirmed};
-use super::{S3Storage, etag_of, version};
 use crate::storage::{IfExists, PutMode, StorageErrorKind};
 
 /// Largest object that is written in one request.
@@ -116,50 +117,7 @@ impl S3Storage {
         }
     }
 
-    /// Looks whether the object is as `mode` wants it, unless the server is sure to do so, and gives back what the
-    /// server is to be asked. A server that ignores the condition of a new object is found out by the probe alone: of an
-    /// update all hangs on it, and it is rare.
-    pub(super) async fn look_first(&self, full: &str, mode: &PutMode) -> Result<PutMode, Failure> {
-        let heeded = self.bucket.heeds.of(mode).get().copied();
-        match (mode, heeded) {
-            (PutMode::Overwrite, _) | (_, Some(true)) | (PutMode::Create, None) => Ok(mode.clone()),
-            (PutMode::Update(_), None) => self.must_be(full, mode).await.map(|()| mode.clone()),
-            (_, Some(false)) => self.must_be(full, mode).await.map(|()| PutMode::Overwrite),
-        }
-    }
-
-    /// Looks whether the object is as `mode` wants it.
-    pub(super) async fn must_be(&self, full: &str, mode: &PutMode) -> Result<(), Failure> {
-        match (mode, self.look_up(full).await) {
-            (PutMode::Create, Ok(_)) => Err(exists()),
-            (PutMode::Create, Err(failure)) if failure.kind == StorageErrorKind::NotFound => Ok(()),
-            (PutMode::Update(wanted), Ok(seen)) if version(&seen.etag, seen.size) != *wanted => {
-                Err(Failure::replaced())
-            }
-            (_, seen) => seen.map(drop),
-        }
-    }
-
-    /// Finds out which conditions the server heeds, with an object that may be replaced; whether it heeds all.
-    pub(super) async fn probe_conditions(&self, full: &str) -> Result<bool, Failure> {
-        let (body, heeds) = (Bytes::from_static(b"probe"), &self.bucket.heeds);
-        self.put_object(full, &body, &PutMode::Overwrite, "").await?;
-        let forbidden = [PutMode::Create, PutMode::Update(version("\"prs-no-such-version\"", 0))];
-        for mode in forbidden {
-            if heeds.of(&mode).get().is_none() {
-                let is_refused = match self.put_object(full, &body, &mode, "").await {
-                    Ok(_) => false,
-                    Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => true,
-                    Err(failure) if may_refuse_conditions(&failure) => false,
-                    Err(failure) => return Err(failure),
-                };
-                let _ = heeds.of(&mode).set(is_refused);
-            }
-        }
-        Ok(heeds.create.get() == Some(&true) && heeds.update.get() == Some(&true))
-    }
-
-    async fn put_object(
+    pub(super) async fn put_object(
         &self,
         full: &str,
         body: &Bytes,
@@ -252,19 +210,6 @@ impl S3Storage {
         }
         upload.complete(&PutMode::Overwrite).await.map(drop)
     }
-}
-
-/// The headers `If-None-Match` and `If-Match` of a write.
-pub(super) fn conditions(mode: &PutMode) -> (Option<String>, Option<String>) {
-    match mode {
-        PutMode::Overwrite => (None, None),
-        PutMode::Create => (Some("*".to_owned()), None),
-        PutMode::Update(version) => (None, Some(etag_of(version).to_owned())),
-    }
-}
-
-fn exists() -> Failure {
-    Failure { kind: StorageErrorKind::AlreadyExists, ..Failure::unanswered("the object exists already") }
 }
 
 /// `length` bytes from `start` of what the parts are together; no copy when one part holds them all.
