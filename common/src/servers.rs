@@ -105,6 +105,14 @@ pub async fn connect(urls: &ServerUrls) -> Result<Servers, ConnectError> {
         let (ledger, storage) = (ledger.to_string(), storage.to_string());
         return Err(ConnectError::Apart { ledger, noted, storage, identity });
     }
+    if let Some(key) = ledger.job_of_a_former_version().await.map_err(ConnectError::Redis)? {
+        tracing::warn!(
+            %ledger,
+            key,
+            "the ledger has jobs of a version of prs before 0.2.0; they are left alone, and served by workers of that version: \
+             delete their keys when none is needed any more"
+        );
+    }
     Ok(Servers { queue: Arc::new(queue), ledger: Arc::new(ledger), storage })
 }
 

@@ -174,6 +174,22 @@ async fn a_removed_job_leaves_no_key() {
 
 /// What is left of a job whose first key is gone does not become part of a new one.
 #[tokio::test]
+async fn a_job_of_a_former_version_is_seen_and_left_alone() {
+    let server = Redis::start();
+    let ledger = ledger(&server).await;
+    ledger.create("new", LIMITS).await.unwrap();
+    assert_eq!(ledger.job_of_a_former_version().await.unwrap(), None);
+    server.cli(&["hset", "prs:{old}:job", "state", "running"]);
+    assert_eq!(ledger.job_of_a_former_version().await.unwrap().as_deref(), Some("prs:{old}:job"));
+    assert_eq!(server.cli(&["hget", "prs:{old}:job", "state"]).trim(), "running");
+    // Who may not look is told nothing.
+    server.cli(&["acl", "setuser", "plain", "on", ">word", "~prs:*", "&prs:*", "+@all", "-scan"]);
+    let url = format!("redis://plain:word@localhost:{}", server.port());
+    let plain = RedisLedger::connect(&url).await.unwrap();
+    assert_eq!(plain.job_of_a_former_version().await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn a_job_is_created_clean() {
     let server = Redis::start();
     let ledger = ledger(&server).await;

@@ -163,6 +163,12 @@ impl RedisLedger {
         Ok(Self { connection: opened.map_err(|failure| error(Some(&name), failure))? })
     }
 
+    /// A key of a job that a version before 0.2.0 left on the server, if one is seen. This version leaves such jobs alone.
+    pub async fn job_of_a_former_version(&self) -> Result<Option<String>, LedgerError> {
+        let key: String = self.run_for("", &scripts::FORMER_JOB, &[], &[]).await?;
+        Ok(Some(key).filter(|key| !key.is_empty()))
+    }
+
     /// Runs a script on keys of `job`, the first of which must be [`Key::Job`].
     async fn run<T: FromRedisValue>(
         &self,

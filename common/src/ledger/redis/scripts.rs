@@ -53,6 +53,7 @@ scripts! {
     BEGIN_TO_FILL = "begin_to_fill";
     FILLED = "filled";
     BELONGS_TO = "belongs_to";
+    FORMER_JOB = "former_job";
     RING = "ring";
     PROBE = "probe";
 }
