@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
-use prs_common::hexadecimal;
 use prs_common::storage::{StorageError, Upload};
+use prs_common::{failpoint, hexadecimal};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::task::AbortOnDropHandle;
@@ -177,6 +177,7 @@ impl Object {
             hasher
         });
         self.upload.write(rows).await?;
+        failpoint::pass("result_grows");
         self.hasher = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         Ok(())
     }

@@ -18,11 +18,16 @@ pub(crate) fn worker_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str
     scene.ends(&Expected::default());
 }
 
+/// A result that grows while the job runs has megabytes.
+fn padding(place: &str) -> usize {
+    if place == "result_grows" { 60_000 } else { 0 }
+}
+
 /// The orchestrator dies at a failpoint while another node could take over.
 pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place: &str) {
     // Long enough that some of its log is in storage when it dies.
     let mini_batches = 180 + random.below(60) as usize;
-    let mut scene = Scene::new(fleet, Plot { mini_batches, ..Plot::default() });
+    let mut scene = Scene::new(fleet, Plot { mini_batches, padding: padding(place), ..Plot::default() });
     scene.hire(&[("PRS_FAILPOINT", place)]);
     scene.submit(&[]);
     let id = scene.id();
@@ -38,7 +43,8 @@ pub(crate) fn orchestrator_dies_at(fleet: &mut Fleet, random: &mut Random, place
 /// The orchestrator is stopped at a failpoint until another worker has ended the job and tidied up behind it, and goes on
 /// then: it changes nothing.
 pub(crate) fn orchestrator_sleeps_at(fleet: &mut Fleet, _: &mut Random, place: &str) {
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 40, ..Plot::default() });
+    let plot = Plot { mini_batches: 200, pause: 20, padding: padding(place), ..Plot::default() };
+    let mut scene = Scene::new(fleet, plot);
     scene.hire(&[("PRS_FAILPOINT", &format!("{place}:1:stop"))]);
     scene.submit(&[]);
     wait_for("the orchestrator to come to the place", END, || scene.crew[0].live.is_stopped().then_some(()));
@@ -77,7 +83,7 @@ pub(crate) fn orchestrator_leaves_at(fleet: &mut Fleet, _: &mut Random, place: &
 /// `submit` dies with the plan half published.
 pub(crate) fn producer_dies(fleet: &mut Fleet, random: &mut Random) {
     // A batch of the planner holds some hundred mini-batches.
-    let plot = Plot { mini_batches: 3000, pause: 2, nodes: 2, processes: 2, first: "pass" };
+    let plot = Plot { mini_batches: 3000, pause: 2, ..Plot::default() };
     let mut scene = Scene::new(fleet, plot);
     let at = format!("published:{}", 1 + random.below(2));
     scene.job = scene.job.with_own_variable("PRS_FAILPOINT", &at);

@@ -32,6 +32,9 @@ fn a_selection_on_one_fleet() {
     round("between_commit_and_ack", fleet, |fleet, random| {
         failpoints::worker_dies_at(fleet, random, "committed");
     });
+    round("the_orchestrator_dies_while_the_result_grows", fleet, |fleet, random| {
+        failpoints::orchestrator_dies_at(fleet, random, "result_grows");
+    });
     round("the_orchestrator_sleeps_after_the_result", fleet, |fleet, random| {
         failpoints::orchestrator_sleeps_at(fleet, random, "result_written");
     });
@@ -70,6 +73,10 @@ scenarios! {
     a_worker_dies_between_put_and_commit = |fleet, random| failpoints::worker_dies_at(fleet, random, "segment_put");
     a_worker_dies_between_commit_and_ack = |fleet, random| failpoints::worker_dies_at(fleet, random, "committed");
     a_worker_dies_after_ack = |fleet, random| failpoints::worker_dies_at(fleet, random, "acknowledged");
+    the_orchestrator_dies_while_the_result_grows =
+        |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "result_grows");
+    the_orchestrator_sleeps_while_the_result_grows =
+        |fleet, random| failpoints::orchestrator_sleeps_at(fleet, random, "result_grows");
     the_orchestrator_dies_before_finalizing =
         |fleet, random| failpoints::orchestrator_dies_at(fleet, random, "finalizing");
     the_orchestrator_dies_after_the_output =

@@ -34,12 +34,14 @@ pub(crate) struct Plot {
     pub(crate) processes: u32,
     /// Python that each mini-batch runs first; `index` and `retry` are known there.
     pub(crate) first: &'static str,
+    /// Bytes that each row is longer by.
+    pub(crate) padding: usize,
 }
 
 impl Default for Plot {
     /// About eight seconds of work for two nodes of two processes.
     fn default() -> Self {
-        Self { mini_batches: 320, pause: 100, nodes: 2, processes: 2, first: "pass" }
+        Self { mini_batches: 320, pause: 100, nodes: 2, processes: 2, first: "pass", padding: 0 }
     }
 }
 
@@ -304,7 +306,7 @@ impl<'a> Scene<'a> {
     /// The rows that the job is to give, without those of the mini-batches that fail.
     pub(crate) fn rows(&self, failed: &[usize]) -> String {
         let mini_batches = (0..self.plot.mini_batches).filter(|index| !failed.contains(index));
-        mini_batches.map(rows_of).collect()
+        mini_batches.map(|index| rows_of(index, self.plot.padding)).collect()
     }
 
     /// Writes what is known to the folder that `PRS_CHAOS_STORIES` names, for people who look at what went well, too.
@@ -330,7 +332,7 @@ impl<'a> Scene<'a> {
 }
 
 fn script(plot: &Plot) -> String {
-    let (first, pause) = (plot.first.replace('\n', "\n    "), plot.pause);
+    let (first, pause, padding) = (plot.first.replace('\n', "\n    "), plot.pause, plot.padding);
     format!(
         r#"
 import os, select, signal
@@ -345,17 +347,17 @@ def run(mini_batch, context):
     rows = []
     for path in mini_batch:
         text = open(path).read()
-        rows.append(f"{{os.path.basename(path)}} {{text[::-1]}} {{'#' * (index % 50)}}")
+        rows.append(f"{{os.path.basename(path)}} {{text[::-1]}} {{'#' * (index % 50 + {padding})}}")
     return rows
 "#
     )
 }
 
 /// What the script gives, said once more in another language.
-fn rows_of(index: usize) -> String {
+fn rows_of(index: usize, padding: usize) -> String {
     let row = |file: usize| {
         let text: String = format!("item {file}").chars().rev().collect();
-        format!("{file:04}.txt {text} {}\n", "#".repeat(index % 50))
+        format!("{file:04}.txt {text} {}\n", "#".repeat(index % 50 + padding))
     };
     (index * FILES..(index + 1) * FILES).map(row).collect()
 }
