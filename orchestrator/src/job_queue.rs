@@ -29,10 +29,15 @@ pub async fn present(job: &JobContext) -> Result<u32, StorageError> {
     Ok(of_this_start.map(|(_, number)| number + 1).max().unwrap_or(0))
 }
 
-/// Leaves the queue `number`, which the broker does not serve, for the next one. Where that fails, the next attempt to
-/// publish comes to the same point.
+/// Leaves the queue `number`, which the broker does not serve, for the next one, where the broker makes that: without the
+/// majority of its hosts it may do neither, and the job waits for them. Where that fails, the next attempt to publish comes
+/// to the same point.
 pub(crate) async fn leave(job: &JobContext, number: u32) {
     let (left, next) = (name(job, number), name(job, number + 1));
+    if let Err(error) = job.queue.declare(&next, job_queue_options(&job.spec)).await {
+        tracing::warn!(job = job.id, queue = left, %error, "the queue is not served, nor is another one made; the job waits");
+        return;
+    }
     let note = layout::left_queue(job.incarnation, number);
     if let Err(error) = job.storage.put(&note, "".into(), PutMode::Overwrite).await {
         tracing::warn!(job = job.id, queue = left, %error, "the queue is not served, and cannot be left for now");
@@ -44,9 +49,6 @@ pub(crate) async fn leave(job: &JobContext, number: u32) {
         next,
         "the broker does not serve the queue; the job goes on with another"
     );
-    if let Err(error) = job.queue.declare(&next, job_queue_options(&job.spec)).await {
-        tracing::warn!(job = job.id, queue = next, %error, "the orchestrator makes the queue later");
-    }
 }
 
 /// Deletes all queues of the job; the last error, after all were tried.
@@ -59,7 +61,8 @@ pub(crate) async fn delete_all(job: &JobContext) -> Result<(), QueueError> {
         }
     };
     let mut outcome = Ok(());
-    for number in 0..=last {
+    // And the next one, which may have been made before the job came to leave for it.
+    for number in 0..=last + 1 {
         outcome = job.queue.delete(&name(job, number)).await.and(outcome);
     }
     outcome
@@ -69,7 +72,7 @@ pub(crate) async fn delete_all(job: &JobContext) -> Result<(), QueueError> {
 mod tests {
     use std::fmt;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use async_trait::async_trait;
     use bytes::Bytes;
@@ -87,6 +90,13 @@ mod tests {
         inner: EmbeddedQueue,
         /// Refusals until it serves them again.
         refusals: AtomicUsize,
+        /// Whether it makes no queue.
+        makes_none: AtomicBool,
+    }
+
+    fn told_to_fail(name: &str) -> QueueError {
+        let (name, message) = (name.to_owned(), "told to fail".to_owned());
+        QueueError { kind: QueueErrorKind::NotServed, name, message }
     }
 
     impl Broker {
@@ -104,6 +114,9 @@ mod tests {
     #[async_trait]
     impl Queue for Broker {
         async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
+            if self.makes_none.load(Ordering::SeqCst) {
+                return Err(told_to_fail(name));
+            }
             self.inner.declare(name, options).await
         }
         async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
@@ -111,8 +124,7 @@ mod tests {
             if !name.contains('~')
                 && self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses).is_ok()
             {
-                let (name, message) = (name.to_owned(), "told to fail".to_owned());
-                return Err(QueueError { kind: QueueErrorKind::NotServed, name, message });
+                return Err(told_to_fail(name));
             }
             self.inner.publish(name, bodies).await
         }
@@ -162,6 +174,18 @@ mod tests {
         assert_eq!(present(&later).await.unwrap(), 0, "another start has queues of its own");
         clean_up(&scene.job).await.unwrap();
         assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (None, None));
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_makes_no_other_queue_is_waited_for() {
+        let broker = Broker::refusing(usize::MAX);
+        let scene = scene(&broker).await;
+        broker.makes_none.store(true, Ordering::SeqCst);
+        assert_eq!(scheduled(&scene, false).await, Scheduled::Interrupted);
+        assert_eq!(present(&scene.job).await.unwrap(), 0);
+        broker.refusals.store(0, Ordering::SeqCst);
+        assert_eq!(scheduled(&scene, true).await, Scheduled::Complete);
+        assert_eq!(waiting(&scene, 0).await, Some(20));
     }
 
     #[tokio::test]
