@@ -6,6 +6,8 @@
 //! then renames, and of several who do so at once more than one may win. One version is replaced by another under a
 //! lock on the file that has it.
 
+mod upload;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,6 +23,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use self::upload::LocalUpload;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
@@ -276,7 +279,7 @@ impl Storage for LocalStorage {
         self.blocking(&key.clone(), move |store, path| {
             let (temporary, file) = store.temporary()?;
             let target = path.to_owned();
-            Ok(LocalUpload { store: store.clone(), key, target, temporary, if_exists, file: Some(file) })
+            Ok(LocalUpload::new(store.clone(), key, target, temporary, file, if_exists))
         })
         .await
         .map(|upload| Box::new(upload) as Box<dyn Upload>)
@@ -412,54 +415,6 @@ impl Storage for LocalStorage {
 
     fn below(&self, prefix: &str) -> Arc<dyn Storage> {
         Arc::new(Self::new(self.root.join(prefix)))
-    }
-}
-
-struct LocalUpload {
-    store: LocalStorage,
-    key: String,
-    target: PathBuf,
-    temporary: PathBuf,
-    if_exists: IfExists,
-    /// Absent only while a write is under way, and after `finish`.
-    file: Option<File>,
-}
-
-impl LocalUpload {
-    async fn with_file(
-        &mut self,
-        work: impl FnOnce(&mut File) -> io::Result<()> + Send + 'static,
-    ) -> Result<(), StorageError> {
-        let Some(mut file) = self.file.take() else {
-            return Err(self
-                .store
-                .error(&self.key, &io::Error::other("an earlier write of this object failed")));
-        };
-        let done = tokio::task::spawn_blocking(move || work(&mut file).map(|()| file)).await;
-        match done.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            Ok(file) => self.file = Some(file),
-            Err(error) => return Err(self.store.error(&self.key, &error)),
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Upload for LocalUpload {
-    async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError> {
-        self.with_file(move |file| file.write_all(&bytes)).await
-    }
-
-    async fn finish(mut self: Box<Self>) -> Result<(), StorageError> {
-        let (temporary, target, mode) = (self.temporary.clone(), self.target.clone(), self.if_exists.into());
-        self.with_file(move |file| LocalStorage::publish(file, &temporary, &target, &mode).map(drop)).await
-    }
-}
-
-impl Drop for LocalUpload {
-    fn drop(&mut self) {
-        // After `finish` the name is gone already.
-        let _ = fs::remove_file(&self.temporary);
     }
 }
 
