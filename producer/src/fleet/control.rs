@@ -21,6 +21,9 @@ use crate::output;
 /// How long a canceled job may take to end before the command stops waiting for it.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long it may tidy up behind a job that has ended.
+const TIDY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
 pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
     let record = find(fleet, job_id).await?;
@@ -43,7 +46,18 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
         enough.cancel();
         ended
     };
-    let (_, ended) = tokio::join!(orchestrate(&job, &owner, &end), waiting);
+    let watching = async {
+        let enough = async {
+            end.retire.cancelled().await;
+            tokio::time::sleep(TIDY_PATIENCE).await;
+        };
+        // What it does not come to, any worker does.
+        tokio::select! {
+            _ = orchestrate(&job, &owner, &end) => {}
+            () = enough => {}
+        }
+    };
+    let ((), ended) = tokio::join!(watching, waiting);
     ended.unwrap_or_else(|_| {
         Err(Failure::from(anyhow::anyhow!(
             "job {job_id} was asked to end and has not ended after {} s; prs-producer status {job_id} shows it",

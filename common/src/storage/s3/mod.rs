@@ -1,7 +1,7 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `read` and `write` move bytes, `multipart` and `upload` write large objects. Deliberately absent: caching, and any
+//! says which answers count, `trust` which refusals may pass, `read` and `write` move bytes, `multipart` and `upload` write large objects. Deliberately absent: caching, and any
 //! lock of its own; the server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
@@ -15,6 +15,7 @@ mod integrity;
 mod multipart;
 mod read;
 mod retry;
+mod trust;
 mod upload;
 mod write;
 
@@ -30,6 +31,8 @@ use aws_sdk_s3::Client;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use crate::refusals::PATIENCE;
+
 use super::{
     LONGEST_KEY, ObjectMeta, PutOptions, Storage, StorageError, StorageErrorKind, Upload, is_valid_key,
 };
@@ -38,6 +41,7 @@ pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
 use integrity::{AnswersWithoutBody, may_refuse_checksums};
 use retry::{Retry, retried};
+use trust::Trust;
 use upload::S3Upload;
 
 /// How long a bucket that is opened may take to answer.
@@ -63,6 +67,9 @@ struct Bucket {
     server: String,
     /// Whether the server is known to refuse the checksums of bodies.
     refuses_checksums: AtomicBool,
+    /// The object whose reading shows whether the credentials are good; there need not be one.
+    probe: String,
+    trust: Trust,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
 }
@@ -89,12 +96,15 @@ impl S3Storage {
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
         let server = endpoint.unwrap_or_else(|| AWS.to_owned());
         let (aborts, refuses_checksums) = (Mutex::default(), AtomicBool::new(false));
-        let bucket = Arc::new(Bucket { client, name: bucket.to_owned(), server, refuses_checksums, aborts });
+        let (name, probe) = (bucket.to_owned(), format!("{prefix}.prs-probe-read"));
+        let trust = Trust::new(options.refusal_patience.unwrap_or(PATIENCE));
+        let bucket = Arc::new(Bucket { client, name, server, refuses_checksums, probe, trust, aborts });
         let storage = Self { bucket, prefix };
         let checked = tokio::time::timeout(OPEN, storage.check())
             .await
             .unwrap_or_else(|_| Err(Failure::unanswered(format!("no answer within {} s", OPEN.as_secs()))));
         checked.map_err(|failure| error(storage.explained(failure)))?;
+        storage.bucket.trust.begin();
         tracing::debug!(storage = %storage, server = storage.bucket.server, "opened a bucket");
         Ok(storage)
     }
@@ -107,9 +117,8 @@ impl S3Storage {
         })
         .await
         .map_err(|failure| told("the bucket cannot be listed", failure))?;
-        let key = format!("{}.prs-probe-read", self.prefix);
         let read = retried(Retry::new("open", 0).at_most(3), || {
-            client.get_object().bucket(&self.bucket.name).key(&key).send()
+            client.get_object().bucket(&self.bucket.name).key(&self.bucket.probe).send()
         });
         match read.await {
             Err(failure) if failure.kind != StorageErrorKind::NotFound => {
@@ -158,7 +167,7 @@ impl S3Storage {
         let (mut key_marker, mut id_marker) = (None, None);
         let mut found = Vec::new();
         loop {
-            let page = retried(Retry::new("list uploads", 0), || {
+            let page = retried(Retry::new("list uploads", 0).about(bucket, prefix), || {
                 let request = bucket.client.list_multipart_uploads().bucket(&bucket.name).prefix(prefix);
                 let request = request.set_key_marker(key_marker.clone());
                 request.set_upload_id_marker(id_marker.clone()).send()
@@ -239,7 +248,7 @@ impl S3Storage {
         let mut found = Vec::new();
         let mut token = None;
         loop {
-            let page = retried(Retry::new("list", 0), || {
+            let page = retried(Retry::new("list", 0).about(&self.bucket, prefix), || {
                 let request = self.bucket.client.list_objects_v2().bucket(&self.bucket.name).prefix(prefix);
                 request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
             })
@@ -363,7 +372,7 @@ impl Storage for S3Storage {
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {
         let full = self.full(key)?;
-        let deleted = retried(Retry::new("delete", 0), || {
+        let deleted = retried(Retry::new("delete", 0).about(&self.bucket, &full), || {
             let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
             request.customize().interceptor(AnswersWithoutBody).send()
         });
