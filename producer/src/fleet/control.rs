@@ -6,7 +6,7 @@ use anyhow::Context;
 use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
-use prs_orchestrator::watch::{View, WatchError};
+use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 use tokio::sync::watch;
 
@@ -17,6 +17,7 @@ use super::start::{Handed, activate, context, enter, hand_in, open_books};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
+use crate::standing::Shown;
 
 /// How long a canceled job may take to end before the command stops waiting for it.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
@@ -37,7 +38,7 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
-    let (view, _seen) = watch::channel(View::default());
+    let (view, _seen) = watch::channel(Shown::default());
     let waiting = async {
         let ended = until_ended(Some(&*job.ledger), &*job.storage, &record, view);
         let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
