@@ -112,7 +112,7 @@ pub fn left_queue_parts(key: &str) -> Option<(u32, u32)> {
     Some((incarnation.parse().ok()?, number.parse().ok()?))
 }
 
-/// Notes of the panics of orchestrators; see [`panic`].
+/// Notes of the panics of orchestrators; see [`panic()`].
 pub const PANICS: &str = "segments/panics/";
 
 /// Key of the note of the `number`-th panic (from 1) while this start of the job was watched over. The object holds the

@@ -22,6 +22,8 @@ pub mod output_name;
 pub mod private_folder;
 pub mod process_page;
 pub mod queue;
+#[cfg(feature = "fleet")]
+mod refusals;
 pub mod remove_tree;
 pub mod seal;
 pub mod segment;

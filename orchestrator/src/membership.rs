@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use prs_common::ledger::{LedgerError, Offer, Offers, Seats};
+use prs_common::ledger::{Ledger, LedgerError, Offer, Offers, Seats};
 use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutMode, Storage, StorageError};
+use serde::Serialize;
 
 use crate::job_context::{JobContext, run_name};
 use crate::job_record::{JobRecord, JobRecordError};
@@ -124,6 +125,27 @@ pub fn seats(job: &JobContext) -> Seats {
 /// `tried` workers are idle that were of no use to the job.
 pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
     Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
+}
+
+/// The workers of a job's target, as somebody sees them who asks for the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Workers {
+    /// With nothing to do.
+    pub idle: u64,
+    /// Nodes of other jobs.
+    pub busy: u64,
+    /// Whether one of them, or another program, watches over the job.
+    pub watches: bool,
+}
+
+/// Who there is to serve the start `run` of a job of `target`.
+pub async fn workers(ledger: &dyn Ledger, target: &str, run: &str) -> Result<Workers, LedgerError> {
+    let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
+    let (idle, offers) =
+        tokio::try_join!(ledger.idle(target, LOOKS_WITHIN), ledger.offers(target, None, quiet))?;
+    let (own, others): (Vec<_>, Vec<_>) = offers.offered.iter().partition(|one| one.offer.run == run);
+    let watches = own.iter().any(|one| one.books.is_some_and(|books| books.is_watched));
+    Ok(Workers { idle, busy: others.iter().map(|one| u64::from(one.nodes)).sum(), watches })
 }
 
 /// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`

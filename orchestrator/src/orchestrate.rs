@@ -23,7 +23,7 @@ pub const MAX_NODE_LOSSES: u32 = 10;
 pub struct OrchestratorEnd {
     /// At once.
     pub stop: CancellationToken,
-    /// As soon as it does not watch over the job, or never.
+    /// As soon as another program watches over the job, or never.
     pub retire: CancellationToken,
     /// Once the program serves the job with no node any more, because the job wanted none.
     pub alone: CancellationToken,
@@ -50,7 +50,7 @@ pub fn try_limits(job: &JobContext) -> TryLimits {
 /// Watches over `job` whenever nobody else does, until it is over or `end` says so.
 pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
     let look = job.policy.lease / 8;
-    while !end.retire.is_cancelled() {
+    loop {
         if end.alone.is_cancelled() && wants_nodes(job).await {
             give_up_the_lease(job, owner).await;
             return Place::Again;
@@ -61,6 +61,8 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
         };
         let pause = match place {
             Ok(Some(place)) => return place,
+            // Another program has it. Where none has, this one may be the last that can say how the job ends.
+            Ok(None) if end.retire.is_cancelled() && is_watched(job).await.unwrap_or(false) => break,
             Ok(None) => look,
             Err(WatchError::Panicked { text }) => {
                 let may_help = panics::note(job, &text).await;
@@ -81,7 +83,7 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = end.stop.cancelled() => break,
-            () = end.retire.cancelled() => break,
+            () = end.retire.cancelled(), if !end.retire.is_cancelled() => {}
         }
     }
     give_up_the_lease(job, owner).await;
@@ -345,96 +347,4 @@ fn is_orchestrators_log(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use prs_common::ledger::NodeReport;
-    use prs_common::queue::QueueOptions;
-    use prs_common::storage::PutMode;
-
-    use super::*;
-    use crate::scene::Scene;
-
-    /// Whether `owner` gets the lease, for a moment.
-    async fn gets_the_lease(scene: &Scene, owner: &str) -> bool {
-        let (ledger, run) = (&scene.job.ledger, &scene.job.run);
-        let lease = ledger.lease(run, Duty::Watch, owner, Duration::from_mins(1)).await.unwrap();
-        ledger.release(run, Duty::Watch, owner).await.unwrap();
-        lease.is_some()
-    }
-
-    #[tokio::test]
-    async fn who_cannot_watch_lets_others_try() {
-        let scene = Scene::new(1).await;
-        std::fs::create_dir_all(scene.job.logs.parent().unwrap()).unwrap();
-        std::fs::write(&scene.job.logs, "a file, where a folder should be").unwrap();
-        scene.join("worker-2", &NodeReport::default()).await;
-        let end = OrchestratorEnd::default();
-        let (job, stop) = (scene.job.clone(), end.stop.clone());
-        let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
-        let other_gets_it = async {
-            while scene.ledger.calls("lease") == 0 || !gets_the_lease(&scene, "worker-2").await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(scene.job.policy.lease / 2, other_gets_it).await.unwrap();
-        stop.cancel();
-        assert!(matches!(trying.await.unwrap(), Place::Stopped));
-        assert!(!is_watched(&scene.job).await.unwrap(), "it stopped, and the lease is free");
-    }
-
-    #[tokio::test]
-    async fn asking_whether_a_job_is_watched_takes_nothing() {
-        let scene = Scene::new(1).await;
-        for _ in 0..2 {
-            assert!(!is_watched(&scene.job).await.unwrap());
-        }
-        scene.job.ledger.lease(&scene.job.run, Duty::Watch, "a", Duration::from_mins(1)).await.unwrap();
-        assert!(is_watched(&scene.job).await.unwrap());
-        scene.job.ledger.release(&scene.job.run, Duty::Watch, "a").await.unwrap();
-        assert!(!is_watched(&scene.job).await.unwrap());
-        assert!(gets_the_lease(&scene, "b").await);
-    }
-
-    #[tokio::test]
-    async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_up() {
-        let scene = Scene::new(1).await;
-        scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
-        scene.storage.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
-        assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
-        assert!(matches!(clean_up(&scene.job).await, Err(WatchError::Record(_))));
-        assert!(scene.job.queue.depth(&scene.job.queue_name()).await.is_ok());
-        scene.job.ledger.state(&scene.job.run).await.unwrap();
-        scene.job.ledger.remove(&scene.job.run).await.unwrap();
-        assert!(matches!(try_to_watch(&scene.job, "a").await, Err(WatchError::Record(_))));
-    }
-
-    #[tokio::test]
-    async fn who_finds_the_books_closed_watches_no_longer() {
-        let scene = Scene::new(1).await;
-        let end = OrchestratorEnd::default();
-        let (job, ledger) = (scene.job.clone(), scene.job.ledger.clone());
-        let trying = tokio::spawn(async move { orchestrate(&job, "worker-1", &end).await });
-        while !is_watched(&scene.job).await.unwrap() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let mut resumed = scene.record().await;
-        resumed.incarnation = 2;
-        resumed.write(&*scene.storage).await.unwrap();
-        ledger.remove(&scene.job.run).await.unwrap();
-        assert!(matches!(trying.await.unwrap(), Place::Over));
-        assert_eq!(scene.record().await, resumed);
-    }
-
-    #[test]
-    fn only_the_orchestrators_logs_are_fetched() {
-        let table = [
-            ("job_progress_overview.20260101.txt", true),
-            ("sys/master_role.txt", true),
-            ("sys/error/orchestrator.txt", true),
-            ("sys/node/0/_main.txt", false),
-            ("user/stdout/0/process000.stdout.txt", false),
-        ];
-        for (name, expected) in table {
-            assert_eq!(is_orchestrators_log(name), expected, "{name}");
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ mod output_folder;
 mod place;
 mod progress;
 mod run_folder;
+mod standing;
 
 use std::process::ExitCode;
 

@@ -13,13 +13,13 @@ use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::job_record::Output;
-use prs_orchestrator::watch::View;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, List, Whereabouts};
 use crate::failure::Failure;
 use crate::fleet::{self, Reader};
+use crate::standing::{Shown, Standing};
 use crate::{embedded, output, run_folder};
 
 /// Between two looks at a run folder that is followed.
@@ -52,6 +52,16 @@ pub(crate) struct Seen {
     pub(crate) record: JobRecord,
     /// Its result, or the result so far.
     pub(crate) result: JobResult,
+    /// What a fleet does for it.
+    pub(crate) standing: Standing,
+}
+
+impl Seen {
+    /// The job as it is shown.
+    pub(crate) fn shown(&self) -> Shown {
+        let JobRecord { state, status, .. } = &self.record;
+        Shown { state: Some(*state), status: status.clone(), standing: self.standing.clone() }
+    }
 }
 
 impl Whereabouts {
@@ -135,12 +145,15 @@ impl Place {
     /// The job as it is now.
     pub(crate) async fn look(&self) -> Result<Seen, Failure> {
         let record = self.record().await?;
-        let record = match &self.home {
-            Home::Folder(folder) => run_folder::settle(folder, record).await.map_err(Failure::usage)?,
+        let (record, standing) = match &self.home {
+            Home::Folder(folder) => {
+                let settled = run_folder::settle(folder, record).await.map_err(Failure::usage)?;
+                (settled, Standing::default())
+            }
             Home::Fleet { reader, .. } => reader.look(&*self.storage, record).await?,
         };
         let result = record.result.clone().unwrap_or_else(|| self.result_so_far(&record));
-        Ok(Seen { record, result })
+        Ok(Seen { record, result, standing })
     }
 
     /// What it means that its storage fails.
@@ -168,14 +181,14 @@ impl Place {
     }
 
     /// Looks at the job, as it was seen, until it has ended; tells `view` what it sees.
-    pub(crate) async fn until_ended(&self, seen: Seen, view: Sender<View>) -> Result<JobResult, Failure> {
+    pub(crate) async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {
         if let Home::Fleet { reader, .. } = &self.home {
             let ledger = reader.ledger().await?;
             return fleet::until_ended(ledger, &*self.storage, &seen.record, view).await;
         }
         let mut seen = seen;
         while !seen.result.state.is_final() {
-            view.send_replace(View { state: Some(seen.record.state), status: seen.record.status.clone() });
+            view.send_replace(seen.shown());
             tokio::time::sleep(LOOK_INTERVAL).await;
             seen = self.look().await?;
         }

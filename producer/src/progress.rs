@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use prs_orchestrator::inputs::Progress;
-use prs_orchestrator::report::progress_overview::describe;
-use prs_orchestrator::watch::View;
 use tokio::sync::watch::Receiver;
 
 use crate::output;
+use crate::standing::Shown;
 
 /// Between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -17,7 +16,10 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shows the progress until the other end is gone.
-pub(crate) async fn show(mut view: Receiver<View>) {
+pub(crate) async fn show<T: Clone + Send + Sync>(mut view: Receiver<T>)
+where
+    Shown: From<T>,
+{
     if output::is_watched() {
         bar(&mut view).await;
     } else {
@@ -25,13 +27,18 @@ pub(crate) async fn show(mut view: Receiver<View>) {
     }
 }
 
-async fn bar(view: &mut Receiver<View>) {
+async fn bar<T: Clone>(view: &mut Receiver<T>)
+where
+    Shown: From<T>,
+{
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("{spinner} {prefix} {wide_bar} {pos}/{len} mini-batches  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     output::set_bar(Some(bar.clone()));
     while next(view).await {
-        let View { state, status } = view.borrow_and_update().clone();
+        let shown = Shown::from(view.borrow_and_update().clone());
+        let remark = shown.remark();
+        let Shown { state, status, .. } = shown.honest();
         let progress = &status.progress;
         bar.set_prefix(state.map_or("starting", prs_common::ledger::JobState::as_str));
         bar.set_length(progress.checkpoint.scheduled);
@@ -39,7 +46,8 @@ async fn bar(view: &mut Receiver<View>) {
         let failed =
             if progress.failed > 0 { format!(", {} failed", progress.failed) } else { String::new() };
         let left = status.eta_seconds.map(prs_orchestrator::report::progress_overview::duration);
-        let left = left.map(|left| format!(", {left} left")).unwrap_or_default();
+        let left = left.map(|left| format!(", {left} left"));
+        let left = remark.map(|remark| format!("; {remark}")).or(left).unwrap_or_default();
         bar.set_message(format!("{:.0}/s{failed}{left}", status.per_second));
         bar.tick();
     }
@@ -47,20 +55,22 @@ async fn bar(view: &mut Receiver<View>) {
     bar.finish_and_clear();
 }
 
-async fn lines(view: &mut Receiver<View>) {
+async fn lines<T: Clone>(view: &mut Receiver<T>)
+where
+    Shown: From<T>,
+{
     let mut next_line = Instant::now() + LINE_INTERVAL;
     while next(view).await {
-        let View { state, status } = view.borrow_and_update().clone();
-        let Some(state) = state else { continue };
+        let Some(line) = Shown::from(view.borrow_and_update().clone()).line() else { continue };
         if Instant::now() >= next_line {
             next_line = Instant::now() + LINE_INTERVAL;
-            output::say(describe(state, &status));
+            output::say(line);
         }
     }
 }
 
 /// Waits a little, then for a change; false at the end.
-async fn next(view: &mut Receiver<View>) -> bool {
+async fn next<T>(view: &mut Receiver<T>) -> bool {
     if view.changed().await.is_err() {
         return false;
     }
@@ -71,7 +81,7 @@ async fn next(view: &mut Receiver<View>) -> bool {
     }
 }
 
-async fn closed(view: &Receiver<View>) {
+async fn closed<T>(view: &Receiver<T>) {
     let mut view = view.clone();
     while view.changed().await.is_ok() {}
 }

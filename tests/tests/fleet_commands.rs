@@ -100,6 +100,10 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
     {
         assert!(status.get(key).is_some(), "{key} is part of the status: {status}");
     }
+    let nobody = json!({ "idle": 0, "busy": 0, "watches": false });
+    assert_eq!((&status["workers"], &status["waits_for"]), (&nobody, &Value::Null), "{status}");
+    let text = job.command(&["status", &id]).stdout;
+    assert!(text.contains("no node serves the job; no worker of target seen is there"), "{text}");
     assert_eq!(listed(&job, &id)["state"], "queued");
     refused(&job.command(&["result", &id]), 2, &["queued"]);
 
@@ -109,7 +113,7 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
     let status = until_status(&fleet, &job, &id, |status| {
         status["state"] == "running" && status["processes"] == 2 && status["mini_batches"]["succeeded"] == 1
     });
-    assert_eq!(status["nodes"], 1, "{status}");
+    assert_eq!((&status["nodes"], &status["workers"]), (&json!(1), &Value::Null), "{status}");
     assert_eq!(status["mini_batches"], json!({ "scheduled": 3, "succeeded": 1, "failed": 0 }));
     assert_eq!(status["items"], json!({ "total": 2, "succeeded": 2, "failed": 0 }));
     assert!(status["per_second"].as_f64().unwrap() > 0.0 && status["eta_seconds"].is_number(), "{status}");

@@ -404,3 +404,34 @@ async fn connects_by_tls() {
     let ledger = RedisLedger::connect(&url).await.unwrap_or_else(|error| panic!("{error}"));
     every_verb(&ledger, "tls").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_log_in_that_was_good_may_be_good_again() {
+    let server = Redis::start();
+    let ledger = RedisLedger::connect(&server.url()).await.unwrap();
+    ledger.create("job", LIMITS).await.unwrap();
+    server.cli(&["config", "set", "requirepass", "another"]);
+    server.cli(&["-a", "another", "client", "kill", "type", "normal"]);
+    let error = ledger.state("job").await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    for part in ["NOAUTH", "the same was accepted before"] {
+        assert!(error.to_string().contains(part), "{part:?} is not said: {error}");
+    }
+    // Whoever comes now was never accepted.
+    refused(&server.url(), LedgerErrorKind::Refused, "wants a password").await;
+    server.cli(&["-a", "another", "config", "set", "requirepass", ""]);
+    assert_eq!(ledger.state("job").await.unwrap(), JobState::Queued);
+}
+
+#[tokio::test]
+async fn a_right_that_was_there_may_come_back() {
+    let server = Redis::start_with(&["user ana on >hush allkeys allchannels +@all"]);
+    let url = server.url().replace("redis://", "redis://ana:hush@");
+    let ledger = RedisLedger::connect(&url).await.unwrap();
+    ledger.create("job", LIMITS).await.unwrap();
+    server.cli(&["acl", "setuser", "ana", "-hmget", "-hget", "-hset", "-hgetall", "-exists"]);
+    let error = ledger.progress("job").await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("the same was accepted before"), "{error}");
+    server.cli(&["acl", "setuser", "ana", "+@all"]);
+    ledger.progress("job").await.unwrap();
+}

@@ -205,3 +205,101 @@ async fn a_page_that_answers_many_deletes_deletes_nothing() {
     assert!(server.objects(BUCKET).is_empty());
     assert!(proxy.count(Fault::WebPage) > 5, "{}", proxy.count(Fault::WebPage));
 }
+
+mod refusals {
+    use super::*;
+    use prs_tests::deadline::eventually;
+
+    /// A store behind a proxy that refuses what it is told to, with a patience of so many
+    /// seconds. One call repeats its requests for about three.
+    async fn scene(patience: u64) -> (S3Server, HttpProxy, S3Storage) {
+        let server = server(Checksums::Kept);
+        let proxy = spoiled(&server, 0, Fault::Error);
+        let (access_key, secret_key) = server.key(Rights::All);
+        let options = S3Options {
+            endpoint: Some(proxy.endpoint()),
+            credentials: Some(S3Credentials { access_key, secret_key }),
+            refusal_patience: Some(Duration::from_secs(patience)),
+            ..S3Options::default()
+        };
+        let storage = S3Storage::open(BUCKET, "", &options).await.unwrap();
+        (server, proxy, storage)
+    }
+
+    fn passes(error: &StorageError) {
+        let said = error.to_string();
+        assert!(error.is_retryable() && said.contains("AccessDenied"), "{said}");
+        assert!(said.contains("the same was accepted before"), "{said}");
+    }
+
+    fn stands(error: &StorageError) {
+        assert_eq!(error.kind, StorageErrorKind::PermissionDenied, "{error}");
+    }
+
+    #[tokio::test]
+    async fn credentials_that_were_good_may_be_good_again() {
+        let (_server, proxy, storage) = scene(60).await;
+        storage.put("a/b", content(10), REPLACE).await.unwrap();
+        proxy.refuse("");
+        let (read, written, listed) =
+            tokio::join!(storage.get("a/b"), storage.put("new/c", content(1), REPLACE), storage.list("a/"));
+        for error in [read.map(drop).unwrap_err(), written.unwrap_err(), listed.map(drop).unwrap_err()] {
+            passes(&error);
+        }
+        proxy.accept();
+        assert!(storage.get("a/b").await.unwrap() == content(10));
+        storage.put("new/c", content(1), REPLACE).await.unwrap();
+        // Each time anew.
+        proxy.refuse("");
+        passes(&storage.get("a/b").await.unwrap_err());
+    }
+
+    #[tokio::test]
+    async fn what_does_not_pass_is_a_refusal_in_the_end() {
+        let (_server, proxy, storage) = scene(6).await;
+        proxy.refuse("");
+        passes(&storage.delete("a").await.unwrap_err());
+        let last = eventually("the refusal to stand", || async {
+            storage.delete("a").await.err().filter(|error| !error.is_retryable())
+        })
+        .await;
+        stands(&last);
+        assert!(last.to_string().contains("has been refused for"), "{last}");
+        proxy.accept();
+        storage.delete("a").await.unwrap();
+        proxy.refuse("");
+        passes(&storage.delete("a").await.unwrap_err());
+    }
+
+    #[tokio::test]
+    async fn an_object_that_alone_is_forbidden_is_told_at_once() {
+        let (server, proxy, storage) = scene(60).await;
+        server.put_object(BUCKET, "secret/a", b"x");
+        server.put_object(BUCKET, "secret/b", b"x");
+        storage.get("secret/b").await.unwrap();
+        proxy.refuse("GET /bucket/secret/a");
+        let began = std::time::Instant::now();
+        let error = storage.get("secret/a").await.unwrap_err();
+        stands(&error);
+        assert!(!error.to_string().contains("accepted before"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        proxy.refuse("HEAD /bucket/secret/a");
+        stands(&storage.head("secret/a").await.unwrap_err());
+    }
+
+    #[tokio::test]
+    async fn a_write_may_be_allowed_again_where_it_was_and_nowhere_else() {
+        let (_server, proxy, storage) = scene(6).await;
+        storage.put("jobs/a/x", content(1), REPLACE).await.unwrap();
+        proxy.refuse("PUT /bucket/");
+        passes(&storage.put("jobs/a/y", content(1), REPLACE).await.unwrap_err());
+        stands(&storage.put("other/y", content(1), REPLACE).await.unwrap_err());
+        // What others are allowed meanwhile does not keep it waiting without an end.
+        let last = eventually("the refusal to stand", || async {
+            storage.list("").await.unwrap();
+            storage.put("jobs/a/y", content(1), REPLACE).await.err().filter(|error| !error.is_retryable())
+        })
+        .await;
+        stands(&last);
+    }
+}

@@ -23,7 +23,7 @@ const PIECE: u64 = 4 << 20;
 /// Shows or fetches the result.
 pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Failure> {
     let place = Place::find(&fetch.job).await?;
-    let Seen { record, mut result } = place.look().await?;
+    let Seen { record, mut result, .. } = place.look().await?;
     if result.state != JobState::Completed {
         let why = result.reason.as_deref().unwrap_or("it is not done yet");
         return Err(Failure::wrong(format!(

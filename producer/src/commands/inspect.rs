@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
+use prs_common::ledger::Conclusion;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
-use prs_orchestrator::report::progress_overview::{describe, duration};
+use prs_orchestrator::report::progress_overview::duration;
 use serde::Serialize;
 
 use crate::cli::{Format, Job, List};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen, look_at_all};
+use crate::standing::{Shown, Standing};
 
 /// What `status -o json` prints: the result so far and how it goes on (spec section 7).
 #[derive(Debug, Serialize)]
@@ -21,12 +23,16 @@ struct StatusView {
     processes: u32,
     per_second: f64,
     eta_seconds: Option<f64>,
+    /// How it ends, where that is decided and not written down.
+    conclusion: Option<Conclusion>,
+    #[serde(flatten)]
+    standing: Standing,
 }
 
 impl StatusView {
     fn new(seen: Seen) -> Self {
-        let Seen { record, result } = seen;
-        let status = &record.status;
+        let Shown { status, .. } = seen.shown().honest();
+        let Seen { result, standing, .. } = seen;
         let running = !result.state.is_final();
         Self {
             result,
@@ -34,6 +40,8 @@ impl StatusView {
             processes: if running { status.processes } else { 0 },
             per_second: if running { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| running),
+            conclusion: status.progress.conclusion.filter(|_| running),
+            standing,
         }
     }
 }
@@ -41,7 +49,7 @@ impl StatusView {
 /// Shows where a job stands.
 pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failure> {
     let seen = Place::find(job).await?.look().await?;
-    let line = describe(seen.record.state, &seen.record.status);
+    let line = seen.shown().line().unwrap_or_default();
     let view = StatusView::new(seen);
     if format == Format::Json {
         output::json(&view)?;

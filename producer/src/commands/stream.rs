@@ -4,14 +4,13 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use prs_orchestrator::watch::View;
-
 use super::run::report;
 use crate::cli::{Format, Job};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::log_tail::LogTail;
 use crate::place::{Place, Seen};
+use crate::standing::Shown;
 use crate::{output, progress};
 
 /// Follows a job. Only its result goes to standard output.
@@ -22,7 +21,7 @@ pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failur
         return report(format, &seen.result);
     }
     let signals = Signals::catch()?;
-    let (view, shown) = tokio::sync::watch::channel(View::default());
+    let (view, shown) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(shown));
     let followed = follow(&place, seen, view, signals).await;
     let _ = display.await;
@@ -37,7 +36,7 @@ pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failur
 async fn follow(
     place: &Place,
     seen: Seen,
-    view: tokio::sync::watch::Sender<View>,
+    view: tokio::sync::watch::Sender<Shown>,
     mut signals: Signals,
 ) -> Result<Option<prs_orchestrator::JobResult>, Failure> {
     let mut tail = LogTail::new(Arc::clone(&place.storage));

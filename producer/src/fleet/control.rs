@@ -7,7 +7,7 @@ use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
-use prs_orchestrator::watch::{View, WatchError};
+use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 use tokio::sync::watch;
 
@@ -18,9 +18,13 @@ use super::start::{Handed, activate, context, enter, hand_in, open_books};
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
+use crate::standing::Shown;
 
 /// How long a canceled job may take to end before the command stops waiting for it.
 const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long it may tidy up behind a job that has ended.
+const TIDY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Cancels a job and waits until it has ended. Where no worker serves it, this program ends it.
 pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<JobResult, Failure> {
@@ -35,7 +39,7 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
-    let (view, _seen) = watch::channel(View::default());
+    let (view, _seen) = watch::channel(Shown::default());
     let waiting = async {
         let ended = until_ended(Some(&*job.ledger), &*job.storage, &record, view);
         let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
@@ -44,7 +48,18 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
         enough.cancel();
         ended
     };
-    let (_, ended) = tokio::join!(orchestrate(&job, &owner, &end), waiting);
+    let watching = async {
+        let enough = async {
+            end.retire.cancelled().await;
+            tokio::time::sleep(TIDY_PATIENCE).await;
+        };
+        // What it does not come to, any worker does.
+        tokio::select! {
+            _ = orchestrate(&job, &owner, &end) => {}
+            () = enough => {}
+        }
+    };
+    let ((), ended) = tokio::join!(watching, waiting);
     ended.unwrap_or_else(|_| {
         Err(Failure::from(anyhow::anyhow!(
             "job {job_id} was asked to end and has not ended after {} s; prs-producer status {job_id} shows it",

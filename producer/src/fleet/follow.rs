@@ -6,20 +6,29 @@ use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job_record::{Rates, Status};
+use prs_orchestrator::membership::{self, Workers};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
-use prs_orchestrator::watch::View;
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
+use tokio::sync::watch::Sender;
 use tokio_util::sync::CancellationToken;
 
 use super::Handed;
 use crate::embedded::Signals;
 use crate::failure::Failure;
+use crate::standing::{Shown, Standing, WaitsFor};
 use crate::{output, progress};
 
 /// Between two looks at the ledger.
 const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 /// Between two looks at the record, while the ledger does not say that the job has ended.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between two looks at who could serve a job that no node serves.
+const WORKERS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the servers are called to a person who waits for them.
+pub(super) const LEDGER: &str = "Redis";
+pub(super) const STORAGE: &str = "storage";
 
 /// How long the last logs of a job that has ended are waited for.
 const REPORTS_PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +74,7 @@ async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &C
 
 /// Shows the progress of a job until it has ended or the user leaves.
 async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> Result<Waited, Failure> {
-    let (view, seen) = tokio::sync::watch::channel(View::default());
+    let (view, seen) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
     let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
@@ -94,14 +103,14 @@ pub(crate) async fn until_ended(
     ledger: Option<&dyn Ledger>,
     storage: &dyn Storage,
     record: &JobRecord,
-    view: tokio::sync::watch::Sender<View>,
+    view: Sender<Shown>,
 ) -> Result<JobResult, Failure> {
-    let mut rates = Rates::default();
+    let mut looks = Looks::new(record, view);
     let mut read_at = Instant::now();
     let mut was_known = false;
     loop {
         let state = match ledger {
-            Some(ledger) => look(ledger, record, &mut rates, &view).await,
+            Some(ledger) => looks.look(ledger).await,
             None => None,
         };
         // The record has the last word. The ledger says when there is one, and forgets the job soon after.
@@ -109,7 +118,9 @@ pub(crate) async fn until_ended(
         was_known = state.is_some();
         if ended || Instant::now() >= read_at {
             read_at = Instant::now() + RECORD_INTERVAL;
-            match JobRecord::read(storage).await {
+            let read = JobRecord::read(storage).await;
+            looks.heard(STORAGE, read.as_ref().err());
+            match read {
                 Ok(present) if present.incarnation != record.incarnation => {
                     return Err(Failure::wrong(format!(
                         "job {} was resumed by somebody else",
@@ -122,8 +133,7 @@ pub(crate) async fn until_ended(
                     }
                     return Ok(result);
                 }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the record of the job cannot be read; trying again"),
+                Ok(_) | Err(_) => {}
             }
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
@@ -144,26 +154,73 @@ async fn until_reports_are_finished(ledger: &dyn Ledger, record: &JobRecord) {
     }
 }
 
-/// One look at the ledger; nothing when it does not know.
-async fn look(
-    ledger: &dyn Ledger,
-    record: &JobRecord,
-    rates: &mut Rates,
-    view: &tokio::sync::watch::Sender<View>,
-) -> Option<JobState> {
-    match ask(ledger, record).await {
-        Ok((state, mut status)) => {
-            rates.apply(&mut status);
-            view.send_replace(View { state: Some(state), status });
-            Some(state)
-        }
-        Err(error) => {
-            if error.kind != LedgerErrorKind::NotFound {
-                tracing::warn!(%error, "the progress is not known for now; the job goes on");
-            }
-            None
-        }
+/// What was seen of a job from look to look.
+struct Looks<'a> {
+    record: &'a JobRecord,
+    rates: Rates,
+    /// Servers that give no answer, since when, and why.
+    away: Vec<(&'static str, Instant, String)>,
+    workers_at: Instant,
+    shown: Shown,
+    view: Sender<Shown>,
+}
+
+impl<'a> Looks<'a> {
+    fn new(record: &'a JobRecord, view: Sender<Shown>) -> Self {
+        let standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
+        let shown = Shown { standing, ..Shown::default() };
+        let (rates, workers_at) = (Rates::default(), Instant::now());
+        Self { record, rates, away: Vec::new(), workers_at, shown, view }
     }
+
+    /// One look at the ledger; nothing when it does not know.
+    async fn look(&mut self, ledger: &dyn Ledger) -> Option<JobState> {
+        let asked = ask(ledger, self.record).await;
+        let away = asked.as_ref().err().filter(|error| error.kind != LedgerErrorKind::NotFound);
+        self.heard(LEDGER, away);
+        let (state, mut status) = asked.ok()?;
+        self.rates.apply(&mut status);
+        if status.nodes > 0 || state.is_final() {
+            self.shown.standing.workers = None;
+        } else if Instant::now() >= self.workers_at {
+            self.workers_at = Instant::now() + WORKERS_INTERVAL;
+            self.shown.standing.workers = workers(ledger, self.record).await;
+        }
+        self.shown.state = Some(state);
+        self.shown.status = status;
+        self.view.send_replace(self.shown.clone());
+        Some(state)
+    }
+
+    /// Notes whether a server gave an answer; who waits for it is told once, and once that it is there again.
+    fn heard<E: std::fmt::Display>(&mut self, server: &'static str, error: Option<&E>) {
+        let known = self.away.iter().position(|(of, ..)| *of == server);
+        match (known, error) {
+            (None, None) => return,
+            (None, Some(error)) => {
+                output::say(format_args!("waiting for {server}: {error}"));
+                self.away.push((server, Instant::now(), error.to_string()));
+            }
+            (Some(at), Some(error)) => self.away[at].2 = error.to_string(),
+            (Some(at), None) => {
+                let (server, since, _) = self.away.remove(at);
+                let seconds = since.elapsed().as_secs();
+                output::say(format_args!("{server} answers again, after {seconds} s"));
+            }
+        }
+        self.shown.standing.waits_for = self.away.first().map(|(server, since, reason)| WaitsFor {
+            server,
+            seconds: Some(since.elapsed().as_secs_f64()),
+            reason: reason.clone(),
+        });
+        self.view.send_replace(self.shown.clone());
+    }
+}
+
+/// Who could serve a job that no node serves; nothing where that is not known.
+pub(super) async fn workers(ledger: &dyn Ledger, record: &JobRecord) -> Option<Workers> {
+    let run = run_name(&record.job_id, record.incarnation);
+    membership::workers(ledger, &record.spec.compute_target, &run).await.ok()
 }
 
 /// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
@@ -178,4 +235,33 @@ pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobS
         status.set_rate(status.progress.ended(), status.seconds);
     }
     Ok((state, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::job::JobSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_waited_for_until_it_answers() {
+        let record =
+            JobRecord::new("job-1".into(), String::new(), JobSpec::new("job", "/code", "main.py", vec![]));
+        let (view, seen) = tokio::sync::watch::channel(Shown::default());
+        let mut looks = Looks::new(&record, view);
+        let steps = [
+            (LEDGER, None, None),
+            (LEDGER, Some("refused"), Some((LEDGER, "refused"))),
+            (STORAGE, Some("no answer"), Some((LEDGER, "refused"))),
+            (LEDGER, Some("no route"), Some((LEDGER, "no route"))),
+            (LEDGER, None, Some((STORAGE, "no answer"))),
+            (STORAGE, None, None),
+        ];
+        for (server, error, expected) in steps {
+            looks.heard(server, error.as_ref());
+            let shown = seen.borrow().standing.waits_for.clone();
+            let shown = shown.as_ref().map(|waits| (waits.server, &*waits.reason));
+            assert_eq!(shown, expected, "{server} {error:?}");
+        }
+    }
 }

@@ -12,10 +12,11 @@ use prs_orchestrator::JobRecord;
 use prs_orchestrator::fleet::{job_ids, job_storage};
 use tokio::sync::OnceCell;
 
-use super::follow::ask;
+use super::follow::{LEDGER, ask, workers};
 use super::unreadable;
 use crate::failure::Failure;
 use crate::output;
+use crate::standing::{Standing, WaitsFor};
 
 /// The servers, for reading.
 pub(crate) struct Reader {
@@ -68,23 +69,42 @@ impl Reader {
         Ok(ledger.as_ref().map(|ledger| ledger as &dyn Ledger))
     }
 
-    /// What is true of `record`, as it was just read from `storage`.
-    pub(crate) async fn look(&self, storage: &dyn Storage, record: JobRecord) -> Result<JobRecord, Failure> {
+    /// What is true of `record`, as it was just read from `storage`, and what the fleet does for it.
+    pub(crate) async fn look(
+        &self,
+        storage: &dyn Storage,
+        record: JobRecord,
+    ) -> Result<(JobRecord, Standing), Failure> {
+        let mut standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
         if record.result.is_some() {
-            return Ok(record);
+            return Ok((record, standing));
         }
-        let Some(ledger) = self.ledger().await? else { return Ok(record) };
+        let away = |reason: String| Some(WaitsFor { server: LEDGER, seconds: None, reason });
+        let Some(ledger) = self.ledger().await? else {
+            standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
+            return Ok((record, standing));
+        };
         match ask(ledger, &record).await {
-            Ok((state, status)) if !state.is_final() => Ok(JobRecord { state, status, ..record }),
+            Ok((state, status)) if !state.is_final() => {
+                if status.nodes == 0 {
+                    standing.workers = workers(ledger, &record).await;
+                }
+                Ok((JobRecord { state, status, ..record }, standing))
+            }
             Err(error) if error.kind == LedgerErrorKind::Unavailable => {
                 output::say(format_args!("cannot use Redis: {error}; shown is what storage knows"));
-                Ok(record)
+                standing.waits_for = away(error.to_string());
+                Ok((record, standing))
             }
             Err(error) if error.kind != LedgerErrorKind::NotFound => Err(Failure::server(error)),
             // It has ended meanwhile, was never handed in, or its books are lost.
             _ => {
                 let read = JobRecord::read(storage).await;
-                read.map_err(|error| unreadable(&*self.storage, &record.job_id, error))
+                let read = read.map_err(|error| unreadable(&*self.storage, &record.job_id, error))?;
+                if read.result.is_none() {
+                    standing.workers = workers(ledger, &record).await;
+                }
+                Ok((read, standing))
             }
         }
     }

@@ -13,6 +13,7 @@ mod oracle;
 mod panics;
 mod partition;
 mod poison;
+mod refusals;
 mod rounds;
 mod scene;
 mod servers;
@@ -47,6 +48,7 @@ fn a_selection_on_one_fleet() {
     round("the_store_flips_bits", fleet, storage::flips_bits);
     round("a_job_of_another_version", fleet, messages::of_another_version);
     round("nobody_is_left", fleet, nobody_left::in_mid_job);
+    round("the_store_refuses_for_some_seconds", fleet, refusals::the_store_for_some_seconds);
     round("the_orchestrator_panics_once", fleet, |fleet, _| panics::once(fleet, "watches"));
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
@@ -122,6 +124,9 @@ scenarios! {
     workers_come_and_go_and_the_broker_forgets = nobody_left::churn_and_no_broker;
     workers_come_and_go_and_redis_forgets = nobody_left::churn_and_no_redis;
     workers_come_and_go = nobody_left::churn;
+    the_store_refuses_for_some_seconds = refusals::the_store_for_some_seconds;
+    redis_wants_a_password_for_some_seconds = refusals::redis_for_some_seconds;
+    the_store_refuses_until_the_job_has_failed = refusals::the_store_for_good;
     the_orchestrator_panics_once = |fleet, _| panics::once(fleet, "watches");
     the_orchestrator_panics_once_finalizing = |fleet, _| panics::once(fleet, "finalizing");
     the_orchestrator_always_panics = |fleet, _| panics::always(fleet, "watches");

@@ -8,7 +8,7 @@ use prs_tests::deadline::comes_within;
 use prs_tests::harness::parse_csv;
 use serde_json::{Value, json};
 
-use crate::scene::{Expected, FILES, Scene};
+use crate::scene::{Expected, FILES, Scene, panics};
 
 /// How long what is left of a job may take to be cleaned up, once its result is known.
 const CLEAN_UP: Duration = Duration::from_mins(1);
@@ -25,7 +25,7 @@ pub(crate) fn asked(scene: &mut Scene<'_>, printed: Option<&Value>, expected: &E
     the_bytes(scene, &result, &expected.failed);
     the_counts(scene, &result, &expected.failed);
     nothing_left(scene, expected);
-    let panicked = scene.fleet.story().contains("panicked");
+    let panicked = panics(scene.fleet) > scene.panics_before;
     assert_eq!(panicked, expected.panics, "whether a worker panicked\n{}", scene.fleet.story());
 }
 

@@ -73,6 +73,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) crew: Vec<Member>,
     name: String,
     submit: Option<Live>,
+    /// Panics of workers before this scene.
+    pub(crate) panics_before: usize,
     /// Workers that were killed; what they had on their disks stays there.
     pub(crate) kills: u32,
 }
@@ -92,7 +94,8 @@ impl<'a> Scene<'a> {
             .with("process_count_per_node", plot.processes)
             // Whoever kills processes spoils tries.
             .with("run_max_try", 20);
-        Self { fleet, job, plot, crew: Vec::new(), name, submit: None, kills: 0 }
+        let panics_before = panics(fleet);
+        Self { fleet, job, plot, crew: Vec::new(), name, submit: None, panics_before, kills: 0 }
     }
 
     /// The same with as many workers as the job asks for, submitted.
@@ -329,6 +332,11 @@ impl<'a> Scene<'a> {
         let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
         format!("== queues\n{queues}\n== errors\n{errors}\n== orchestrator\n{master}\n{}", self.fleet.story())
     }
+}
+
+/// How often workers have panicked.
+pub(crate) fn panics(fleet: &Fleet) -> usize {
+    fleet.story().matches("panicked").count()
 }
 
 fn script(plot: &Plot) -> String {

@@ -1,6 +1,7 @@
 //! Which of the offered jobs a worker serves, and as what: a pure function of what the ledger shows.
 
 use prs_common::ledger::{JobState, Offer, Offered};
+use tokio::time::Instant;
 
 /// As what a worker serves a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,6 +10,28 @@ pub(super) enum Role {
     Steward,
     /// It wants more nodes.
     Node,
+}
+
+/// What a worker leaves to others of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// All of it, until then.
+    Until(Instant),
+    /// To run mini-batches, for which it is of no use. It may end the job, which nobody else may do.
+    Nodes,
+    /// All of it, for good.
+    All,
+}
+
+impl Left {
+    /// Whether a worker that leaves this of a job takes the role in it at `now`.
+    pub(super) fn permits(self, role: Role, now: Instant) -> bool {
+        match self {
+            Self::Until(until) => until <= now,
+            Self::Nodes => role == Role::Steward,
+            Self::All => false,
+        }
+    }
 }
 
 /// A job to serve.
@@ -90,6 +113,23 @@ mod tests {
         ];
         for (nodes, books, expected) in table {
             assert_eq!(role(&offered("job", 0, nodes, books).1), expected, "{nodes} {books:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_a_worker_left_is_served_by_it_where_that_is_of_use() {
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(1);
+        let table = [
+            (Left::Until(now), Role::Node, true),
+            (Left::Until(later), Role::Node, false),
+            (Left::Until(later), Role::Steward, false),
+            (Left::Nodes, Role::Node, false),
+            (Left::Nodes, Role::Steward, true),
+            (Left::All, Role::Steward, false),
+        ];
+        for (left, role, expected) in table {
+            assert_eq!(left.permits(role, now), expected, "{left:?} {role:?}");
         }
     }
 

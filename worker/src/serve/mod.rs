@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::unique::unique;
 use crate::{Host, NodeEnd, WorkFolder};
-use choice::{Choice, choices};
+use choice::{Choice, Left, choices};
 use service::{Served, Service};
 
 pub use service::Parting;
@@ -57,7 +57,7 @@ pub struct WorkerSettings {
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
 pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
     let name = format!("{}-{}-{}", settings.name, std::process::id(), unique());
-    let mut search = Search { fleet, settings, name, left_until: HashMap::new() };
+    let mut search = Search { fleet, settings, name, left: HashMap::new() };
     let mut bell = None;
     let mut idle_since = Instant::now();
     loop {
@@ -102,8 +102,8 @@ struct Search<'a> {
     settings: &'a WorkerSettings,
     /// Who it is to the ledger while it has no job.
     name: String,
-    /// Runs that it leaves to others, and until when; for ever where it is of no use to them.
-    left_until: HashMap<String, Option<Instant>>,
+    /// What it leaves to others of which runs.
+    left: HashMap<String, Left>,
 }
 
 impl Search<'_> {
@@ -122,9 +122,15 @@ impl Search<'_> {
         }
         let now = Instant::now();
         let is_offered = |run: &String| offered.iter().any(|(_, one)| one.offer.run == *run);
-        self.left_until.retain(|run, until| until.map_or(!are_all || is_offered(run), |until| until > now));
-        offered.retain(|(_, one)| !self.left_until.contains_key(&one.offer.run));
-        choices(offered)
+        self.left.retain(|run, left| match left {
+            Left::Until(until) => *until > now,
+            Left::Nodes | Left::All => !are_all || is_offered(run),
+        });
+        let mut found = choices(offered);
+        found.retain(|choice| {
+            self.left.get(&choice.offer.run).is_none_or(|left| left.permits(choice.role, now))
+        });
+        found
     }
 
     /// Serves the first of `found` that can be; false when none can.
@@ -142,15 +148,15 @@ impl Search<'_> {
             match served {
                 Served::Full => continue,
                 Served::NotHere => {
-                    self.left_until.insert(run, Some(Instant::now() + LEFT_FOR));
+                    self.left.insert(run, Left::Until(Instant::now() + LEFT_FOR));
                     continue;
                 }
                 Served::OtherVersion => {
-                    self.left_until.insert(run, None);
+                    self.left.insert(run, Left::All);
                     continue;
                 }
                 Served::Useless => {
-                    self.left_until.insert(run, None);
+                    self.left.insert(run, Left::Nodes);
                 }
                 Served::Over(_) | Served::Left | Served::Again => {}
             }

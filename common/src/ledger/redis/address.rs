@@ -10,7 +10,6 @@ use redis::{
 };
 
 use super::failure::Failure;
-use crate::ledger::LedgerErrorKind;
 
 /// After this time without an acknowledgement from the other host a connection is lost.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -31,13 +30,11 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, Failure> {
         // The URL may hold a password, at a place nobody can tell when it cannot be read: it is not repeated.
-        let malformed = |why: &dyn fmt::Display| Failure {
-            kind: LedgerErrorKind::Refused,
-            message: format!(
+        let malformed = |why: &dyn fmt::Display| {
+            Failure::malformed(format!(
                 "the URL of the ledger cannot be read ({why}): write \
                  redis://[user:password@]host[:port][/database], rediss://... for TLS, or unix:///path"
-            ),
-            connection_is_lost: false,
+            ))
         };
         let info = redis::parse_redis_url(url).ok_or_else(|| malformed(&"it is no Redis URL"))?;
         let info = info.into_connection_info().map_err(|error| malformed(&error))?;
@@ -96,6 +93,7 @@ fn name(address: &ConnectionAddr, user: Option<&str>, database: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::LedgerErrorKind;
 
     #[test]
     fn a_name_holds_no_password() {

@@ -12,8 +12,10 @@ use redis::{AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisResult, Serve
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Address;
-use super::failure::Failure;
+use super::failure::{Failure, Refuses};
 use super::scripts::{self, Script};
+use crate::ledger::LedgerErrorKind;
+use crate::refusals::{self, Refusals, Refused};
 
 /// How long a call is repeated while the server cannot be reached or is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +36,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Shared {
     address: Address,
+    refusals: Refusals,
     open: Mutex<Option<Open>>,
     /// Held by the caller that connects, while the others wait; counts the connections made so far.
     connecting: tokio::sync::Mutex<u64>,
@@ -49,9 +52,11 @@ struct Open {
 impl Connection {
     /// Connects, logs in, and makes sure that all rights are there. Tries once.
     pub(super) async fn open(address: Address) -> Result<Self, Failure> {
+        let patience = refusals::patience().map_err(Failure::malformed)?;
         let this = Self {
             shared: Arc::new(Shared {
                 address,
+                refusals: Refusals::new(patience),
                 open: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
             }),
@@ -91,7 +96,10 @@ impl Connection {
         loop {
             let failure = match self.current(deadline).await {
                 Ok(mut open) => match evaluate(&mut open.connection, script, keys, arguments).await {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        self.has_accepted(script);
+                        return Ok(answer);
+                    }
                     Err(error) => {
                         let failure = Failure::of(&error);
                         if failure.connection_is_lost {
@@ -102,12 +110,53 @@ impl Connection {
                 },
                 Err(failure) => failure,
             };
+            let failure = self.judged(script, failure);
             if !failure.is_retryable() || Instant::now() + pause >= deadline {
                 return Err(failure);
             }
             tracing::debug!(ledger = %self.address(), cause = failure.message, "the ledger is out, will call again");
             sleep(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn has_accepted(&self, script: &Script) {
+        if let Some(lasted) = self.shared.refusals.accepted(|| script.hash.clone(), Instant::now().into()) {
+            let after_s = lasted.as_secs();
+            tracing::info!(ledger = %self.address(), after_s, "the ledger accepts again what it refused");
+        }
+    }
+
+    /// What a failure means: a refusal of what was accepted when the connection was opened, log-in and rights, may pass.
+    fn judged(&self, script: &Script, failure: Failure) -> Failure {
+        let Some(refuses) = failure.refuses else { return failure };
+        let everything = refuses == Refuses::LogIn;
+        match self.shared.refusals.refused(script.hash.clone(), everything, Instant::now().into()) {
+            Refused::MayPass { is_new, left } => {
+                let wait_s = left.as_secs().max(1);
+                if is_new {
+                    let refusal = &failure.message;
+                    tracing::warn!(
+                        ledger = %self.address(),
+                        refusal,
+                        wait_s,
+                        "the ledger refuses what it accepted before; it is asked again for so long"
+                    );
+                }
+                let message = format!(
+                    "{}; the same was accepted before, so it is asked again for {wait_s} s",
+                    failure.message
+                );
+                Failure { kind: LedgerErrorKind::Unavailable, message, ..failure }
+            }
+            Refused::Lasts(lasted) => {
+                let message = format!(
+                    "{}; the same was accepted before, and has been refused for {} s",
+                    failure.message,
+                    lasted.as_secs()
+                );
+                Failure { message, ..failure }
+            }
         }
     }
 

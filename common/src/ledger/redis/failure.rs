@@ -19,6 +19,17 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// Nothing may be sent over this connection any more.
     pub(super) connection_is_lost: bool,
+    /// Whether the server refuses who asks, and not what is asked.
+    pub(super) refuses: Option<Refuses>,
+}
+
+/// What a server refuses to somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refuses {
+    /// The log-in, and so everything.
+    LogIn,
+    /// This call, for which a right is missing.
+    Call,
 }
 
 const NO_ANSWER: &str = "no answer in time: is it up, does a firewall let us through, and is the URL rediss:// \
@@ -56,7 +67,6 @@ const REMEDIES: &[(&str, &str)] = &[
         "without any password configured",
         "a password was given and the server has none: leave it out of the URL",
     ),
-    // The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
     (
         "can't run this command",
         "the user lacks a right: it needs the commands of the ledger's scripts on keys prs:*",
@@ -69,10 +79,24 @@ const REMEDIES: &[(&str, &str)] = &[
     ("max number of clients", "it has as many clients as it allows: raise maxclients"),
 ];
 
+/// The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
+const RIGHTS: &[&str] =
+    &["can't run this command", "can't access at least one of the keys", "ACL failure in script"];
+
 impl Failure {
+    /// The environment says something that makes no sense.
+    pub(super) fn malformed(message: String) -> Self {
+        Self { kind: LedgerErrorKind::Refused, message, connection_is_lost: false, refuses: None }
+    }
+
     /// There was no connection in time.
     pub(super) fn no_connection() -> Self {
-        Self { kind: LedgerErrorKind::Unavailable, message: NO_ANSWER.to_owned(), connection_is_lost: false }
+        Self {
+            kind: LedgerErrorKind::Unavailable,
+            message: NO_ANSWER.to_owned(),
+            connection_is_lost: false,
+            refuses: None,
+        }
     }
 
     /// The server answers what no script of ours answers.
@@ -83,6 +107,7 @@ impl Failure {
                 "its answer makes no sense: {what}; is it a Redis, and are all programs of one version?"
             ),
             connection_is_lost: false,
+            refuses: None,
         }
     }
 
@@ -119,7 +144,10 @@ impl Failure {
         let inner = || words.split(' ').find_map(|word| known(word.strip_prefix('-')?));
         let known = known(code).or_else(|| inner().filter(|_| code == PLAIN));
         // The name may stand for another server by now.
-        let connection_is_lost = known.is_some_and(|(code, ..)| ["READONLY", "MASTERDOWN"].contains(code));
+        let is_one_of = |codes: &[&str]| known.is_some_and(|(code, ..)| codes.contains(code));
+        let refuses_log_in = is_one_of(&["NOAUTH", "WRONGPASS"]);
+        // Who is refused has to log in again.
+        let connection_is_lost = refuses_log_in || is_one_of(&["READONLY", "MASTERDOWN"]);
         let words = format!("{code} {words}");
         let words = words.trim();
         let remedy = || REMEDIES.iter().find(|(part, _)| words.contains(part)).map(|(_, remedy)| *remedy);
@@ -128,7 +156,10 @@ impl Failure {
             None => (LedgerErrorKind::Refused, remedy()),
         };
         let message = meaning.map_or_else(|| words.to_owned(), |meaning| format!("{meaning} ({words})"));
-        Self { kind, message, connection_is_lost }
+        let lacks_right = || is_one_of(&["NOPERM"]) || RIGHTS.iter().any(|part| words.contains(part));
+        let refuses =
+            if refuses_log_in { Some(Refuses::LogIn) } else { lacks_right().then_some(Refuses::Call) };
+        Self { kind, message, connection_is_lost, refuses }
     }
 
     fn of_the_way(error: &RedisError) -> Self {
@@ -137,7 +168,7 @@ impl Failure {
             // Not of the network: the roots of trust cannot be read, the name cannot stand in a certificate.
             None => (LedgerErrorKind::Refused, format!("TLS cannot be set up: {error}")),
         };
-        Self { kind, message, connection_is_lost: true }
+        Self { kind, message, connection_is_lost: true, refuses: None }
     }
 }
 
@@ -230,7 +261,13 @@ mod tests {
             let failure = Failure::of_answer(code, words);
             assert_eq!(failure.kind, kind, "{words}");
             assert!(failure.message.contains(part), "{}", failure.message);
-            assert_eq!(failure.connection_is_lost, code == "READONLY");
+            assert_eq!(failure.connection_is_lost, ["READONLY", "NOAUTH", "WRONGPASS"].contains(&code));
+            let refuses = match part {
+                "password is wrong" | "wants a password" => Some(Refuses::LogIn),
+                "lacks a right" => Some(Refuses::Call),
+                _ => None,
+            };
+            assert_eq!(failure.refuses, refuses, "{code} {words}");
         }
     }
 

@@ -22,6 +22,7 @@ use aws_sdk_s3::config::{
 };
 use aws_smithy_http_client::tls;
 
+use crate::refusals;
 use crate::storage::StorageErrorKind;
 
 use super::failure::Failure;
@@ -46,6 +47,9 @@ pub struct S3Options {
     pub credentials: Option<S3Credentials>,
     /// A PEM file with certificates to trust beside those of the system.
     pub certificates: Option<PathBuf>,
+    /// How long a refusal of what was accepted before may last before it counts as one; 5 minutes when nothing else is
+    /// said.
+    pub refusal_patience: Option<Duration>,
 }
 
 /// An access key and its secret, which no `Debug` shows.
@@ -64,8 +68,8 @@ impl fmt::Debug for S3Credentials {
 }
 
 impl S3Options {
-    /// What the environment says: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_CA_BUNDLE`
-    /// and `PRS_S3_VIRTUAL_HOST=true`. Credentials are looked up when the store is opened. Fails with what is wrong.
+    /// What the environment says: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_CA_BUNDLE`,
+    /// `PRS_S3_VIRTUAL_HOST=true` and `PRS_REFUSAL_PATIENCE` (seconds). Credentials are looked up when the store is opened. Fails with what is wrong.
     pub fn from_environment() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let virtual_host = match variable("PRS_S3_VIRTUAL_HOST").as_deref() {
@@ -79,6 +83,7 @@ impl S3Options {
             virtual_host,
             credentials: None,
             certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from),
+            refusal_patience: Some(refusals::patience()?),
         })
     }
 }

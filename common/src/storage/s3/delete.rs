@@ -26,7 +26,7 @@ const DELETE_MANY: u64 = 20 << 20;
 impl S3Storage {
     pub(super) async fn delete_one(&self, key: &str) -> Result<(), StorageError> {
         let full = self.full(key)?;
-        let deleted = retried(Retry::new("delete", 0), || {
+        let deleted = retried(Retry::new("delete", 0).about(&self.bucket, &full), || {
             let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
             request.customize().interceptor(AnswersWithoutBody).send()
         });

@@ -23,12 +23,20 @@ pub(super) struct Failure {
     pub(super) message: String,
     /// Requests made, this one included.
     pub(super) attempts: u32,
+    /// The server refuses who asks, and not what is asked.
+    pub(super) is_refusal: bool,
 }
 
 impl Failure {
     /// A request that no whole answer came to.
     pub(super) fn unanswered(message: impl Into<String>) -> Self {
-        Self { kind: Unavailable, code: String::new(), message: message.into(), attempts: 1 }
+        Self {
+            kind: Unavailable,
+            code: String::new(),
+            message: message.into(),
+            attempts: 1,
+            is_refusal: false,
+        }
     }
 
     /// A success without what an S3 server says with it: something else answered, and nothing was done.
@@ -38,8 +46,8 @@ impl Failure {
 
     /// The object is another version than the one that is read.
     pub(super) fn replaced() -> Self {
-        let message = "the object was replaced by another one".to_owned();
-        Self { kind: AlreadyExists, code: String::new(), message, attempts: 1 }
+        let message = "the object was replaced by another one";
+        Self { kind: AlreadyExists, ..Self::unanswered(message) }
     }
 
     /// The same failure, where one version alone was asked for.
@@ -84,7 +92,8 @@ impl<E: ProvideErrorMetadata + Error + 'static> From<SdkError<E>> for Failure {
         } else if let Some(remedy) = remedy(&code) {
             message = format!("{message}; {remedy}");
         }
-        Self { kind, code, message, attempts: 1 }
+        let is_refusal = is_refusal(status, &code);
+        Self { kind, code, message, attempts: 1, is_refusal }
     }
 }
 
@@ -130,6 +139,19 @@ fn meaning(status: u16, code: &str) -> StorageErrorKind {
             _ => PermissionDenied,
         },
     }
+}
+
+/// Whether the server refuses who asks. Codes of credentials come with 400, too.
+fn is_refusal(status: u16, code: &str) -> bool {
+    let is_of_credentials = matches!(
+        code,
+        "ExpiredToken"
+            | "InvalidToken"
+            | "TokenRefreshRequired"
+            | "InvalidAccessKeyId"
+            | "RequestTimeTooSkewed"
+    );
+    is_of_credentials || (matches!(status, 401 | 403) && meaning(status, code) == PermissionDenied)
 }
 
 fn remedy(code: &str) -> Option<&'static str> {
@@ -181,6 +203,26 @@ mod tests {
             (301, "PermanentRedirect", PermissionDenied),
         ] {
             assert_eq!(meaning(status, code), expected, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn who_asks_is_refused_or_what_is_asked() {
+        for (status, code, expected) in [
+            (403, "AccessDenied", true),
+            (403, "", true),
+            (401, "", true),
+            (403, "SignatureDoesNotMatch", true),
+            (403, "RequestTimeTooSkewed", true),
+            (400, "ExpiredToken", true),
+            (400, "InvalidArgument", false),
+            (501, "NotImplemented", false),
+            (301, "PermanentRedirect", false),
+            (403, "QuotaExceeded", false),
+            (404, "NoSuchKey", false),
+            (503, "SlowDown", false),
+        ] {
+            assert_eq!(is_refusal(status, code), expected, "{status} {code}");
         }
     }
 }

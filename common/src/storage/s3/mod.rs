@@ -1,9 +1,9 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `read` and `write` move bytes, `conditions` says who of several may write, `multipart` and
-//! `upload` write large objects, `delete` removes one or many. Deliberately absent: caching, and any lock of its own; the
-//! server's conditional put is the only one.
+//! says which answers count, `trust` which refusals may pass, `read` and `write` move bytes, `conditions` says who of
+//! several may write, `multipart` and `upload` write large objects, `delete` removes one or many. Deliberately absent:
+//! caching, and any lock of its own; the server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
 //! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
@@ -18,6 +18,7 @@ mod integrity;
 mod multipart;
 mod read;
 mod retry;
+mod trust;
 mod upload;
 mod write;
 
@@ -33,6 +34,8 @@ use aws_sdk_s3::Client;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use crate::refusals::PATIENCE;
+
 use super::{
     IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
     is_valid_key,
@@ -43,6 +46,7 @@ pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
 use integrity::may_refuse_checksums;
 use retry::{Retry, retried};
+use trust::Trust;
 use upload::S3Upload;
 
 /// How long a bucket that is opened may take to answer.
@@ -73,6 +77,9 @@ struct Bucket {
     refuses_deletes: AtomicBool,
     /// Whether the server refuses what conditions forbid, where that is known.
     heeds: Heeds,
+    /// The object whose reading shows whether the credentials are good; there need not be one.
+    probe: String,
+    trust: Trust,
     /// Uploads that were dropped and are being taken back.
     aborts: Mutex<JoinSet<()>>,
 }
@@ -98,6 +105,7 @@ impl S3Storage {
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
         let server = endpoint.unwrap_or_else(|| AWS.to_owned());
+        let probe = format!("{prefix}.prs-probe-read");
         let bucket = Arc::new(Bucket {
             client,
             name: bucket.to_owned(),
@@ -105,6 +113,8 @@ impl S3Storage {
             refuses_checksums: AtomicBool::new(false),
             refuses_deletes: AtomicBool::new(false),
             heeds: Heeds::default(),
+            probe,
+            trust: Trust::new(options.refusal_patience.unwrap_or(PATIENCE)),
             aborts: Mutex::default(),
         });
         let storage = Self { bucket, prefix };
@@ -112,6 +122,7 @@ impl S3Storage {
             .await
             .unwrap_or_else(|_| Err(Failure::unanswered(format!("no answer within {} s", OPEN.as_secs()))));
         checked.map_err(|failure| error(storage.explained(failure)))?;
+        storage.bucket.trust.begin();
         tracing::debug!(storage = %storage, server = storage.bucket.server, "opened a bucket");
         Ok(storage)
     }
@@ -124,9 +135,8 @@ impl S3Storage {
         })
         .await
         .map_err(|failure| told("the bucket cannot be listed", failure))?;
-        let key = format!("{}.prs-probe-read", self.prefix);
         let read = retried(Retry::new("open", 0).at_most(3), || {
-            client.get_object().bucket(&self.bucket.name).key(&key).send()
+            client.get_object().bucket(&self.bucket.name).key(&self.bucket.probe).send()
         });
         match read.await {
             Err(failure) if failure.kind != StorageErrorKind::NotFound => {
@@ -175,7 +185,7 @@ impl S3Storage {
         let (mut key_marker, mut id_marker) = (None, None);
         let mut found = Vec::new();
         loop {
-            let page = retried(Retry::new("list uploads", 0), || {
+            let page = retried(Retry::new("list uploads", 0).about(bucket, prefix), || {
                 let request = bucket.client.list_multipart_uploads().bucket(&bucket.name).prefix(prefix);
                 let request = request.set_key_marker(key_marker.clone());
                 request.set_upload_id_marker(id_marker.clone()).send()
@@ -256,7 +266,7 @@ impl S3Storage {
         let mut found = Vec::new();
         let mut token = None;
         loop {
-            let page = retried(Retry::new("list", 0), || {
+            let page = retried(Retry::new("list", 0).about(&self.bucket, prefix), || {
                 let request = self.bucket.client.list_objects_v2().bucket(&self.bucket.name).prefix(prefix);
                 request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
             })

@@ -57,7 +57,7 @@ impl Multipart {
                 let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(key);
                 request.metadata(MARK, known).set_checksum_algorithm(algorithm.clone()).send()
             };
-            confirmed(Retry::new("begin upload", 0), request, |begun| {
+            confirmed(Retry::new("begin upload", 0).about(bucket, key), request, |begun| {
                 let id = begun.upload_id.filter(|id| !id.is_empty());
                 id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
             })
@@ -118,7 +118,9 @@ impl Multipart {
                 let request = request.upload_id(id).multipart_upload(parts.clone());
                 request.set_if_none_match(none_match).set_if_match(is_match).send()
             };
-            confirmed(Retry::new("complete upload", COMPLETE), request, |answer| confirm_etag(answer.e_tag))
+            confirmed(Retry::new("complete upload", COMPLETE).about(bucket, full), request, |answer| {
+                confirm_etag(answer.e_tag)
+            })
         };
         let asked = storage.look_first(full, mode).await?;
         let mut completed = complete(asked.clone()).await;
@@ -180,10 +182,15 @@ impl Target {
                 let request = request.part_number(number).set_checksum_crc32_c(sum.clone());
                 request.body(ByteStream::from(body.clone())).send()
             };
-            confirmed(Retry::new("put part", body.len() as u64), request, |answer| {
-                let etag = confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())?;
-                Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
-            })
+            confirmed(
+                Retry::new("put part", body.len() as u64).about(bucket, &self.full),
+                request,
+                |answer| {
+                    let etag =
+                        confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())?;
+                    Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
+                },
+            )
             .await
         });
         sent.await.map_err(lost)
@@ -197,11 +204,14 @@ impl Target {
             let request = request.upload_id(&self.id).part_number(number);
             request.copy_source(from).copy_source_range(&range).send()
         };
-        let copied = confirmed(Retry::new("copy part", COMPLETE), request, |answer| {
-            let (etag, checksum) =
-                answer.copy_part_result.map(|part| (part.e_tag, part.checksum_crc32_c)).unwrap_or_default();
-            Ok(Part { number, etag: confirm_etag(etag)?, checksum })
-        });
+        let copied =
+            confirmed(Retry::new("copy part", COMPLETE).about(bucket, &self.full), request, |answer| {
+                let (etag, checksum) = answer
+                    .copy_part_result
+                    .map(|part| (part.e_tag, part.checksum_crc32_c))
+                    .unwrap_or_default();
+                Ok(Part { number, etag: confirm_etag(etag)?, checksum })
+            });
         copied.await.map_err(lost)
     }
 }
@@ -217,7 +227,7 @@ fn lost(failure: Failure) -> Failure {
 
 /// Takes an upload back; one that is gone is fine.
 pub(super) async fn abort(bucket: &Bucket, full: &str, id: &str) -> Result<(), Failure> {
-    let aborted = retried(Retry::new("abort upload", 0), || {
+    let aborted = retried(Retry::new("abort upload", 0).about(bucket, full), || {
         bucket.client.abort_multipart_upload().bucket(&bucket.name).key(full).upload_id(id).send()
     });
     match aborted.await {

@@ -76,7 +76,8 @@ impl S3Storage {
 
     /// Reads `range`, cut at the end of the object; of `version`, where one is given.
     async fn read(&self, full: &str, range: Range<u64>, version: Option<&str>) -> Result<Reading, Failure> {
-        let mut retry = Retry::new("get", 0);
+        let call = || Retry::new("get", 0).about(&self.bucket, full);
+        let mut retry = call();
         let fresh = || Reading { etag: version.map(str::to_owned), ..Reading::default() };
         let mut reading = fresh();
         loop {
@@ -84,7 +85,7 @@ impl S3Storage {
             let outcome = self.read_on(full, &range, &mut reading, &retry).await;
             if reading.bytes.len() > before && !reading.is_damaged {
                 // The line is slow or breaks now and then, and it gets there.
-                retry = Retry::new("get", 0);
+                retry = call();
             }
             match outcome {
                 Ok(()) => return Ok(reading),
@@ -108,7 +109,7 @@ impl S3Storage {
         full: &str,
         range: &Range<u64>,
         reading: &mut Reading,
-        retry: &Retry,
+        retry: &Retry<'_>,
     ) -> Result<(), Failure> {
         let start = range.start + reading.bytes.len() as u64;
         let header = match (start, range.end) {
@@ -164,7 +165,7 @@ impl S3Storage {
     /// Looks an object up.
     pub(super) async fn look_up(&self, full: &str) -> Result<Seen, Failure> {
         let request = || self.bucket.client.head_object().bucket(&self.bucket.name).key(full).send();
-        confirmed(Retry::new("head", 0), request, |answer| {
+        confirmed(Retry::new("head", 0).about(&self.bucket, full), request, |answer| {
             let mark = answer.metadata().and_then(|marks| marks.get(super::write::MARK)).cloned();
             let size = answer.content_length().unwrap_or_default().max(0) as u64;
             Ok(Seen { size, mark, etag: confirm_etag(answer.e_tag)? })

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
+use super::Bucket;
 use super::failure::Failure;
 use crate::storage::StorageErrorKind;
 
@@ -25,19 +26,28 @@ const RATE: u64 = 1 << 20;
 const LEAST_RATE: u64 = 64 << 10;
 
 /// The attempts of one call.
-#[derive(Debug)]
-pub(super) struct Retry {
+pub(super) struct Retry<'a> {
     what: &'static str,
+    /// The bucket and the object that it is about: what was accepted before may be accepted again.
+    about: Option<(&'a Bucket, &'a str)>,
+    /// Attempts that were refused.
+    refusals: u32,
     bytes: u64,
     attempts: u32,
     most: u32,
     started: Instant,
 }
 
-impl Retry {
+impl<'a> Retry<'a> {
     /// A call that sends `bytes`, or lets the server handle so many.
     pub(super) fn new(what: &'static str, bytes: u64) -> Self {
-        Self { what, bytes, attempts: 0, most: ATTEMPTS, started: Instant::now() }
+        Self { what, about: None, refusals: 0, bytes, attempts: 0, most: ATTEMPTS, started: Instant::now() }
+    }
+
+    /// A call about the object `key`, or about those with this prefix, in an open bucket.
+    pub(super) fn about(mut self, bucket: &'a Bucket, key: &'a str) -> Self {
+        self.about = Some((bucket, key));
+        self
     }
 
     /// With fewer attempts than usual, where somebody waits for the answer.
@@ -54,9 +64,16 @@ impl Retry {
         let allowed = allowance(self.attempts, self.bytes);
         // A request of the SDK is many kilobytes of state.
         let request = tokio::time::timeout(allowed, Box::pin(request));
+        let (what, about) = (self.what, self.about);
         async move {
             match request.await {
-                Ok(answer) => answer.map_err(Failure::from),
+                Ok(Ok(answer)) => {
+                    if let Some((bucket, key)) = about {
+                        bucket.has_accepted(what, key);
+                    }
+                    Ok(answer)
+                }
+                Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err(Failure::unanswered(format!("no answer within {} s", allowed.as_secs()))),
             }
         }
@@ -65,7 +82,11 @@ impl Retry {
     /// Returns when the next attempt is due, or gives the failure back when there is none.
     pub(super) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
         self.attempts += 1;
-        let failure = Failure { attempts: self.attempts, ..failure };
+        let mut failure = Failure { attempts: self.attempts, ..failure };
+        self.refusals += u32::from(failure.is_refusal);
+        if let Some((bucket, key)) = self.about {
+            failure = bucket.judged(self.what, key, failure, self.refusals).await;
+        }
         let elapsed = self.started.elapsed();
         if failure.kind != StorageErrorKind::Unavailable {
             return Err(failure);
@@ -93,7 +114,7 @@ impl Retry {
 }
 
 /// Makes requests until one succeeds or there is no use in another.
-pub(super) async fn retried<T, E, F>(retry: Retry, request: impl FnMut() -> F) -> Result<T, Failure>
+pub(super) async fn retried<T, E, F>(retry: Retry<'_>, request: impl FnMut() -> F) -> Result<T, Failure>
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
     F: Future<Output = Result<T, SdkError<E>>> + Send,
@@ -104,7 +125,7 @@ where
 /// The same, where a success counts only once `confirm` finds in it what an S3 server answers: a proxy, a captive
 /// portal or a server of web pages also answers 200.
 pub(super) async fn confirmed<T, U, E, F>(
-    mut retry: Retry,
+    mut retry: Retry<'_>,
     mut request: impl FnMut() -> F,
     confirm: impl Fn(T) -> Result<U, Failure>,
 ) -> Result<U, Failure>

@@ -134,7 +134,7 @@ impl S3Storage {
                     if *mode == PutMode::Overwrite { request } else { request.metadata(MARK, mark) };
                 request.set_checksum_crc32_c(sum.clone()).body(ByteStream::from(body.clone())).send()
             };
-            confirmed(Retry::new("put", body.len() as u64), request, |answer| {
+            confirmed(Retry::new("put", body.len() as u64).about(&self.bucket, full), request, |answer| {
                 confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())
             })
             .await
@@ -190,7 +190,7 @@ impl S3Storage {
         let from = copy_source(&bucket.name, source);
         let request =
             || bucket.client.copy_object().copy_source(&from).bucket(&bucket.name).key(target).send();
-        let copied = confirmed(Retry::new("copy", COPY), request, |answer| {
+        let copied = confirmed(Retry::new("copy", COPY).about(bucket, target), request, |answer| {
             confirm_etag(answer.copy_object_result.and_then(|result| result.e_tag)).map(drop)
         });
         match copied.await {

@@ -123,6 +123,9 @@ pub enum Fault {
     Short,
     /// One bit of what was read is another; not one of [`Self::ALL`], for no store can notice it in a range.
     Flip,
+    /// It never reaches the server, which seems to refuse who asks (403); not one of [`Self::ALL`], it happens where
+    /// [`HttpProxy::refuse`] says so.
+    Refuse,
 }
 
 impl Fault {
@@ -178,6 +181,7 @@ impl HttpProxy {
             faults,
             requests: AtomicU64::new(0),
             counts: Default::default(),
+            refused: Mutex::default(),
         });
         let shared = Arc::clone(&spoiler);
         runtime.spawn(accept(listener, move |connection| {
@@ -210,6 +214,17 @@ impl HttpProxy {
     /// As [`TcpProxy::restore`].
     pub fn restore(&self) {
         self.front.restore();
+    }
+
+    /// Refuses from now on every request that begins like `what`: a method, and a path (`GET /bucket/key`). Empty:
+    /// everything.
+    pub fn refuse(&self, what: &str) {
+        *self.spoiler.refused.lock().unwrap() = Some(what.to_owned());
+    }
+
+    /// Refuses nothing any more.
+    pub fn accept(&self) {
+        *self.spoiler.refused.lock().unwrap() = None;
     }
 
     /// Requests that came, spoiled or not.
@@ -257,7 +272,9 @@ struct Spoiler {
     faults: HttpFaults,
     random: Mutex<Random>,
     requests: AtomicU64,
-    counts: [AtomicU64; Fault::ALL.len() + 1],
+    counts: [AtomicU64; Fault::ALL.len() + 2],
+    /// What requests begin with that are refused.
+    refused: Mutex<Option<String>>,
 }
 
 impl Spoiler {
@@ -273,7 +290,9 @@ impl Spoiler {
     }
 
     async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Cut> {
-        let fault = self.choose();
+        let begin = format!("{} {}", request.method(), request.uri().path());
+        let is_refused = self.refused.lock().unwrap().as_ref().is_some_and(|what| begin.starts_with(what));
+        let fault = if is_refused { Some(Fault::Refuse) } else { self.choose() };
         match fault {
             // Counted where it is known that there is something to spoil.
             Some(Fault::Short | Fault::Flip) | None => {}
@@ -283,6 +302,15 @@ impl Spoiler {
             Some(Fault::Error) => {
                 let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed());
                 *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                return Ok(answer);
+            }
+            Some(Fault::Refuse) => {
+                let said = "<Error><Code>AccessDenied</Code><Message>told to refuse</Message></Error>";
+                let said = Bytes::from_static(said.as_bytes());
+                let mut answer =
+                    Response::new(BodyExt::boxed(Full::new(said).map_err(|never| match never {})));
+                *answer.status_mut() = StatusCode::FORBIDDEN;
+                answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
                 return Ok(answer);
             }
             Some(Fault::CutBefore) => return Err(Cut),

@@ -1,0 +1,86 @@
+//! Servers refuse what they accepted before, as after a changed password or with a token that ran out: for some seconds,
+//! and the job goes on; or for good, and it fails and says so.
+
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
+use prs_tests::harness::{Fleet, Random};
+
+use crate::scene::{END, Expected, Plot, Scene};
+
+/// Longer than one call repeats its requests.
+const WHILE: Duration = Duration::from_secs(5);
+
+/// A way to the store that spoils nothing by itself.
+fn way(fleet: &Fleet) -> HttpProxy {
+    HttpProxy::start(fleet.s3.address(), HttpFaults { percent: 0, ..HttpFaults::default() })
+}
+
+/// The store refuses everything to two workers in mid-job.
+pub(crate) fn the_store_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
+    let proxy = way(fleet);
+    let mut scene = Scene::new(fleet, Plot::default());
+    for _ in 0..2 {
+        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
+    }
+    scene.submit(&[]);
+    scene.wait_for_work(20 + random.below(60) as usize);
+    proxy.refuse("");
+    scene.pass(WHILE);
+    assert!(scene.result().is_none(), "the job is over before the fault");
+    proxy.accept();
+    scene.ends_with(&Expected::default(), |scene| {
+        assert!(proxy.count(Fault::Refuse) > 5, "{} refusals\n{}", proxy.count(Fault::Refuse), scene.story());
+    });
+}
+
+/// A password appears in Redis, and all connections are closed.
+pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
+    let mut scene = Scene::begin(fleet, Plot::default());
+    scene.wait_for_work(20 + random.below(60) as usize);
+    scene.fleet.redis.cli(&["config", "set", "requirepass", "another"]);
+    let cli =
+        |scene: &Scene<'_>, words: &[&str]| scene.fleet.redis.cli(&[&["-a", "another"], words].concat());
+    cli(&scene, &["client", "kill", "type", "normal"]);
+    scene.pass(Duration::from_secs(8));
+    assert!(scene.result().is_none(), "the job is over before the fault");
+    cli(&scene, &["config", "set", "requirepass", ""]);
+    scene.ends_with(&Expected::default(), |scene| {
+        assert!(
+            scene.fleet.story().contains("the ledger refuses what it accepted before"),
+            "{}",
+            scene.story()
+        );
+    });
+}
+
+/// The store refuses everything for longer than the workers wait. How the job ends is decided in the ledger, and written
+/// down as soon as the store accepts it.
+pub(crate) fn the_store_for_good(fleet: &mut Fleet, random: &mut Random) {
+    let proxy = way(fleet);
+    let mut scene = Scene::new(fleet, Plot::default());
+    for _ in 0..2 {
+        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint()), ("PRS_REFUSAL_PATIENCE", "6")]);
+    }
+    scene.submit(&[]);
+    let id = scene.id();
+    scene.wait_for_work(20 + random.below(60) as usize);
+    proxy.refuse("");
+    wait_for("how the job ends to be decided", END, || {
+        let key = format!("prs:{{{id}}}:job");
+        let end = scene.fleet.redis.cli(&["hget", &key, "conclusion"]);
+        (end == "failed").then_some(())
+    });
+    scene.pass(WHILE);
+    assert!(scene.result().is_none(), "the store refuses it");
+    proxy.accept();
+    let ended = scene.forget_submit().wait();
+    assert_eq!(ended.code, Some(42), "{}\n{}", ended.stderr, scene.story());
+    let result = scene.result().expect("it has ended");
+    let reason = result["reason"].as_str().unwrap_or_default();
+    assert!(result["state"] == "failed" && reason.contains("has been refused for"), "{result}");
+    wait_for("the job to be tidied up", END, || scene.fleet.active().is_empty().then_some(()));
+    scene.dismiss();
+    scene.job.soon_leaves_nothing();
+}
