@@ -222,6 +222,31 @@ async fn user_without_rights_is_refused() {
 }
 
 #[tokio::test]
+async fn a_right_or_a_password_that_was_good_may_be_good_again() {
+    let server = RabbitMq::shared();
+    server.add_user("ana", "secret", [".*", ".*", ".*"]);
+    let queue = RabbitMqQueue::connect(&server.url_of("ana", "secret", "%2f")).await.unwrap();
+    queue.declare("granted", QueueOptions::default()).await.unwrap();
+    let passes = |outcome: Result<(), QueueError>| {
+        let error = outcome.expect_err("it is refused");
+        assert!(error.is_retryable() && error.message.contains("the same was accepted before"), "{error}");
+    };
+    // Channels remember rights for a while, so it needs a new one.
+    queue.close().await;
+    server.control(&["set_permissions", "ana", "^$", "^$", "^$"]);
+    passes(queue.declare("granted", QueueOptions::default()).await);
+    server.control(&["set_permissions", "ana", ".*", ".*", ".*"]);
+    at_last("declaring again", || queue.declare("granted", QueueOptions::default())).await;
+
+    server.control(&["change_password", "ana", "another"]);
+    queue.close().await;
+    passes(queue.declare("granted", QueueOptions::default()).await);
+    server.control(&["change_password", "ana", "secret"]);
+    at_last("logging in again", || queue.declare("granted", QueueOptions::default())).await;
+    queue.delete("granted").await.unwrap();
+}
+
+#[tokio::test]
 async fn name_too_long_for_amqp_is_refused() {
     let queue = connected().await;
     let long = "n".repeat(256);

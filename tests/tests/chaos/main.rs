@@ -126,6 +126,7 @@ scenarios! {
     workers_come_and_go = nobody_left::churn;
     the_store_refuses_for_some_seconds = refusals::the_store_for_some_seconds;
     redis_wants_a_password_for_some_seconds = refusals::redis_for_some_seconds;
+    the_broker_refuses_for_some_seconds = refusals::the_broker_for_some_seconds;
     the_store_refuses_until_the_job_has_failed = refusals::the_store_for_good;
     the_orchestrator_panics_once = |fleet, _| panics::once(fleet, "watches");
     the_orchestrator_panics_once_finalizing = |fleet, _| panics::once(fleet, "finalizing");

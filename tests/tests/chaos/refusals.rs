@@ -55,6 +55,26 @@ pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     });
 }
 
+/// The rights on the broker are taken away, and all connections closed, while the plan is being published.
+pub(crate) fn the_broker_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
+    // More than the scheduler publishes at once.
+    let plot = Plot { mini_batches: 3000, pause: 30, nodes: 2, processes: 2, first: "pass" };
+    let mut scene = Scene::begin(fleet, plot);
+    scene.wait_for_work(1 + random.below(100) as usize);
+    scene.fleet.broker.control(&["set_permissions", "guest", "^$", "^$", "^$"]);
+    scene.fleet.broker.control(&["close_all_connections", "told to"]);
+    scene.pass(Duration::from_secs(8));
+    assert!(scene.result().is_none(), "the job is over before the fault\n{}", scene.story());
+    scene.fleet.broker.control(&["set_permissions", "guest", ".*", ".*", ".*"]);
+    scene.ends_with(&Expected::default(), |scene| {
+        assert!(
+            scene.fleet.story().contains("the broker refuses what it accepted before"),
+            "{}",
+            scene.story()
+        );
+    });
+}
+
 /// The store refuses everything for longer than the workers wait. How the job ends is decided in the ledger, and written
 /// down as soon as the store accepts it.
 pub(crate) fn the_store_for_good(fleet: &mut Fleet, random: &mut Random) {

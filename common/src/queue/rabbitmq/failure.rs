@@ -36,6 +36,11 @@ pub(super) fn blocked(name: &str) -> QueueError {
     error(QueueErrorKind::Unavailable, name, message)
 }
 
+/// Whether the broker refuses a call because its user lacks the right to it; it begins its words with the code.
+pub(super) fn lacks_right(error: &QueueError) -> bool {
+    error.kind == QueueErrorKind::Refused && error.message.starts_with("ACCESS_REFUSED")
+}
+
 /// What `failure` means for a call that the queue `name` itself has to answer.
 pub(super) fn of_queue(name: &str, failure: &Error) -> QueueError {
     let failed = AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR);

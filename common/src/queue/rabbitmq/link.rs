@@ -17,6 +17,7 @@ use super::address::Address;
 use super::connect::{Connected, connect};
 use super::failure;
 use super::socket::Watch;
+use super::trust::Trust;
 
 /// How long one answer of the broker may take.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -45,6 +46,7 @@ pub(super) enum Purpose {
 pub(super) struct Link {
     address: Arc<Address>,
     purpose: Purpose,
+    trust: Arc<Trust>,
     state: tokio::sync::Mutex<State>,
 }
 
@@ -73,8 +75,8 @@ pub(super) struct Lent {
 }
 
 impl Link {
-    pub(super) fn new(address: Arc<Address>, purpose: Purpose) -> Self {
-        Self { address, purpose, state: tokio::sync::Mutex::default() }
+    pub(super) fn new(address: Arc<Address>, purpose: Purpose, trust: Arc<Trust>) -> Self {
+        Self { address, purpose, trust, state: tokio::sync::Mutex::default() }
     }
 
     /// Connects, or says at once why not.
@@ -123,6 +125,7 @@ impl Link {
         let connected = connect(&self.address, purpose).await;
         match connected {
             Ok(Connected { connection, watch }) => {
+                self.trust.is_connected();
                 if again {
                     tracing::info!(broker = %self.address, "connected to the broker again");
                 }
@@ -136,6 +139,7 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
+                let error = self.trust.of_log_in(error);
                 if again {
                     tracing::warn!(broker = %self.address, cause = error.message, "no connection to the broker; trying again");
                 }

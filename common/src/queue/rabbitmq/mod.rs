@@ -11,7 +11,7 @@
 //! | `link` | a connection that is built again, and channels on it |
 //! | `publish` | messages and their confirms |
 //! | `consume`, `answers`, `settled` | deliveries and the way back for them |
-//! | `failure` | what the broker's refusals mean |
+//! | `failure`, `trust` | what the broker's refusals mean, and which may pass |
 
 mod address;
 mod answers;
@@ -22,6 +22,7 @@ mod link;
 mod publish;
 mod settled;
 mod socket;
+mod trust;
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +38,9 @@ use tokio_util::task::TaskTracker;
 use self::address::Address;
 use self::consume::AmqpDeliveries;
 use self::link::{Link, Purpose};
+use self::trust::Trust;
 use super::{Deliveries, Depth, Queue, QueueError, QueueErrorKind, QueueOptions};
+use crate::refusals;
 
 /// Where rejected messages go: a durable quorum queue that nobody consumes.
 pub const DEAD_LETTERS: &str = "prs.dead";
@@ -65,6 +68,7 @@ pub struct RabbitMqQueue {
     consuming: Arc<Link>,
     publishing: Arc<Link>,
     version: Option<(u32, u32)>,
+    trust: Arc<Trust>,
     /// What sends the answers of consumers.
     tasks: TaskTracker,
 }
@@ -75,14 +79,19 @@ impl RabbitMqQueue {
     /// the trust in a certificate.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
         let address = Arc::new(Address::parse(url)?);
-        let consuming = Link::new(Arc::clone(&address), Purpose::Consuming);
-        let publishing = Link::new(Arc::clone(&address), Purpose::Publishing);
+        let patience = refusals::patience();
+        let patience =
+            patience.map_err(|why| failure::error(QueueErrorKind::Refused, &address.to_string(), why))?;
+        let trust = Arc::new(Trust::new(address.to_string(), patience));
+        let link = |purpose| Link::new(Arc::clone(&address), purpose, Arc::clone(&trust));
+        let (consuming, publishing) = (link(Purpose::Consuming), link(Purpose::Publishing));
         let version = consuming.connect().await?.version();
         Ok(Self {
             address,
             consuming: Arc::new(consuming),
             publishing: Arc::new(publishing),
             version,
+            trust,
             tasks: TaskTracker::new(),
         })
     }
@@ -119,34 +128,40 @@ impl fmt::Display for RabbitMqQueue {
 #[async_trait]
 impl Queue for RabbitMqQueue {
     async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
-        let queue = short(name)?;
-        let lent = self.consuming.channel(name).await?;
-        self.declare_dead_letters(&lent).await?;
-        let declare =
-            async |channel: &Channel| channel.queue_declare(queue, durable(), arguments(options)).await;
-        match lent.call(name, declare).await {
-            // A queue that is not there would be now: it is there, and what has it is down.
-            Err(error) if error.kind == QueueErrorKind::NotFound => {
-                Err(QueueError { kind: QueueErrorKind::Unavailable, ..error })
+        let declared = async {
+            let queue = short(name)?;
+            let lent = self.consuming.channel(name).await?;
+            self.declare_dead_letters(&lent).await?;
+            let declare =
+                async |channel: &Channel| channel.queue_declare(queue, durable(), arguments(options)).await;
+            match lent.call(name, declare).await {
+                // A queue that is not there would be now: it is there, and what has it is down.
+                Err(error) if error.kind == QueueErrorKind::NotFound => {
+                    Err(QueueError { kind: QueueErrorKind::Unavailable, ..error })
+                }
+                declared => declared.map(drop),
             }
-            declared => declared.map(drop),
-        }
+        };
+        self.trust.judged("declare", name, declared.await)
     }
 
     async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
-        match publish::publish(&self.publishing, name, short(name)?, &bodies).await {
+        let published = match publish::publish(&self.publishing, name, short(name)?, &bodies).await {
             Err(error) => Err(self.explained(name, error).await),
             Ok(()) => Ok(()),
-        }
+        };
+        self.trust.judged("publish", name, published)
     }
 
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError> {
         let queue = short(name)?;
         let lent = self.consuming.channel(name).await?;
-        match AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await {
-            Ok(deliveries) => Ok(Box::new(deliveries)),
-            Err(error) => Err(self.explained(name, error).await),
-        }
+        let consumed: Result<Box<dyn Deliveries>, _> =
+            match AmqpDeliveries::start(lent, name, queue, prefetch, &self.tasks).await {
+                Ok(deliveries) => Ok(Box::new(deliveries)),
+                Err(error) => Err(self.explained(name, error).await),
+            };
+        self.trust.judged("consume", name, consumed)
     }
 
     async fn depth(&self, name: &str) -> Result<Depth, QueueError> {
@@ -155,7 +170,8 @@ impl Queue for RabbitMqQueue {
         let passive = QueueDeclareOptions { passive: true, ..durable() };
         let seen = lent
             .call(name, async |channel| channel.queue_declare(queue, passive, FieldTable::default()).await)
-            .await?;
+            .await;
+        let seen = self.trust.judged("look at", name, seen)?;
         Ok(Depth { ready: seen.message_count().into(), consumers: seen.consumer_count().into() })
     }
 
@@ -177,10 +193,12 @@ impl Queue for RabbitMqQueue {
         let queue = short(name)?;
         let lent = self.consuming.channel(name).await?;
         let options = QueueDeleteOptions::default();
-        match lent.call(name, async |channel| channel.queue_delete(queue, options).await).await {
+        let deleted = match lent.call(name, async |channel| channel.queue_delete(queue, options).await).await
+        {
             Err(error) if error.kind != QueueErrorKind::NotFound => Err(error),
             _ => Ok(()),
-        }
+        };
+        self.trust.judged("delete", name, deleted)
     }
 }
 
