@@ -58,7 +58,7 @@ pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
 /// The rights on the broker are taken away, and all connections closed, while the plan is being published.
 pub(crate) fn the_broker_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     // More than the scheduler publishes at once.
-    let plot = Plot { mini_batches: 3000, pause: 30, nodes: 2, processes: 2, first: "pass" };
+    let plot = Plot { mini_batches: 3000, pause: 30, ..Plot::default() };
     let mut scene = Scene::begin(fleet, plot);
     scene.wait_for_work(1 + random.below(100) as usize);
     scene.fleet.broker.control(&["set_permissions", "guest", "^$", "^$", "^$"]);
