@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::comes_within;
 use prs_tests::harness::{Fleet, Random};
 
 use crate::scene::{Expected, Plot, Scene};
@@ -113,7 +113,8 @@ pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
         scene.pass(Duration::from_millis(random.below(1500)));
         let listed = || scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
         let is_there = || listed().lines().any(|name| name == queue).then_some(());
-        wait_for("the queue of the job", Duration::from_secs(30), is_there);
+        let came = comes_within(Duration::from_secs(30), is_there);
+        assert!(came.is_some(), "the queue did not come back\n{}", scene.story());
         assert!(scene.result().is_none(), "the job was over before");
         scene.fleet.broker.control(&["delete_queue", &queue]);
     }
