@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 mod failpoints;
+mod long_run;
 mod messages;
 mod nobody_left;
 mod oracle;
@@ -48,6 +49,13 @@ fn a_selection_on_one_fleet() {
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
+}
+
+/// Jobs in a row under `PRS_LONG_RUN_KILLS` kills (1,000) and what else comes with them, one seed.
+#[test]
+#[ignore = "takes the better part of an hour: make long-run"]
+fn the_long_run() {
+    rounds::long_run("the_long_run", "PRS_LONG_RUN_KILLS", long_run::kills);
 }
 
 macro_rules! scenarios {

@@ -30,7 +30,16 @@ pub(crate) fn round(name: &str, fleet: &mut Fleet, scenario: Scenario) {
     seeded(name, number("PRS_CHAOS_SEED", 1), fleet, scenario);
 }
 
-fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: Scenario) {
+/// Runs one long scenario once, on a fleet of its own; the variable says how long (1,000).
+pub(crate) fn long_run(name: &str, variable: &str, scenario: fn(&mut Fleet, &mut Random, u64)) {
+    let _alone = alone();
+    let length = number(variable, 1000);
+    seeded(name, number("PRS_CHAOS_SEED", 1), &mut Fleet::start(), |fleet, random| {
+        scenario(fleet, random, length);
+    });
+}
+
+fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: impl FnOnce(&mut Fleet, &mut Random)) {
     let mut random = Random::new(seed);
     let played = catch_unwind(AssertUnwindSafe(|| scenario(fleet, &mut random)));
     if let Err(panic) = played {
