@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod cluster;
 mod failpoints;
 mod long_run;
 mod messages;
@@ -20,14 +21,13 @@ mod servers;
 mod storage;
 mod workers;
 
-use prs_tests::harness::Fleet;
 use rounds::{round, rounds};
 
 /// One of each kind that takes seconds, on one fleet.
 #[test]
 fn a_selection_on_one_fleet() {
     let _alone = rounds::alone();
-    let fleet = &mut Fleet::start();
+    let fleet = &mut rounds::fleet(1);
     round("workers_and_processes_are_killed", fleet, workers::are_killed);
     round("workers_are_drained", fleet, workers::are_drained);
     round("between_commit_and_ack", fleet, |fleet, random| {
@@ -67,6 +67,20 @@ macro_rules! scenarios {
             rounds(stringify!($name), $scenario);
         }
     )*};
+}
+
+/// Three nodes of RabbitMQ are one broker.
+#[test]
+#[ignore = "takes minutes: make chaos"]
+fn a_queue_loses_its_leader() {
+    rounds::rounds_on(3, "a_queue_loses_its_leader", cluster::leader_dies);
+}
+
+/// The same.
+#[test]
+#[ignore = "takes minutes: make chaos"]
+fn a_queue_loses_its_majority() {
+    rounds::rounds_on(3, "a_queue_loses_its_majority", cluster::majority_dies);
 }
 
 scenarios! {

@@ -349,7 +349,7 @@ impl<'a> Scene<'a> {
             |name: &str| if keys.iter().any(|key| key == name) { stored.text(name) } else { String::new() };
         let (master, errors) = (file("logs/sys/master_role.txt"), file("logs/job_error.txt"));
         let columns = ["name", "messages_ready", "messages_unacknowledged", "consumers"];
-        let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
+        let queues = self.fleet.living_node().control(&[&["list_queues"][..], &columns].concat());
         format!("== queues\n{queues}\n== errors\n{errors}\n== orchestrator\n{master}\n{}", self.fleet.story())
     }
 }
