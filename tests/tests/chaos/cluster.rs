@@ -18,12 +18,12 @@ fn queue_and_leader(scene: &Scene<'_>) -> (String, String) {
     (queue, leader)
 }
 
-/// Asserts that the nodes which live still list the queue.
-fn is_listed(scene: &Scene<'_>, queue: &str) {
-    let listed = scene.fleet.living_node().queues();
+/// Asserts that the nodes which live still know the queue.
+fn is_known(scene: &Scene<'_>, queue: &str) {
+    let known = scene.fleet.living_node().known_queues();
     // It goes with the end of the job.
-    let is_listed = listed.iter().any(|name| name == queue) || scene.result().is_some();
-    assert!(is_listed, "somebody deleted {queue}: {listed:?}\n{}", scene.story());
+    let is_known = known.iter().any(|name| name == queue) || scene.result().is_some();
+    assert!(is_known, "somebody deleted {queue}: {known:?}\n{}", scene.story());
 }
 
 /// The node that leads the job's queue is killed and started again, twice: another one leads, and the job goes on.
@@ -40,10 +40,10 @@ pub(crate) fn leader_dies(fleet: &mut Fleet, random: &mut Random) {
             Some(queue_and_leader(&scene)).filter(|(_, next)| *next != leader)
         });
         assert!(next != leader);
-        is_listed(&scene, &queue);
+        is_known(&scene, &queue);
         scene.pass(Duration::from_millis(random.below(4000)));
         scene.fleet.node_mut(&leader).restart();
-        is_listed(&scene, &queue);
+        is_known(&scene, &queue);
     }
     scene.ends(&Expected::default());
 }
@@ -70,7 +70,7 @@ pub(crate) fn majority_dies(fleet: &mut Fleet, random: &mut Random) {
     let begun = scene.begun();
     for _ in 0..6 {
         scene.pass(MINUTE / 6);
-        is_listed(&scene, &queue);
+        is_known(&scene, &queue);
     }
     assert!(
         scene.result().is_none(),
@@ -80,6 +80,6 @@ pub(crate) fn majority_dies(fleet: &mut Fleet, random: &mut Random) {
     for name in &killed {
         scene.fleet.node_mut(name).restart();
     }
-    is_listed(&scene, &queue);
+    is_known(&scene, &queue);
     scene.ends(&Expected::default());
 }

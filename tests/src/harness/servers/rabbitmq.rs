@@ -169,6 +169,13 @@ impl RabbitMq {
         self.control(&["list_queues", "--no-table-headers", "name"]).lines().map(str::to_owned).collect()
     }
 
+    /// Names of all queues that the cluster knows. [`Self::queues`] leaves out those that only dead nodes could tell about.
+    pub fn known_queues(&self) -> Vec<String> {
+        let names =
+            self.control(&["eval", "[Name || {resource, _, queue, Name} <- rabbit_amqqueue:list_names()]."]);
+        names.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
     /// Kills the node without a warning; see [`Self::write_out_declarations`].
     pub fn kill(&mut self) {
         self.server.kill();
