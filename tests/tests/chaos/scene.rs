@@ -74,6 +74,8 @@ pub(crate) struct Scene<'a> {
     /// Once it is known.
     id: OnceCell<String>,
     submit: Option<Live>,
+    /// What a scenario has measured, for the story.
+    notes: String,
     /// How long the job may take.
     pub(crate) patience: Duration,
     /// Workers that were killed; what they had on their disks stays there.
@@ -103,6 +105,7 @@ impl<'a> Scene<'a> {
             name,
             id: OnceCell::new(),
             submit: None,
+            notes: String::new(),
             patience: END,
             kills: 0,
         }
@@ -332,11 +335,18 @@ impl<'a> Scene<'a> {
         mini_batches.map(rows_of).collect()
     }
 
+    /// Adds a line to the story.
+    pub(crate) fn note(&mut self, line: &str) {
+        self.notes.push_str(line);
+        self.notes.push('\n');
+    }
+
     /// Writes what is known to the folder that `PRS_CHAOS_STORIES` names, for people who look at what went well, too.
     fn keep_story(&self) {
         if let Some(folder) = std::env::var_os("PRS_CHAOS_STORIES") {
             std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(Path::new(&folder).join(format!("{}.txt", self.name)), self.story()).unwrap();
+            let story = format!("{}{}", self.notes, self.story());
+            std::fs::write(Path::new(&folder).join(format!("{}.txt", self.name)), story).unwrap();
         }
     }
 
