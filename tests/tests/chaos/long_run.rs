@@ -90,7 +90,7 @@ struct Tally {
     done: Vec<Fault>,
     not_connected: u32,
     mini_batches: usize,
-    begun: usize,
+    tries: usize,
     longest_job: Duration,
     longest_end: Duration,
 }
@@ -108,7 +108,7 @@ impl fmt::Display for Tally {
              {:.1} s, longest end {:.1} s",
             self.jobs,
             self.mini_batches,
-            self.begun - self.mini_batches,
+            self.tries - self.mini_batches,
             count(Fault::KillWorker),
             count(Fault::KillProcess),
             restarts[0],
@@ -195,10 +195,10 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
         down.end(scene.fleet);
     }
     tally.not_connected += replace_who_could_not_connect(&mut scene);
-    let begun = scene.begun();
+    let tries = scene.begun();
     let mini_batches = scene.plot.mini_batches;
     scene.ends(&Expected::default());
     tally.jobs += 1;
     tally.mini_batches += mini_batches;
-    tally.begun += begun;
+    tally.tries += tries;
 }

@@ -58,6 +58,7 @@ impl RabbitMq {
 
     /// Starts a node and makes it one of the cluster of this one. Quorum queues that are declared from now on have a
     /// member there.
+    #[must_use]
     pub fn start_peer(&self) -> Self {
         let peer = Self::start_beside(self.epmd_port, None);
         peer.control(&["stop_app"]);
