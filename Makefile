@@ -65,9 +65,15 @@ chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] rounds o
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || \
 		{ echo "a chaos scenario shifts clocks: apt-get install faketime" >&2; exit 1; }
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \
-		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1
+		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --test-threads 1 --skip the_long_run
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
 		PRS_DAMAGE_ROUNDS="$${PRS_DAMAGE_ROUNDS:-1000}" cargo test -p prs-tests --test damage $(CARGO_FLAGS)
+
+# By hand: what it found is in docs/reliability.md.
+.PHONY: long-run
+long-run: test-build servers ## job after job under PRS_LONG_RUN_KILLS [1000] kills -9, restarts and wipes of servers
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" \
+		cargo test -p prs-tests --test chaos $(CARGO_FLAGS) -- --ignored --nocapture the_long_run
 
 .PHONY: test-python
 test-python: test-build

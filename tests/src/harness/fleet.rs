@@ -1,21 +1,53 @@
 //! A fleet of its own: the three servers, and workers that come and go.
 
 use std::fmt::Write;
+use std::iter;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
 use super::programs::program;
+use super::servers::proxy::TcpProxy;
 use super::servers::s3::S3Server;
 use super::servers::{RabbitMq, Redis};
 use super::{Ended, Job, Live};
 
 /// The bucket that holds everything.
 const BUCKET: &str = "fleet";
+
+/// What a byte takes to a store and back from it, each way.
+const STORE_DELAY: Duration = Duration::from_millis(15);
+/// The same, to and from RabbitMQ and Redis.
+const SERVER_DELAY: Duration = Duration::from_millis(1);
+
+/// How a fleet is started.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetSettings {
+    /// Nodes in the broker's cluster; of more than one, programs reach those that live, in turn.
+    pub broker_nodes: usize,
+    /// Whether the servers are as far away as they are in practice: 15 ms to the store and 1 ms to the others, each way.
+    pub distant: bool,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        Self { broker_nodes: 1, distant: false }
+    }
+}
+
+/// What stands between programs and servers, where anything does.
+#[derive(Debug)]
+struct Ways {
+    broker: Option<TcpProxy>,
+    redis: Option<TcpProxy>,
+    s3: Option<TcpProxy>,
+}
 
 /// Servers and workers. All of them end with it.
 #[derive(Debug)]
@@ -26,6 +58,9 @@ pub struct Fleet {
     pub redis: Redis,
     /// Holds everything that lasts.
     pub s3: S3Server,
+    /// Further nodes of the broker's cluster.
+    pub peers: Vec<RabbitMq>,
+    ways: Ways,
     folder: TempDir,
     started: AtomicU32,
 }
@@ -45,22 +80,68 @@ impl Fleet {
 
     /// Starts the servers; no worker yet.
     pub fn start() -> Self {
+        Self::start_with(FleetSettings::default())
+    }
+
+    /// The same, as the settings say.
+    pub fn start_with(settings: FleetSettings) -> Self {
         let broker = std::thread::spawn(RabbitMq::start);
         let (redis, s3) = (Redis::start(), S3Server::start());
         s3.make_bucket(BUCKET);
         let folder = tempfile::Builder::new().prefix("prs-fleet-").tempdir().unwrap();
-        Self { broker: broker.join().unwrap(), redis, s3, folder, started: AtomicU32::new(0) }
+        let broker = broker.join().unwrap();
+        let peers: Vec<RabbitMq> = (1..settings.broker_nodes).map(|_| broker.start_peer()).collect();
+        let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let nodes: Vec<SocketAddr> =
+            iter::once(&broker).chain(&peers).map(|node| local(node.port())).collect();
+        let way = |servers: &[SocketAddr], delay: Duration| {
+            let delay = if settings.distant { delay } else { Duration::ZERO };
+            let is_direct = delay.is_zero() && servers.len() == 1;
+            (!is_direct).then(|| TcpProxy::start_with(servers, delay))
+        };
+        let ways = Ways {
+            broker: way(&nodes, SERVER_DELAY),
+            redis: way(&[local(redis.port())], SERVER_DELAY),
+            s3: way(&[s3.address()], STORE_DELAY),
+        };
+        Self { broker, redis, s3, peers, ways, folder, started: AtomicU32::new(0) }
+    }
+
+    /// Where programs reach RabbitMQ, Redis and S3.
+    pub fn addresses(&self) -> [SocketAddr; 3] {
+        let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let direct = [local(self.broker.port()), local(self.redis.port()), self.s3.address()];
+        let ways = [&self.ways.broker, &self.ways.redis, &self.ways.s3];
+        std::array::from_fn(|at| ways[at].as_ref().map_or(direct[at], TcpProxy::address))
+    }
+
+    /// A node of the broker that lives.
+    pub fn living_node(&self) -> &RabbitMq {
+        iter::once(&self.broker).chain(&self.peers).find(|node| node.is_up()).expect("a living node")
+    }
+
+    /// The node of the broker's cluster with this name.
+    pub fn node_mut(&mut self, name: &str) -> &mut RabbitMq {
+        let mut nodes = iter::once(&mut self.broker).chain(&mut self.peers);
+        nodes.find(|node| node.node_name() == name).expect("a node of this name")
     }
 
     /// What a program needs to know to reach the servers.
     pub fn variables(&self) -> Vec<(String, String)> {
+        let [broker, redis, s3] = self.addresses();
         let urls = [
-            ("PRS_BROKER_URL", self.broker.url()),
-            ("PRS_REDIS_URL", self.redis.url()),
+            ("PRS_BROKER_URL", format!("amqp://guest:guest@{broker}/%2f")),
+            ("PRS_REDIS_URL", format!("redis://{redis}")),
             ("PRS_STORAGE_URL", format!("s3://{BUCKET}/prs")),
         ];
         let urls = urls.into_iter().map(|(name, value)| (name.to_owned(), value));
-        urls.chain(self.s3.env()).collect()
+        let mut s3_variables = self.s3.env();
+        for (name, value) in &mut s3_variables {
+            if name == "AWS_ENDPOINT_URL_S3" {
+                *value = format!("http://{s3}");
+            }
+        }
+        urls.chain(s3_variables).collect()
     }
 
     /// Makes the commands of `job` speak to this fleet.

@@ -24,7 +24,7 @@ mod table;
 mod tmpfs;
 
 pub use ended::Ended;
-pub use fleet::Fleet;
+pub use fleet::{Fleet, FleetSettings};
 pub use job::Job;
 pub use live::Live;
 pub use other_user::{another_user_reads, as_another_user};

@@ -6,7 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod cluster;
 mod failpoints;
+mod long_run;
 mod messages;
 mod nobody_left;
 mod oracle;
@@ -20,14 +22,13 @@ mod servers;
 mod storage;
 mod workers;
 
-use prs_tests::harness::Fleet;
 use rounds::{round, rounds};
 
 /// One of each kind that takes seconds, on one fleet.
 #[test]
 fn a_selection_on_one_fleet() {
     let _alone = rounds::alone();
-    let fleet = &mut Fleet::start();
+    let fleet = &mut rounds::fleet(1);
     round("workers_and_processes_are_killed", fleet, workers::are_killed);
     round("workers_are_drained", fleet, workers::are_drained);
     round("between_commit_and_ack", fleet, |fleet, random| {
@@ -55,6 +56,13 @@ fn a_selection_on_one_fleet() {
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
 }
 
+/// Jobs in a row under `PRS_LONG_RUN_KILLS` kills (1,000) and what else comes with them, one seed.
+#[test]
+#[ignore = "takes the better part of an hour: make long-run"]
+fn the_long_run() {
+    rounds::long_run("the_long_run", "PRS_LONG_RUN_KILLS", long_run::kills);
+}
+
 macro_rules! scenarios {
     ($($(#[doc = $doc:literal])* $name:ident = $scenario:expr;)*) => {$(
         $(#[doc = $doc])*
@@ -64,6 +72,20 @@ macro_rules! scenarios {
             rounds(stringify!($name), $scenario);
         }
     )*};
+}
+
+/// Three nodes of RabbitMQ are one broker.
+#[test]
+#[ignore = "takes minutes: make chaos"]
+fn a_queue_loses_its_leader() {
+    rounds::rounds_on(3, "a_queue_loses_its_leader", cluster::leader_dies);
+}
+
+/// The same.
+#[test]
+#[ignore = "takes minutes: make chaos"]
+fn a_queue_loses_its_majority() {
+    rounds::rounds_on(3, "a_queue_loses_its_majority", cluster::majority_dies);
 }
 
 scenarios! {

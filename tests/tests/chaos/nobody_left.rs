@@ -10,6 +10,8 @@ use crate::scene::{Expected, Plot, Scene};
 
 /// How long nobody is there.
 const NOBODY: Duration = Duration::from_secs(10);
+/// How many times longer than undisturbed a job may take while workers come and go.
+const SLOWER: u32 = 3;
 /// What a job may take beyond its work once somebody is there again.
 const BEYOND: Duration = Duration::from_secs(30);
 
@@ -22,8 +24,10 @@ fn everybody_dies(scene: &mut Scene<'_>) {
     scene.fleet.broker.wipe_and_restart();
 }
 
-/// One worker comes back after a while; the job completes in time.
-fn one_comes_back(mut scene: Scene<'_>, work: Duration) {
+/// One worker comes back after a while; the job completes in the time that what was not begun takes, and a little more.
+fn one_comes_back(mut scene: Scene<'_>) {
+    let left = scene.plot.mini_batches.saturating_sub(scene.begun());
+    let work = Duration::from_millis(left as u64 * scene.plot.pause / u64::from(scene.plot.processes));
     scene.pass(NOBODY);
     assert!(scene.result().is_none(), "the job is over without anybody");
     let came = Instant::now();
@@ -34,30 +38,23 @@ fn one_comes_back(mut scene: Scene<'_>, work: Duration) {
     scene.ends(&Expected::default());
 }
 
-/// The work of a job for one worker.
-fn work(plot: &Plot) -> Duration {
-    Duration::from_millis(plot.mini_batches as u64 * plot.pause / u64::from(plot.processes))
-}
-
 pub(crate) fn in_mid_job(fleet: &mut Fleet, random: &mut Random) {
     let plot = Plot { mini_batches: 200, ..Plot::default() };
-    let all = work(&plot);
     let mut scene = Scene::new(fleet, plot);
     scene.hire(&[]);
     scene.hire(&[]);
     scene.submit_detached();
     scene.wait_for_work(20 + random.below(60) as usize);
     everybody_dies(&mut scene);
-    one_comes_back(scene, all);
+    one_comes_back(scene);
 }
 
 pub(crate) fn before_the_first(fleet: &mut Fleet, _: &mut Random) {
     let plot = Plot { mini_batches: 80, ..Plot::default() };
-    let all = work(&plot);
     let mut scene = Scene::new(fleet, plot);
     scene.submit_detached();
     everybody_dies(&mut scene);
-    one_comes_back(scene, all);
+    one_comes_back(scene);
 }
 
 pub(crate) fn while_finalizing(fleet: &mut Fleet, _: &mut Random) {
@@ -69,15 +66,18 @@ pub(crate) fn while_finalizing(fleet: &mut Fleet, _: &mut Random) {
         scene.crew[0].live.is_stopped().then_some(())
     });
     everybody_dies(&mut scene);
-    one_comes_back(scene, Duration::ZERO);
+    one_comes_back(scene);
 }
 
-/// A worker is killed and replaced every 0.5 to 1.5 s, to the end. `forget` happens once, after a while.
+/// A worker is killed and replaced every 0.5 to 1.5 s, to the end. `forget` happens once, after a while. The job takes no
+/// more than three times what it takes undisturbed, and the time in which a server is away.
 fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: impl FnOnce(&mut Fleet)) {
-    let plot = Plot { mini_batches: 600, pause: 40, nodes: 3, processes: 2, ..Plot::default() };
+    let plot = Plot { mini_batches: 900, pause: 80, nodes: 3, processes: 2, ..Plot::default() };
+    let quiet = undisturbed(fleet, plot.clone());
     let mut scene = Scene::begin(fleet, plot);
     scene.wait_for_work(5);
     let begin = Instant::now();
+    let mut away = Duration::ZERO;
     let mut forget = Some(forget);
     let mut next = begin;
     scene.until_ended(|scene| {
@@ -86,6 +86,7 @@ fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: 
             && let Some(forget) = forget.take()
         {
             forget(scene.fleet);
+            away = now.elapsed();
         }
         if now >= next {
             next = now + Duration::from_millis(500 + random.below(1000));
@@ -94,9 +95,31 @@ fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: 
             scene.hire(&[]);
         }
     });
+    let took = begin.elapsed();
     assert!(forget.is_none(), "the job was over before the fault");
+    let most = quiet * SLOWER + away;
+    assert!(
+        took <= most,
+        "{took:?}, and {quiet:?} undisturbed; a server was away for {away:?}\n{}",
+        scene.story()
+    );
+    scene.note(&format!(
+        "{took:?} with {} kills and a server away for {away:?}; {quiet:?} undisturbed",
+        scene.kills
+    ));
     assert!(scene.kills >= 5, "{} kills", scene.kills);
     scene.ends(&Expected::default());
+}
+
+/// What a job takes from its first mini-batch to its result when nothing happens.
+fn undisturbed(fleet: &mut Fleet, plot: Plot) -> Duration {
+    let mut scene = Scene::begin(fleet, plot);
+    scene.wait_for_work(5);
+    let begin = Instant::now();
+    scene.until_ended(|_| {});
+    let took = begin.elapsed();
+    scene.ends(&Expected::default());
+    took
 }
 
 pub(crate) fn churn(fleet: &mut Fleet, random: &mut Random) {

@@ -1,6 +1,5 @@
 //! Hosts that see the others badly: cut off for a while, or with another idea of the time.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,9 +17,7 @@ const FAKETIME: [&str; 2] = [
 
 /// A worker loses all three servers in mid-job, is thought lost, and comes back, perhaps after the end of the job.
 pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, seconds: u64) {
-    let local = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let proxies =
-        [local(fleet.broker.port()), local(fleet.redis.port()), fleet.s3.address()].map(TcpProxy::start);
+    let proxies = fleet.addresses().map(TcpProxy::start);
     let [broker, redis, s3] = proxies.each_ref().map(TcpProxy::address);
     let mut scene = Scene::new(fleet, Plot { mini_batches: 400, pause: 200, ..Plot::default() });
     let url = format!("amqp://guest:guest@{broker}/%2f?heartbeat=5");

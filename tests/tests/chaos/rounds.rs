@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use prs_tests::harness::{Fleet, Random};
+use prs_tests::harness::{Fleet, FleetSettings, Random};
 
 /// A scenario.
 pub(crate) type Scenario = fn(&mut Fleet, &mut Random);
@@ -15,10 +15,20 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A fleet whose broker has so many nodes; with `PRS_CHAOS_DISTANCE=1` its servers are far away.
+pub(crate) fn fleet(broker_nodes: usize) -> Fleet {
+    Fleet::start_with(FleetSettings { broker_nodes, distant: number("PRS_CHAOS_DISTANCE", 0) > 0 })
+}
+
 /// Runs every round of a scenario on a fleet of its own.
 pub(crate) fn rounds(name: &str, scenario: Scenario) {
+    rounds_on(1, name, scenario);
+}
+
+/// The same on a fleet whose broker has so many nodes.
+pub(crate) fn rounds_on(broker_nodes: usize, name: &str, scenario: Scenario) {
     let _alone = alone();
-    let mut fleet = Fleet::start();
+    let mut fleet = fleet(broker_nodes);
     let first = number("PRS_CHAOS_SEED", 1);
     for seed in first..first + number("PRS_CHAOS_ROUNDS", 3) {
         seeded(name, seed, &mut fleet, scenario);
@@ -30,7 +40,16 @@ pub(crate) fn round(name: &str, fleet: &mut Fleet, scenario: Scenario) {
     seeded(name, number("PRS_CHAOS_SEED", 1), fleet, scenario);
 }
 
-fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: Scenario) {
+/// Runs one long scenario once, on a fleet of its own; the variable says how long (1,000).
+pub(crate) fn long_run(name: &str, variable: &str, scenario: fn(&mut Fleet, &mut Random, u64)) {
+    let _alone = alone();
+    let length = number(variable, 1000);
+    seeded(name, number("PRS_CHAOS_SEED", 1), &mut fleet(1), |fleet, random| {
+        scenario(fleet, random, length);
+    });
+}
+
+fn seeded(name: &str, seed: u64, fleet: &mut Fleet, scenario: impl FnOnce(&mut Fleet, &mut Random)) {
     let mut random = Random::new(seed);
     let played = catch_unwind(AssertUnwindSafe(|| scenario(fleet, &mut random)));
     if let Err(panic) = played {

@@ -1,5 +1,6 @@
 //! A scene: one job on the fleet, the workers that serve it, and what may be done to them.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::oracle;
 
-/// How long a job may take whatever happens to it.
+/// How long a job may take whatever happens to it, where a scenario does not say.
 pub(crate) const END: Duration = Duration::from_secs(90);
 /// How long a first step may take.
 const BEGIN: Duration = Duration::from_mins(1);
@@ -72,9 +73,15 @@ pub(crate) struct Scene<'a> {
     pub(crate) plot: Plot,
     pub(crate) crew: Vec<Member>,
     name: String,
+    /// Once it is known.
+    id: OnceCell<String>,
     submit: Option<Live>,
     /// Panics of workers before this scene.
     pub(crate) panics_before: usize,
+    /// What a scenario has measured, for the story.
+    notes: String,
+    /// How long the job may take.
+    pub(crate) patience: Duration,
     /// Workers that were killed; what they had on their disks stays there.
     pub(crate) kills: u32,
 }
@@ -95,7 +102,19 @@ impl<'a> Scene<'a> {
             // Whoever kills processes spoils tries.
             .with("run_max_try", 20);
         let panics_before = panics(fleet);
-        Self { fleet, job, plot, crew: Vec::new(), name, submit: None, panics_before, kills: 0 }
+        Self {
+            fleet,
+            job,
+            plot,
+            crew: Vec::new(),
+            name,
+            id: OnceCell::new(),
+            submit: None,
+            panics_before,
+            notes: String::new(),
+            patience: END,
+            kills: 0,
+        }
     }
 
     /// The same with as many workers as the job asks for, submitted.
@@ -139,7 +158,17 @@ impl<'a> Scene<'a> {
 
     /// The id of the job.
     pub(crate) fn id(&self) -> String {
-        wait_for("the job to be known", BEGIN, || self.fleet.id_of(&self.name))
+        wait_for("the job to be known", BEGIN, || self.known_id())
+    }
+
+    /// The id of the job, once it is known.
+    fn known_id(&self) -> Option<String> {
+        if self.id.get().is_none()
+            && let Some(id) = self.fleet.id_of(&self.name)
+        {
+            let _ = self.id.set(id);
+        }
+        self.id.get().cloned()
     }
 
     /// Waits until a worker has the lease of the orchestrator; who it is.
@@ -150,7 +179,7 @@ impl<'a> Scene<'a> {
 
     /// How the job ended, when it has.
     pub(crate) fn result(&self) -> Option<Value> {
-        let id = self.fleet.id_of(&self.name)?;
+        let id = self.known_id()?;
         let record: Value = serde_json::from_slice(&self.fleet.stored(&id).bytes("job.json")).unwrap();
         Some(record["result"].clone()).filter(|result| !result.is_null())
     }
@@ -261,7 +290,7 @@ impl<'a> Scene<'a> {
     pub(crate) fn until_ended(&mut self, mut meanwhile: impl FnMut(&mut Self)) {
         let start = Instant::now();
         while self.result().is_none() {
-            assert!(start.elapsed() < END, "the job does not end\n{}", self.story());
+            assert!(start.elapsed() < self.patience, "the job does not end\n{}", self.story());
             self.let_go_on();
             meanwhile(self);
             std::thread::sleep(POLL);
@@ -312,24 +341,31 @@ impl<'a> Scene<'a> {
         mini_batches.map(|index| rows_of(index, self.plot.padding)).collect()
     }
 
+    /// Adds a line to the story.
+    pub(crate) fn note(&mut self, line: &str) {
+        self.notes.push_str(line);
+        self.notes.push('\n');
+    }
+
     /// Writes what is known to the folder that `PRS_CHAOS_STORIES` names, for people who look at what went well, too.
     fn keep_story(&self) {
         if let Some(folder) = std::env::var_os("PRS_CHAOS_STORIES") {
             std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(Path::new(&folder).join(format!("{}.txt", self.name)), self.story()).unwrap();
+            let story = format!("{}{}", self.notes, self.story());
+            std::fs::write(Path::new(&folder).join(format!("{}.txt", self.name)), story).unwrap();
         }
     }
 
     /// Everything that is known, for a panic.
     pub(crate) fn story(&self) -> String {
-        let Some(id) = self.fleet.id_of(&self.name) else { return self.fleet.story() };
+        let Some(id) = self.known_id() else { return self.fleet.story() };
         let stored = self.fleet.stored(&id);
         let keys = stored.keys();
         let file =
             |name: &str| if keys.iter().any(|key| key == name) { stored.text(name) } else { String::new() };
         let (master, errors) = (file("logs/sys/master_role.txt"), file("logs/job_error.txt"));
         let columns = ["name", "messages_ready", "messages_unacknowledged", "consumers"];
-        let queues = self.fleet.broker.control(&[&["list_queues"][..], &columns].concat());
+        let queues = self.fleet.living_node().control(&[&["list_queues"][..], &columns].concat());
         format!("== queues\n{queues}\n== errors\n{errors}\n== orchestrator\n{master}\n{}", self.fleet.story())
     }
 }

@@ -16,7 +16,8 @@ pub(crate) fn flips_bits(fleet: &mut Fleet, random: &mut Random) {
         kinds: vec![Fault::Flip],
         ..HttpFaults::default()
     };
-    let proxy = HttpProxy::start(fleet.s3.address(), faults);
+    let [_, _, store] = fleet.addresses();
+    let proxy = HttpProxy::start(store, faults);
     let mut scene = Scene::new(fleet, Plot { mini_batches: 160, ..Plot::default() });
     for _ in 0..2 {
         scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
@@ -34,7 +35,8 @@ pub(crate) fn fails_now_and_then(fleet: &mut Fleet, random: &mut Random) {
         stall: Duration::from_secs(5),
         ..HttpFaults::default()
     };
-    let proxy = HttpProxy::start(fleet.s3.address(), faults);
+    let [_, _, store] = fleet.addresses();
+    let proxy = HttpProxy::start(store, faults);
     let endpoint = proxy.endpoint();
     let mut scene = Scene::new(fleet, Plot::default());
     for _ in 0..2 {

@@ -12,6 +12,7 @@ mod rabbitmq;
 mod redis;
 pub mod s3;
 mod supervised;
+mod tcp_proxy;
 
 pub use self::ports::free_port;
 pub use self::rabbitmq::RabbitMq;

@@ -1,7 +1,7 @@
 //! What stands between a program and a server to make the way unsafe.
 //!
 //! [`TcpProxy`] carries bytes and can be cut off: from then on nothing arrives and nobody is told, as when a cable
-//! is pulled. [`HttpProxy`] is one with a reverse proxy behind it, which spoils a share of the requests; every
+//! is pulled. It can be as long as a real way is. [`HttpProxy`] is one with a reverse proxy behind it, which spoils a share of the requests; every
 //! spoiled one is counted, so that a test can assert that it happened.
 
 use std::net::SocketAddr;
@@ -20,89 +20,12 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncReadExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
 use super::in_process;
+pub use super::tcp_proxy::TcpProxy;
+use super::tcp_proxy::accept;
 use crate::harness::Random;
-
-/// A way to a server that can be cut off.
-#[derive(Debug)]
-pub struct TcpProxy {
-    address: SocketAddr,
-    cut: watch::Sender<bool>,
-    runtime: Option<Runtime>,
-}
-
-impl TcpProxy {
-    /// Opens a way to `server` at a free port.
-    pub fn start(server: SocketAddr) -> Self {
-        let runtime = in_process::runtime();
-        let listener = in_process::listen(&runtime, 0);
-        let address = listener.local_addr().unwrap();
-        let (cut, watched) = watch::channel(false);
-        runtime.spawn(accept(listener, move |connection| relay(connection, server, watched.clone())));
-        Self { address, cut, runtime: Some(runtime) }
-    }
-
-    /// Where programs connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Swallows everything from now on, of connections that are there and of new ones, without closing any.
-    pub fn cut_off(&self) {
-        self.cut.send_replace(true);
-    }
-
-    /// Lets new connections through again. Those that lost bytes stay silent for good.
-    pub fn restore(&self) {
-        self.cut.send_replace(false);
-    }
-}
-
-impl Drop for TcpProxy {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    loop {
-        let Ok((connection, _)) = listener.accept().await else { continue };
-        let _ = connection.set_nodelay(true);
-        tokio::spawn(serve(connection));
-    }
-}
-
-/// Carries what goes to `server` and comes from it, until the way is cut off.
-async fn relay(mut near: TcpStream, server: SocketAddr, mut cut: watch::Receiver<bool>) {
-    if *cut.borrow_and_update() {
-        return swallow(&mut near).await;
-    }
-    let Ok(mut far) = TcpStream::connect(server).await else { return };
-    let _ = far.set_nodelay(true);
-    tokio::select! {
-        // First: not a byte passes after the cut.
-        biased;
-        _ = cut.wait_for(|cut| *cut) => {}
-        _ = copy_bidirectional(&mut near, &mut far) => return,
-    }
-    tokio::join!(swallow(&mut near), swallow(&mut far));
-}
-
-/// Reads until the other side closes.
-async fn swallow(connection: &mut TcpStream) {
-    let mut bytes = vec![0; 16 << 10];
-    while connection.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
-}
 
 /// What may become of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

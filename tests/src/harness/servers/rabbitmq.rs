@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -29,8 +30,9 @@ pub struct RabbitMq {
     epmd_port: u16,
     distribution_port: u16,
     server: Supervised,
-    /// The name server of Erlang nodes. A node would start one that outlives it.
-    epmd: Supervised,
+    /// The name server of Erlang nodes; a node of a cluster knows that of the first one. A node would start one that
+    /// outlives it.
+    epmd: Option<Supervised>,
     /// Last: nobody writes there any more when it is removed.
     folder: TempDir,
 }
@@ -44,26 +46,61 @@ impl RabbitMq {
 
     /// Starts a node and waits until it serves.
     pub fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("prs-rabbitmq-").tempdir().unwrap();
-        let (port, tls_port, epmd_port, distribution_port) =
-            (free_port(), free_port(), free_port(), free_port());
-        fs::write(folder.path().join("plugins"), "[].").unwrap();
-        fs::write(folder.path().join("environment"), "").unwrap();
-        let certificates = Certificates::make(folder.path());
-        let configuration = configuration(&certificates, port, tls_port);
-        fs::write(folder.path().join("rabbitmq.conf"), configuration).unwrap();
-
+        let epmd_port = free_port();
         let mut epmd = Command::new("epmd");
         epmd.args(["-address", "127.0.0.1", "-port", &epmd_port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let epmd = Supervised::start(epmd, None)
             .unwrap_or_else(|error| panic!("epmd cannot be started: {error}; {INSTALL}"));
+        Self::start_beside(epmd_port, Some(epmd))
+    }
+
+    /// Starts a node and makes it one of the cluster of this one. Quorum queues that are declared from now on have a
+    /// member there.
+    #[must_use]
+    pub fn start_peer(&self) -> Self {
+        let peer = Self::start_beside(self.epmd_port, None);
+        peer.control(&["stop_app"]);
+        peer.control(&["join_cluster", &self.node_name()]);
+        peer.control(&["start_app"]);
+        peer
+    }
+
+    fn start_beside(epmd_port: u16, epmd: Option<Supervised>) -> Self {
+        let folder = tempfile::Builder::new().prefix("prs-rabbitmq-").tempdir().unwrap();
+        let (port, tls_port, distribution_port) = (free_port(), free_port(), free_port());
+        fs::write(folder.path().join("plugins"), "[].").unwrap();
+        fs::write(folder.path().join("environment"), "").unwrap();
+        // Who knows it may join the cluster; nodes of other tests have another name server.
+        let cookie = folder.path().join(".erlang.cookie");
+        fs::write(&cookie, "prs-test").unwrap();
+        fs::set_permissions(&cookie, fs::Permissions::from_mode(0o400)).unwrap();
+        let certificates = Certificates::make(folder.path());
+        let configuration = configuration(&certificates, port, tls_port);
+        fs::write(folder.path().join("rabbitmq.conf"), configuration).unwrap();
         let server = launch(folder.path(), epmd_port, distribution_port);
         let mut this =
             Self { certificates, port, tls_port, epmd_port, distribution_port, server, epmd, folder };
         this.wait_until_it_serves();
         this
+    }
+
+    /// What Erlang calls it.
+    pub fn node_name(&self) -> String {
+        node_name(self.distribution_port)
+    }
+
+    /// Whether it was started and not killed since.
+    pub fn is_up(&self) -> bool {
+        !self.server.was_killed()
+    }
+
+    /// Which node of the cluster leads a quorum queue.
+    pub fn leader_of(&self, queue: &str) -> Option<String> {
+        let listed = self.control(&["list_queues", "--no-table-headers", "name", "leader"]);
+        let of_queue = |line: &str| Some(line.strip_prefix(queue)?.strip_prefix('\t')?.to_owned());
+        listed.lines().find_map(of_queue).filter(|leader| !leader.is_empty())
     }
 
     /// Where user `guest` logs in.
@@ -133,6 +170,13 @@ impl RabbitMq {
         self.control(&["list_queues", "--no-table-headers", "name"]).lines().map(str::to_owned).collect()
     }
 
+    /// Names of all queues that the cluster knows. [`Self::queues`] leaves out those that only dead nodes could tell about.
+    pub fn known_queues(&self) -> Vec<String> {
+        let names =
+            self.control(&["eval", "[Name || {resource, _, queue, Name} <- rabbit_amqqueue:list_names()]."]);
+        names.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
     /// Kills the node without a warning; see [`Self::write_out_declarations`].
     pub fn kill(&mut self) {
         self.server.kill();
@@ -161,7 +205,7 @@ impl RabbitMq {
             }
             greets(port).then_some(())
         });
-        assert!(self.epmd.ended().is_none(), "epmd has ended");
+        assert!(self.epmd.as_mut().is_none_or(|epmd| epmd.ended().is_none()), "epmd has ended");
     }
 }
 
@@ -175,6 +219,10 @@ fn launch(folder: &Path, epmd_port: u16, distribution_port: u16) -> Supervised {
         .unwrap_or_else(|error| panic!("rabbitmq-server cannot be started: {error}; {INSTALL}"))
 }
 
+fn node_name(distribution_port: u16) -> String {
+    format!("prs-{distribution_port}@localhost")
+}
+
 /// One of RabbitMQ's scripts, in the surroundings of the node in `folder`.
 fn script(folder: &Path, name: &str, epmd_port: u16, distribution_port: u16) -> Command {
     let packaged = Path::new(PACKAGED).join(name);
@@ -182,7 +230,7 @@ fn script(folder: &Path, name: &str, epmd_port: u16, distribution_port: u16) -> 
     command
         .current_dir(folder)
         .env("HOME", folder)
-        .env("RABBITMQ_NODENAME", format!("prs-{distribution_port}@localhost"))
+        .env("RABBITMQ_NODENAME", node_name(distribution_port))
         .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq"))
         .env("RABBITMQ_CONF_ENV_FILE", folder.join("environment"))
         .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("plugins"))

@@ -62,6 +62,11 @@ impl Supervised {
         self.child.try_wait().unwrap()
     }
 
+    /// Whether it was killed by [`Self::kill`].
+    pub fn was_killed(&self) -> bool {
+        self.pipe.is_none()
+    }
+
     /// Kills the command and all that it started, with SIGKILL, and waits until they are gone.
     pub fn kill(&mut self) {
         if self.pipe.is_none() {

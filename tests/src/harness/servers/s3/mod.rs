@@ -8,10 +8,11 @@ mod objects;
 mod service;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
@@ -23,9 +24,12 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
 use super::certificates::Certificates;
-use super::in_process;
+use super::{free_port, in_process};
 use objects::{Condition, Objects};
 use service::{Gate, Hosts, Service};
+
+/// How long what a killed server does with its files may take.
+const END: Duration = Duration::from_secs(10);
 
 /// How a server is started.
 #[derive(Debug, Clone)]
@@ -161,43 +165,61 @@ impl S3Server {
     }
 
     /// Starts one on what lies in `folder`.
-    pub fn start_in(folder: &Path, settings: S3Settings) -> Self {
-        let objects = Arc::new(Objects::open(folder).unwrap());
-        let mut auth = SimpleAuth::new();
-        for rights in [Rights::All, Rights::Read, Rights::List, Rights::None] {
-            auth.register(rights.key(&settings.access_key), settings.secret_key.clone().into());
+    pub fn start_in(folder: &Path, mut settings: S3Settings) -> Self {
+        if settings.port == 0 {
+            // Its own also while it is killed, so none of those that the system gives to clients.
+            settings.port = free_port();
         }
-        let deletes = Arc::new(AtomicU64::new(0));
-        let mut service = S3ServiceBuilder::new(Service {
-            objects: Arc::clone(&objects),
-            settings: settings.clone(),
-            deletes: Arc::clone(&deletes),
-        });
-        service.set_auth(auth);
-        service.set_access(Gate { access_key: settings.access_key.clone() });
-        let by_host = Arc::new(AtomicU64::new(0));
-        service.set_host(Hosts { count: Arc::clone(&by_host) });
-        let service = service.build();
-
-        let runtime = in_process::runtime();
-        let listener = in_process::listen(&runtime, settings.port);
-        let address = listener.local_addr().unwrap();
         let certificates = settings.tls.then(|| {
             let folder = tempfile::Builder::new().prefix("prs-s3-tls-").tempdir().unwrap();
             (Certificates::make(folder.path()), folder)
         });
-        let tls = certificates.as_ref().map(|(certificates, _)| certificates.acceptor());
-        runtime.spawn(serve(listener, service, tls));
-        Self {
-            address,
+        let mut server = Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port)),
             settings,
-            objects,
-            by_host,
-            deletes,
-            runtime: Some(runtime),
+            objects: Arc::new(Objects::open(folder).unwrap()),
+            by_host: Arc::default(),
+            deletes: Arc::default(),
+            runtime: None,
             certificates,
             temporary: None,
+        };
+        server.serve();
+        server
+    }
+
+    fn serve(&mut self) {
+        let mut auth = SimpleAuth::new();
+        for rights in [Rights::All, Rights::Read, Rights::List, Rights::None] {
+            auth.register(rights.key(&self.settings.access_key), self.settings.secret_key.clone().into());
         }
+        let mut service = S3ServiceBuilder::new(Service {
+            objects: Arc::clone(&self.objects),
+            settings: self.settings.clone(),
+            deletes: Arc::clone(&self.deletes),
+        });
+        service.set_auth(auth);
+        service.set_access(Gate { access_key: self.settings.access_key.clone() });
+        service.set_host(Hosts { count: Arc::clone(&self.by_host) });
+        let tls = self.certificates.as_ref().map(|(certificates, _)| certificates.acceptor());
+        let runtime = in_process::runtime();
+        let listener = in_process::listen(&runtime, self.settings.port);
+        runtime.spawn(serve(listener, service.build(), tls));
+        self.runtime = Some(runtime);
+    }
+
+    /// Cuts every connection and listens no more, in the middle of whatever it does. What it holds can still be looked at.
+    pub fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(END);
+        }
+    }
+
+    /// Serves again on the same port, with what lies in its folder.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.objects = Arc::new(Objects::open(self.objects.root()).unwrap());
+        self.serve();
     }
 
     /// Requests so far that had the bucket in the name of the host, as in `bucket.localhost`.

@@ -72,6 +72,11 @@ pub(super) struct Objects {
 }
 
 impl Objects {
+    /// The folder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What lies in `root`; writes that were under way when the last server ended there are removed.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         fs::create_dir_all(root)?;
