@@ -11,6 +11,7 @@ pub mod proxy;
 mod rabbitmq;
 mod redis;
 pub mod s3;
+pub mod slow_proxy;
 mod supervised;
 
 pub use self::ports::free_port;
