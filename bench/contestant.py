@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from paths import sha256_of
 from work import Peer
 
 LONGEST = 1800  # seconds
@@ -45,6 +45,8 @@ class Outcome:
     rows: Path | None
     # Of prs's rows; checked against what prs reported.
     sha256: str = ""
+    # Its id, by which the commands of prs find it.
+    job_id: str = ""
 
 
 def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str]) -> Outcome:
@@ -61,10 +63,10 @@ def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str])
     rows = Path(unquote(urlparse(result["output"]["uri"]).path))
     if rows.is_dir():
         rows /= "rows.txt"
-    sha256 = hashlib.sha256(rows.read_bytes()).hexdigest()
+    sha256 = sha256_of(rows)
     if sha256 != result["output"]["sha256"]:
         raise Failed(f"{rows} has the sha256 {sha256}, prs reported {result['output']['sha256']}")
-    return Outcome(result["seconds"], wall, rows, sha256)
+    return Outcome(result["seconds"], wall, rows, sha256, result["job_id"])
 
 
 def run_peer(peer: Peer, scripts: Path, python: Path, folder: Path, servers: dict[str, str]) -> Outcome:

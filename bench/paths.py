@@ -22,6 +22,14 @@ def write_list(file: Path, mini_batches: int, paths: int = PATHS, row_end: str =
     return expected.hexdigest()
 
 
+def sha256_of(path: Path) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for piece in iter(lambda: file.read(1 << 20), b""):
+            found.update(piece)
+    return found.hexdigest()
+
+
 def regardless_of_order(path: Path, first: int | None = None) -> tuple[int, int]:
     """The number of rows and a sum over them, or the first of them: equal for equal rows in any order."""
     count = total = 0

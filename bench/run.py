@@ -3,7 +3,7 @@
     bench/run.py W1 W3 [--size tiny|full] [--repeat N]
 
 Works on a fleet get RabbitMQ, Redis and an S3 server that are started once for all of them, and a worker of
-their own. Studies (W5, W7) compare prs with itself and run once.
+their own. Studies (W5, W6, W7, W9, W10) compare prs with itself and run once.
 
 Every round runs each contestant once, one after the other, so that whatever else the machine does falls on
 all of them; the figures are medians over the rounds. Rows are checked in the first round, and prs's are
@@ -33,7 +33,10 @@ from w2 import ManyTinyMiniBatchesOnAFleet
 from w3 import AddAColumn
 from w4 import SmallObjects
 from w5 import Scale
+from w6 import TheEnd
 from w7 import LosingWorkers
+from w9 import ManyWorkers
+from w10 import Distance
 from work import PROCESSES, Bench, Figure, Peer, Study, Work, WrongRows
 
 HERE = Path(__file__).resolve().parent
@@ -45,7 +48,10 @@ WORKS = {
         AddAColumn,
         SmallObjects,
         Scale,
+        TheEnd,
         LosingWorkers,
+        ManyWorkers,
+        Distance,
     )
 }
 
@@ -183,8 +189,8 @@ def study(work: Study, settings: argparse.Namespace, fleet: Fleet) -> dict:
     """Runs a study and returns what it found."""
     scratch = Path(tempfile.mkdtemp(prefix="study-", dir=settings.work_dir))
 
-    def run(job: str, folder: Path) -> Outcome:
-        return run_prs(job, settings.bin_dir, folder, fleet.environment)
+    def run(job: str, folder: Path, servers: dict[str, str]) -> Outcome:
+        return run_prs(job, settings.bin_dir, folder, servers)
 
     found = work.measure(Bench(fleet, scratch, run, progress))
     shutil.rmtree(scratch)
@@ -196,7 +202,7 @@ def study_table(result: dict) -> str:
     lines = [f"{result['work']}  {result['title']}"]
     for figure in (Figure(**fields) for fields in result["figures"]):
         target = f"   (aim: {figure.target})" if figure.target else ""
-        lines.append(f"  {figure.name:48}{figure.value:>12,.2f} {figure.unit}{target}")
+        lines.append(f"  {figure.name:60}{figure.value:>12,.2f} {figure.unit}{target}")
     return "\n".join(lines)
 
 

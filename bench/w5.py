@@ -11,12 +11,11 @@ import threading
 import time
 from pathlib import Path
 
-import processes
 from contestant import STDERR
 from paths import PATHS, write_list
+from processes import Peaks
 from work import PROCESSES, Bench, Figure, Study, WrongRows, job_file
 
-LOOK = 0.1  # seconds between two looks at the memory
 ASK = 1.0  # seconds between two calls of status
 
 
@@ -39,17 +38,17 @@ class Scale(Study):
         return job_file("bench-w5", "no_op.py", str(PATHS), keys)
 
     def measure(self, bench: Bench) -> list[Figure]:
-        seconds, watchers = {}, {}
+        seconds = {}
         for n in self.sizes:
             folder = bench.scratch / str(n)
             folder.mkdir()
             # A worker for each, so that its peak is of this job.
-            with bench.fleet.workers(1, PROCESSES) as [worker], Watcher(bench, worker, folder) as watcher:
-                outcome = bench.run_prs(self.job(n), folder)
+            with bench.fleet.workers(1, PROCESSES), Peaks() as peaks, Asker(bench, folder) as asker:
+                outcome = bench.run_prs(self.job(n), folder, bench.fleet.environment)
             if hashlib.sha256(outcome.rows.read_bytes()).hexdigest() != self.expected[n]:
                 raise WrongRows(f"{outcome.rows}: not the {n * PATHS:,} expected rows in input order")
             outcome.rows.unlink()
-            seconds[n], watchers[n] = outcome.wall, watcher
+            seconds[n] = outcome.wall
             bench.progress(f"W5: {n:,} mini-batches in {outcome.wall:.2f} s")
 
         least, most = self.sizes[0], self.sizes[-1]
@@ -62,41 +61,29 @@ class Scale(Study):
             figures.append(Figure(f"{fewer:,} to {more:,}: one mini-batch more", each * 1e6, "µs"))
         growth = (seconds[most] / most) / (seconds[least] / least)
         figures.append(Figure(f"cost of a mini-batch, {most:,} to {least:,}", growth, "x", "<= 1.2"))
-        for program, peak in sorted(watchers[most].peaks.items()):
+        for program, peak in sorted(peaks.megabytes.items()):
             figures.append(Figure(f"{most:,}: peak memory of {program}", peak, "MB", "< 300"))
-        return figures + watchers[most].status_figures()
+        return figures + asker.status_figures()
 
 
-class Watcher:
-    """Looks at the processes of a job while it runs, and asks for its status as a user would."""
+class Asker:
+    """Asks for the status of a job while it runs, as a user would."""
 
-    def __init__(self, bench: Bench, worker: subprocess.Popen, folder: Path) -> None:
-        self.bench, self.worker, self.said = bench, worker, folder / STDERR
+    def __init__(self, bench: Bench, folder: Path) -> None:
+        self.bench, self.said = bench, folder / STDERR
         self.producer = str(bench.fleet.bin_dir / "prs-producer")
-        self.peaks: dict[str, float] = {}
         self.asked: list[float] = []
         self.refusal = ""
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._look), threading.Thread(target=self._ask)]
+        self._thread = threading.Thread(target=self._ask)
 
-    def __enter__(self) -> Watcher:
-        for thread in self._threads:
-            thread.start()
+    def __enter__(self) -> Asker:
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(LOOK):
-            producers = [pid for pid in processes.children(os.getpid()) if pid != self.worker.pid]
-            for pid in [*producers, self.worker.pid, *processes.children(self.worker.pid)]:
-                name = processes.name(pid)
-                if name.startswith(("prs-", "python")):
-                    name = "a process" if name.startswith("python") else name
-                    self.peaks[name] = max(self.peaks.get(name, 0.0), processes.peak_megabytes(pid))
+        self._thread.join()
 
     def _ask(self) -> None:
         while not self._over.wait(ASK):

@@ -47,7 +47,10 @@ class LosingWorkers(Study):
 
     def job(self, starts: Path) -> str:
         keys = f"{{name: paths, type: file, mode: direct, list: '{self.list_file}'}}"
-        more = f"node_count: {WORKERS}\nenvironment_variables: {{BENCH_STARTS: '{starts}'}}\n"
+        more = (
+            f"node_count: {WORKERS}\n"
+            f"environment_variables: {{BENCH_STARTS: '{starts}', BENCH_SECONDS: '0.02'}}\n"
+        )
         return job_file("bench-w7", "sleep.py", "1", keys, processes=1, more=more)
 
     def run(self, bench: Bench, starts: Path) -> tuple[float, float]:
@@ -55,7 +58,7 @@ class LosingWorkers(Study):
 
         Returns the seconds from its first mini-batch to its last one, and those of the whole command.
         """
-        outcome = bench.run_prs(self.job(starts), starts.parent)
+        outcome = bench.run_prs(self.job(starts), starts.parent, bench.fleet.environment)
         if hashlib.sha256(outcome.rows.read_bytes()).hexdigest() != self.expected:
             raise WrongRows(f"{outcome.rows}: not the {self.n:,} expected rows in input order")
         at = [at for paths in started(starts).values() for at in paths.values()]

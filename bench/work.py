@@ -83,11 +83,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a study is given: servers, and how to run a job there in a fresh folder below `scratch`."""
+    """What a study is given: servers, and how to run a job in a folder below `scratch`, on the servers that
+    variables name, or embedded without any.
+    """
 
     fleet: Fleet
     scratch: Path
-    run_prs: Callable[[str, Path], Outcome]
+    run_prs: Callable[[str, Path, dict[str, str]], Outcome]
     progress: Callable[[str], None]
 
 

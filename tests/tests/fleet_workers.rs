@@ -212,6 +212,36 @@ fn an_idle_worker_ends_after_its_time_and_work_begins_it_anew() {
 }
 
 #[test]
+fn a_worker_is_connected_to_the_broker_while_it_has_a_job() {
+    let fleet = Fleet::shared();
+    let job = on_fleet(&fleet, "broker", WAITS).with_files(1);
+    let mut worker = worker(&fleet, &job, "broker", &[]);
+    worker.wait_until_said("the worker is ready");
+    let name = format!("-{}", worker.id());
+    // `prs HOST-PID`, and the same with ` publishing` behind it.
+    let is_connected = || {
+        let connections = fleet.broker.control(&["list_connections", "--quiet", "client_properties"]);
+        let mut names = connections.split('"').filter(|part| part.starts_with("prs "));
+        names.any(|connection| connection.trim_end_matches(" publishing").ends_with(&name))
+    };
+    worker.wait_until("no connection", || !is_connected());
+
+    let id = fleet.hand_in(&job);
+    worker.wait_until("the mini-batch", || job.marks("began").len() == 1);
+    assert!(
+        is_connected(),
+        "{}",
+        fleet.broker.control(&["list_connections", "--quiet", "client_properties"])
+    );
+    job.mark("go");
+    worker.wait_until("no connection again", || !is_connected());
+    assert_eq!(state(&job, &id), "completed");
+    assert!(!worker.stderr().contains("does not answer"), "{}", worker.stderr());
+    worker.interrupt();
+    worker.wait().expect_code(0);
+}
+
+#[test]
 fn small_inputs_lie_in_memory_and_go_with_the_next_worker_when_theirs_is_killed() {
     let script = "
 import marks

@@ -87,7 +87,8 @@ pub trait Queue: Debug + Display + Send + Sync {
     fn unsettled_limit(&self) -> Option<Duration> {
         None
     }
-    /// Sends what is still to be sent, and ends. Consumers have to be dropped before: this waits for them.
+    /// Sends what is still to be sent, and closes connections; a later call opens them again. Consumers have to be
+    /// dropped before: this waits for them.
     async fn close(&self) {}
     /// Removes a queue with its messages; consumers see the end of their stream. Where a queue of the same name is
     /// made before that, a broker may move them over to it instead.

@@ -183,6 +183,7 @@ impl Watch<'_> {
             Err(error) if self.job.policy.ends_by_record => return Err(error.into()),
             written => self.is_recorded = written.is_ok(),
         }
+        self.journal.decision(format_args!("the job is {}", end.state.as_str()));
         failpoint::pass("result_written");
         // The record has the last word: nothing that fails from here on changes it.
         if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state, self.fence).await {

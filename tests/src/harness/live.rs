@@ -72,6 +72,11 @@ impl Live {
         self.status.is_some()
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most memory that it had so far, bytes; 0 once it has ended.
     pub fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! A worker: looks for jobs of its targets that want nodes, and serves them, one after the other.
 //!
-//! An idle worker needs the ledger and storage alone. It is a steward too: it fills a ledger that was lost, ends a job
+//! An idle worker needs the ledger and storage alone, and has no connection to the broker. It is a steward too: it fills a ledger that was lost, ends a job
 //! that nobody ends, and tidies up behind one that has ended. It never ends because a server went away: every wait is
 //! repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
@@ -28,6 +28,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// A job that could not be served is left to others for so long.
 const LEFT_FOR: Duration = Duration::from_secs(5);
+/// How long the last answers to the broker may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Pause before the one job of a worker is looked at again.
 const USELESS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -72,6 +74,7 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
             idle_since = Instant::now();
             LEAST_PAUSE
         } else {
+            let_go_of_broker(fleet).await;
             spread(LOOK_INTERVAL)
         };
         let idle_left = settings.idle_limit.map(|limit| limit.saturating_sub(idle_since.elapsed()));
@@ -87,6 +90,14 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
             // Several rings that come together are one look.
             () = bell.rings() => tokio::time::sleep(LEAST_PAUSE / 10).await,
         }
+    }
+}
+
+/// Sends the last answers to the broker, for without them some messages would come again, and closes the connections to it.
+/// Their buffers are three quarters of what an idle worker has in memory; the next job opens others.
+pub async fn let_go_of_broker(fleet: &Fleet) {
+    if tokio::time::timeout(LAST_ANSWERS, fleet.queue.close()).await.is_err() {
+        tracing::warn!(broker = %fleet.queue, "the broker does not answer; messages in its hands may come again");
     }
 }
 

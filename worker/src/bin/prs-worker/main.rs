@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::servers::ConnectError;
 use prs_worker::command_line::{log, parse};
-use prs_worker::serve::{Parting, WorkerSettings, serve_job, serve_jobs};
+use prs_worker::serve::{Parting, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{
     Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit,
     survive_file_size_limit, tidy_memory,
@@ -26,9 +26,6 @@ const BAD_USAGE: u8 = 2;
 const CANNOT_CONNECT: u8 = 3;
 const LEFT_A_JOB: u8 = 41;
 const FAILED: u8 = 42;
-
-/// How long the last answers to the broker may take.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let arguments: Arguments = parse();
@@ -99,8 +96,7 @@ fn run(arguments: Arguments) -> anyhow::Result<u8> {
             serve_jobs(&fleet, &settings, &end).await;
         }
         listener.abort();
-        // The last answers are on their way; without them some messages would come again.
-        let _ = tokio::time::timeout(LAST_ANSWERS, fleet.queue.close()).await;
+        let_go_of_broker(&fleet).await;
         tracing::info!("the worker has ended");
         Ok(code)
     })
