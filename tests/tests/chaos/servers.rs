@@ -7,9 +7,18 @@ use prs_tests::harness::{Fleet, Random};
 
 use crate::scene::{Expected, Plot, Scene};
 
-/// A job that outlasts its faults.
+/// A job that outlasts its faults: its last mini-batch waits until they are done.
 fn long() -> Plot {
-    Plot { mini_batches: 400, pause: 150, ..Plot::default() }
+    Plot {
+        mini_batches: 400,
+        pause: 150,
+        first: "if index == 399:\n    wait_for('faults are done')",
+        ..Plot::default()
+    }
+}
+
+fn faults_are_done(scene: &Scene<'_>) {
+    scene.job.mark("faults are done");
 }
 
 /// Does something to the servers `times` times in one job, while there is work.
@@ -22,6 +31,7 @@ fn spoil(fleet: &mut Fleet, random: &mut Random, times: u32, mut what: impl FnMu
         assert!(scene.result().is_none(), "the job was over before fault {done}");
         what(scene.fleet, random);
     }
+    faults_are_done(&scene);
     scene.ends(&Expected::default());
 }
 
@@ -63,6 +73,7 @@ pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
     scene.pass(Duration::from_millis(random.below(1500)));
     assert!(scene.result().is_none(), "the job was over before");
     scene.fleet.broker.stop_serving(&queue);
+    faults_are_done(&scene);
     let next = format!("{queue}~1");
     scene.until_ended(|scene| {
         let listed = scene.fleet.broker.queues();
@@ -111,13 +122,13 @@ pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
         let more = scene.begun() + 5;
         scene.wait_for_work(more);
         scene.pass(Duration::from_millis(random.below(1500)));
+        scene.fleet.broker.control(&["delete_queue", &queue]);
         let listed = || scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
         let is_there = || listed().lines().any(|name| name == queue).then_some(());
         let came = comes_within(Duration::from_secs(30), is_there);
         assert!(came.is_some(), "the queue did not come back\n{}", scene.story());
-        assert!(scene.result().is_none(), "the job was over before");
-        scene.fleet.broker.control(&["delete_queue", &queue]);
     }
+    faults_are_done(&scene);
     scene.ends_with(&Expected::default(), |scene| {
         let noticed =
             scene.decisions().iter().filter(|(_, words)| words.contains("queue of the job was lost")).count();
