@@ -59,9 +59,9 @@ fuzz: ## try what reads foreign bytes on made-up inputs, PRS_FUZZ_SECONDS each [
 	PRS_FUZZ_SEED="$$seed" PRS_FUZZ_SECONDS="$${PRS_FUZZ_SECONDS:-600}" \
 		cargo test -p prs-tests --test fuzz $(CARGO_FLAGS) -- --nocapture
 
-# Everything that may die dies, several times each; the fixed seeds make a failure come again.
+# Everything that may die dies, several times each; the fixed seeds make a failure come again. docs/reliability.md tells more.
 .PHONY: chaos
-chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] rounds of each; PRS_DAMAGE_ROUNDS [1000] flipped bits
+chaos: test-build servers ## every chaos scenario, PRS_CHAOS_ROUNDS [3] each, PRS_CHAOS_DISTANCE=1 from afar; PRS_DAMAGE_ROUNDS [1000] flipped bits
 	@ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || \
 		{ echo "a chaos scenario shifts clocks: apt-get install faketime" >&2; exit 1; }
 	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(DEBUG)" PRS_CHAOS_ROUNDS="$${PRS_CHAOS_ROUNDS:-3}" \

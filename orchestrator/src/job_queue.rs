@@ -6,12 +6,20 @@
 //! missing and published again; should it be served again, what is in it runs twice at most and counts once. All queues
 //! of a job are deleted when it has ended.
 
+use std::time::Duration;
+
 use prs_common::layout;
 use prs_common::queue::QueueError;
 use prs_common::storage::{PutMode, StorageError};
+use tokio::time::{Instant, sleep};
 
 use crate::JobContext;
 use crate::queues::job_queue_options;
+
+/// How long deleting the queues of a job that has ended is tried again. One that takes longer is not served: nobody waits.
+const DELETING: Duration = Duration::from_secs(10);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Name of the queue `number` of a job, from 0.
 pub fn name(job: &JobContext, number: u32) -> String {
@@ -68,6 +76,21 @@ pub(crate) async fn delete_all(job: &JobContext) -> Result<(), QueueError> {
     outcome
 }
 
+/// The same for a job that has ended: again for a moment where it fails. RabbitMQ closes the connection when it fails to
+/// delete a queue that it does not serve, and what was asked next on it fails with that.
+pub(crate) async fn delete_all_at_last(job: &JobContext) -> Result<(), QueueError> {
+    let deadline = Instant::now() + DELETING;
+    loop {
+        match delete_all(job).await {
+            Err(error) if error.is_retryable() && Instant::now() + PAUSE < deadline => {
+                tracing::info!(job = job.id, %error, "the queues of the job are deleted again");
+                sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt;
@@ -92,6 +115,8 @@ mod tests {
         refusals: AtomicUsize,
         /// Whether it makes no queue.
         makes_none: AtomicBool,
+        /// Failures until it deletes one.
+        failures: AtomicUsize,
     }
 
     fn told_to_fail(name: &str) -> QueueError {
@@ -120,10 +145,7 @@ mod tests {
             self.inner.declare(name, options).await
         }
         async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
-            let refuses = |left: usize| left.checked_sub(1);
-            if !name.contains('~')
-                && self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses).is_ok()
-            {
+            if !name.contains('~') && is_one_of(&self.refusals) {
                 return Err(told_to_fail(name));
             }
             self.inner.publish(name, bodies).await
@@ -135,8 +157,16 @@ mod tests {
             self.inner.depth(name).await
         }
         async fn delete(&self, name: &str) -> Result<(), QueueError> {
+            if is_one_of(&self.failures) {
+                let (name, message) = (name.to_owned(), "INTERNAL_ERROR".to_owned());
+                return Err(QueueError { kind: QueueErrorKind::Unavailable, name, message });
+            }
             self.inner.delete(name).await
         }
+    }
+
+    fn is_one_of(times: &AtomicUsize) -> bool {
+        times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
     }
 
     /// A job with 20 mini-batches whose queue is there.
@@ -194,5 +224,14 @@ mod tests {
         assert_eq!(scheduled(&scene, false).await, Scheduled::Complete);
         assert_eq!(present(&scene.job).await.unwrap(), 0);
         assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (Some(20), None));
+    }
+
+    #[tokio::test]
+    async fn queues_of_a_job_that_has_ended_are_deleted_again_where_that_failed() {
+        let scene = scene(&Arc::new(Broker { failures: 2.into(), ..Broker::default() })).await;
+        leave(&scene.job, 0).await;
+        assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (Some(0), Some(0)));
+        clean_up(&scene.job).await.unwrap();
+        assert_eq!((waiting(&scene, 0).await, waiting(&scene, 1).await), (None, None));
     }
 }

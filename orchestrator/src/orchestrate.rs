@@ -305,7 +305,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     // the segments.
     job.ledger.remove(&job.run).await?;
     // Before the segments, for what tells how many there are goes with them.
-    if let Err(error) = job_queue::delete_all(job).await {
+    if let Err(error) = job_queue::delete_all_at_last(job).await {
         tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
     }
     if is_done_with {

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
 use prs_tests::harness::{Fleet, Random};
+use rustix::process::Signal;
 
 use crate::scene::{Expected, Plot, Scene};
 
@@ -14,6 +15,9 @@ use crate::scene::{Expected, Plot, Scene};
 const LONGEST_JOB: Duration = Duration::from_mins(10);
 /// What a worker ends with that cannot reach a server when it starts; whoever looks after it starts it again.
 const CANNOT_CONNECT: i32 = 3;
+
+/// Between two starts of workers that ended so.
+const START_PAUSE: Duration = Duration::from_millis(300);
 
 /// A server of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,18 +127,28 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Starts again who could not reach a server when it started; how many.
-fn replace_who_could_not_connect(scene: &mut Scene<'_>) -> u32 {
-    let mut replaced = 0;
-    for at in (0..scene.crew.len()).rev() {
-        if scene.crew[at].live.has_ended() {
-            let ended = scene.crew.remove(at).live.wait();
-            assert_eq!(ended.code, Some(CANNOT_CONNECT), "a worker ended by itself\n{}", ended.stderr);
-            scene.hire(&[]);
-            replaced += 1;
-        }
-    }
-    replaced
+/// Ends a worker, by `kill -9` or by what it did itself, and starts another one: whether it was killed. One that could not
+/// reach a server when it started may have ended.
+fn replace(scene: &mut Scene<'_>, at: usize) -> bool {
+    let mut live = scene.crew.remove(at).live;
+    live.signal(Signal::KILL);
+    let ended = live.wait();
+    assert!(
+        matches!(ended.code, None | Some(CANNOT_CONNECT)),
+        "a worker ended by itself with {:?}\n{}",
+        ended.code,
+        ended.stderr
+    );
+    scene.hire(&[]);
+    let was_killed = ended.code.is_none();
+    scene.kills += u32::from(was_killed);
+    was_killed
+}
+
+/// Starts again one that could not reach a server when it started; whether there was one.
+fn start_again(scene: &mut Scene<'_>) -> bool {
+    let ended = scene.crew.iter_mut().position(|member| member.live.has_ended());
+    ended.is_some_and(|at| !replace(scene, at))
 }
 
 /// Jobs in a row until everything has happened.
@@ -157,11 +171,14 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
     scene.patience = LONGEST_JOB;
     scene.wait_until_handed_in();
     let begin = Instant::now();
-    let mut next = begin;
+    let (mut next, mut next_start) = (begin, begin);
     let mut down: Option<Down> = None;
     scene.until_ended(|scene| {
-        tally.not_connected += replace_who_could_not_connect(scene);
         let now = Instant::now();
+        if now >= next_start && start_again(scene) {
+            tally.not_connected += 1;
+            next_start = now + START_PAUSE;
+        }
         if let Some(down) = down.take_if(|down| now >= down.until) {
             down.end(scene.fleet);
         }
@@ -172,8 +189,10 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
         match fault {
             Fault::KillWorker => {
                 let at = random.below(scene.crew.len() as u64) as usize;
-                scene.kill(at);
-                scene.hire(&[]);
+                if !replace(scene, at) {
+                    tally.not_connected += 1;
+                    return;
+                }
             }
             // None at the moment: at the next look.
             Fault::KillProcess if !scene.kill_process(random) => return,
@@ -185,7 +204,7 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
         }
         deck.pop_front();
         tally.done.push(fault);
-        next = now + Duration::from_millis(500 + random.below(1000));
+        next = now + Duration::from_millis(400 + random.below(800));
     });
     let last_begun = scene.job.path("marks/began").metadata().unwrap().modified().unwrap();
     let end = SystemTime::now().duration_since(last_begun).unwrap_or_default();
@@ -194,7 +213,9 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
     if let Some(down) = down {
         down.end(scene.fleet);
     }
-    tally.not_connected += replace_who_could_not_connect(&mut scene);
+    while start_again(&mut scene) {
+        tally.not_connected += 1;
+    }
     let tries = scene.begun();
     let mini_batches = scene.plot.mini_batches;
     scene.ends(&Expected::default());
