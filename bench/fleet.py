@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from redis_client import Redis
 
 # Files of a work that its fleet has as objects: BUCKET/PREFIX/FILE.
 BUCKET = "inputs"
@@ -90,10 +91,8 @@ class Fleet:
 
     def redis_calls(self) -> tuple[int, int]:
         """How many scripts Redis has run since its start, and how many other commands, theirs included."""
-        address = urlsplit(self.environment["PRS_REDIS_URL"])
-        with socket.create_connection((address.hostname, address.port)) as connection:
-            connection.sendall(b"INFO commandstats\r\nQUIT\r\n")
-            answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        with Redis(self.environment["PRS_REDIS_URL"]) as redis:
+            answer = redis.call("INFO", "commandstats").decode()
         calls = re.findall(r"^cmdstat_([^:\s]+):calls=(\d+)", answer, re.MULTILINE)
         scripts = sum(int(count) for name, count in calls if name in SCRIPTS)
         return scripts, sum(int(count) for _, count in calls) - scripts

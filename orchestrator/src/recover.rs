@@ -21,7 +21,7 @@ use crate::schedule::KnownChecksums;
 use crate::watch::WatchError;
 
 /// Segments read side by side.
-pub(crate) const READ_AT_ONCE: usize = 16;
+pub(crate) const READ_AT_ONCE: usize = 64;
 /// Committed segments asked for at a time.
 const LISTED_AT_ONCE: usize = 4_096;
 

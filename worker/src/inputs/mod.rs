@@ -34,12 +34,21 @@ use cache::{Cache, Pinned, Wanted};
 use fetch::{FetchError, Object, Part, changed};
 use small::Small;
 
-/// Downloads at a time, over all mini-batches.
-const DOWNLOADS: usize = 64;
+/// Downloads of small files at a time, over all mini-batches: these wait for the store more than for their bytes.
+const DOWNLOADS: usize = 256;
+/// Bytes of a download that takes one place of these; more take more.
+const OF_ONE_PLACE: u64 = 256 << 10;
+/// Most places of one download: large ones come [`DOWNLOADS`] by this at a time.
+const MOST_PLACES: u64 = 4;
 /// How often what comes damaged is read: on the way, damage passes.
 const READS: u32 = 3;
 
 const SAME_NAME: &str = "another file of the input has the same name";
+
+/// Places of [`DOWNLOADS`] that one of so many bytes takes; of unknown size, as a large one.
+fn places(bytes: Option<u64>) -> u32 {
+    bytes.map_or(MOST_PLACES, |bytes| bytes.div_ceil(OF_ONE_PLACE).clamp(1, MOST_PLACES)) as u32
+}
 
 /// A mini-batch whose data is on this node.
 #[derive(Debug)]
@@ -307,7 +316,8 @@ impl Localizer {
         let fetched = join_all(pin.entries().iter().map(|Pinned { path, known, ready }| {
             let file = &files[&**path];
             ready.get_or_try_init(async move || {
-                let _permit = downloads.acquire().await.expect("the semaphore is never closed");
+                let places = places(file.object.part.bytes());
+                let _permit = downloads.acquire_many(places).await.expect("the semaphore is never closed");
                 if failed.load(Ordering::Relaxed) {
                     return Err(None);
                 }

@@ -14,8 +14,9 @@ use super::choice::{Choice, Role};
 use crate::unique::unique;
 use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node, work_folder};
 
-/// Mini-batches a node of a fleet takes before they are settled, at most.
-const MOST_TAKEN: usize = 2_000;
+/// Mini-batches a node of a fleet takes before they are settled, at most. Half of them fill a segment while the other half
+/// is stored and committed: at 20,000 a second that may take a tenth of a second, as with a store 30 ms away.
+const MOST_TAKEN: usize = 4_000;
 
 /// Pause before a job is joined again.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);

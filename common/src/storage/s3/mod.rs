@@ -130,15 +130,16 @@ impl S3Storage {
     /// Whether the bucket is there, lists, and is read.
     async fn check(&self) -> Result<(), Failure> {
         let client = &self.bucket.client;
-        retried(Retry::new("open", 0).at_most(3), || {
+        let list = retried(Retry::new("open", 0).at_most(3), || {
             client.list_objects_v2().bucket(&self.bucket.name).prefix(&self.prefix).max_keys(1).send()
-        })
-        .await
-        .map_err(|failure| told("the bucket cannot be listed", failure))?;
+        });
         let read = retried(Retry::new("open", 0).at_most(3), || {
             client.get_object().bucket(&self.bucket.name).key(&self.bucket.probe).send()
         });
-        match read.await {
+        // Side by side: the store may be far away.
+        let (listed, read) = tokio::join!(list, read);
+        listed.map_err(|failure| told("the bucket cannot be listed", failure))?;
+        match read {
             Err(failure) if failure.kind != StorageErrorKind::NotFound => {
                 Err(told("the bucket can be listed but its objects cannot be read", failure))
             }

@@ -275,3 +275,13 @@ fn pictures_in<'a>(store: StoreRef<'a>, names: &[&'a str], size: Option<u64>) ->
 fn body(index: u64, work: Work<'_>) -> Bytes {
     MiniBatch { index, input: 1, work }.encode().into()
 }
+
+#[test]
+fn large_downloads_take_more_places() {
+    let mib = 1 << 20;
+    let small = [(Some(0), 1), (Some(10_240), 1), (Some(mib / 2), 2)];
+    let large = [(Some(mib), 4), (Some(50 * mib), 4), (None, 4)];
+    for (bytes, taken) in small.into_iter().chain(large) {
+        assert_eq!(places(bytes), taken, "{bytes:?}");
+    }
+}
