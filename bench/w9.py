@@ -50,13 +50,13 @@ class ManyWorkers(Study):
         starts.mkdir()
         with workers(bench, self.count) as pids:
             figures = self.measure_idle(bench, pids)
-            sampler = Sampler(bench, pids, starts, self.n)
-            with sampler:
+            submitted = time.time()
+            with Sampler(bench, pids, starts, self.n) as sampler:
                 outcome = bench.run_prs(self.job(starts), bench.scratch, bench.fleet.environment)
         if hashlib.sha256(outcome.rows.read_bytes()).hexdigest() != self.expected:
             raise WrongRows(f"{outcome.rows}: not the {self.n:,} expected rows in input order")
         bench.progress(f"W9: {self.n:,} mini-batches in {outcome.wall:.2f} s")
-        return figures + self.throughput(starts, outcome.wall) + sampler.figures()
+        return figures + self.throughput(starts, submitted, outcome.wall) + sampler.figures()
 
     def measure_idle(self, bench: Bench, pids: list[int]) -> list[Figure]:
         before, since = counts(bench, pids), time.monotonic()
@@ -70,7 +70,7 @@ class ManyWorkers(Study):
             figures.append(Figure(f"{name}, the most", most, "MB"))
         return figures
 
-    def throughput(self, starts: Path, wall: float) -> list[Figure]:
+    def throughput(self, starts: Path, submitted: float, wall: float) -> list[Figure]:
         """From the moment when each process has started a mini-batch to the last one that started."""
         firsts, all_starts = [], []
         for paths in started(starts).values():
@@ -80,13 +80,15 @@ class ManyWorkers(Study):
         begun, joined, last = min(all_starts), max(firsts), max(all_starts)
         figures = [
             Figure("processes that took part", len(firsts), "", f"{self.count}"),
-            Figure("from the first mini-batch until all had one", joined - begun, "s"),
+            Figure("until the first mini-batch", begun - submitted, "s"),
+            Figure("from then until all had one", joined - begun, "s"),
+            Figure("from the last one's end to the command's", submitted + wall - last - SECONDS, "s"),
             Figure("whole command", wall, "s"),
         ]
         if last > joined:
             rate = sum(at > joined for at in all_starts) / (last - joined)
             share = rate * SECONDS / self.count * 100
-            figures.append(Figure("from then on", rate, "mini-batches/s"))
+            figures.append(Figure("from when all had one", rate, "mini-batches/s"))
             figures.append(Figure("of what the processes can do", share, "%", ">= 95"))
         return figures
 
