@@ -84,7 +84,9 @@ def test_classes_of_the_script_can_be_pickled(start):
     assert row_of(start(script, entry_script="a.b.py")) == "True"
 
 
-def test_the_script_does_not_see_the_descriptors_or_the_working_folder(start):
+def test_the_script_does_not_see_the_descriptors_or_the_working_folder(start, monkeypatch):
+    # A setting of the whole test run.
+    monkeypatch.delenv("PRS_FUZZ_SECONDS", raising=False)
     script = (
         "import os, sys, subprocess\n"
         "def run(mini_batch):\n"
