@@ -113,7 +113,7 @@ pub fn left_queue_parts(key: &str) -> Option<(u32, u32)> {
 }
 
 /// Notes of the panics of orchestrators; see [`panic()`].
-pub const PANICS: &str = "segments/panics/";
+pub const PANICS: &str = "notes/panics/";
 
 /// Key of the note of the `number`-th panic (from 1) while this start of the job was watched over. The object holds the
 /// panic's words.
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn notes_of_panics_say_their_start_in_their_keys() {
         assert_eq!(panic_start(&panic(2, 10)), Some(2));
-        assert_eq!(panic_start("segments/panics/x"), None);
-        assert!(panic(1, 2) < panic(1, 10) && panic(1, 1).starts_with(SEGMENTS) && !is_segment(&panic(1, 1)));
+        assert_eq!(panic_start("notes/panics/x"), None);
+        assert!(panic(1, 2) < panic(1, 10) && panic(1, 1).starts_with(NOTES) && !is_segment(&panic(1, 1)));
     }
 
     #[test]
@@ -221,6 +221,7 @@ mod tests {
             published_files(1, "5f"),
             left_queue(1, 0),
             bundle(1, 0),
+            panic(1, 1),
         ];
         for other in others {
             assert!(!other.starts_with(SEGMENTS), "{other}");
