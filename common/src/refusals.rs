@@ -74,6 +74,22 @@ pub(crate) enum Refused {
     Lasts(Duration),
 }
 
+impl Refused {
+    /// The words of a refusal, with what becomes of it.
+    pub(crate) fn explain(self, refusal: &str) -> String {
+        match self {
+            Self::MayPass { left, .. } => format!(
+                "{refusal}; the same was accepted before, so it is asked again for {} s",
+                left.as_secs().max(1)
+            ),
+            Self::Lasts(lasted) => format!(
+                "{refusal}; the same was accepted before, and has been refused for {} s",
+                lasted.as_secs()
+            ),
+        }
+    }
+}
+
 impl Refusals {
     /// None yet, each to be waited for so long.
     pub(crate) fn new(patience: Duration) -> Self {

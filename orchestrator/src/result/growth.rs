@@ -54,12 +54,13 @@ impl Growth {
         catalog: &Catalog,
     ) -> Result<Written, FinalizeError> {
         let grown = self.assembly.take().filter(|assembly| assembly.is_of_use(catalog));
-        if let Some(assembly) = grown
-            && let Ok(written) = assembly.finish(catalog).await
-        {
-            return Ok(written);
+        if let Some(assembly) = grown {
+            match assembly.finish(catalog).await {
+                Ok(written) => return Ok(written),
+                // A fault that has passed since is none.
+                Err(error) => tracing::warn!(job = job.id, %error, "the result is assembled anew"),
+            }
         }
-        // A fault that has passed since is none.
         Assembly::begin(job, catalog).finish(catalog).await
     }
 }

@@ -129,35 +129,20 @@ impl Connection {
 
     /// What a failure means: a refusal of what was accepted when the connection was opened, log-in and rights, may pass.
     fn judged(&self, script: &Script, failure: Failure) -> Failure {
-        let Some(refuses) = failure.refuses else { return failure };
-        let everything = refuses == Refuses::LogIn;
-        match self.shared.refusals.refused(script.hash.clone(), everything, Instant::now().into()) {
-            Refused::MayPass { is_new, left } => {
-                let wait_s = left.as_secs().max(1);
-                if is_new {
-                    let refusal = &failure.message;
-                    tracing::warn!(
-                        ledger = %self.address(),
-                        refusal,
-                        wait_s,
-                        "the ledger refuses what it accepted before; it is asked again for so long"
-                    );
-                }
-                let message = format!(
-                    "{}; the same was accepted before, so it is asked again for {wait_s} s",
-                    failure.message
-                );
-                Failure { kind: LedgerErrorKind::Unavailable, message, ..failure }
-            }
-            Refused::Lasts(lasted) => {
-                let message = format!(
-                    "{}; the same was accepted before, and has been refused for {} s",
-                    failure.message,
-                    lasted.as_secs()
-                );
-                Failure { message, ..failure }
-            }
+        let Some(what) = failure.refuses else { return failure };
+        let everything = what == Refuses::LogIn;
+        let refused = self.shared.refusals.refused(script.hash.clone(), everything, Instant::now().into());
+        let message = refused.explain(&failure.message);
+        let Refused::MayPass { is_new, left } = refused else { return Failure { message, ..failure } };
+        if is_new {
+            tracing::warn!(
+                ledger = %self.address(),
+                refusal = failure.message,
+                wait_s = left.as_secs(),
+                "the ledger refuses what it accepted before; it is asked again for so long"
+            );
         }
+        Failure { kind: LedgerErrorKind::Unavailable, message, ..failure }
     }
 
     /// The open connection, or a new one.

@@ -78,33 +78,18 @@ impl Trust {
     }
 
     fn waited_for(&self, call: String, everything: bool, error: QueueError) -> QueueError {
-        match self.refusals.refused(call, everything, Instant::now()) {
-            Refused::MayPass { is_new, left } => {
-                let wait_s = left.as_secs().max(1);
-                if is_new {
-                    let refusal = &error.message;
-                    tracing::warn!(
-                        broker = self.broker,
-                        refusal,
-                        wait_s,
-                        "the broker refuses what it accepted before; it is asked again for so long"
-                    );
-                }
-                let message = format!(
-                    "{}; the same was accepted before, so it is asked again for {wait_s} s",
-                    error.message
-                );
-                QueueError { kind: QueueErrorKind::Unavailable, message, ..error }
-            }
-            Refused::Lasts(lasted) => {
-                let message = format!(
-                    "{}; the same was accepted before, and has been refused for {} s",
-                    error.message,
-                    lasted.as_secs()
-                );
-                QueueError { message, ..error }
-            }
+        let refused = self.refusals.refused(call, everything, Instant::now());
+        let message = refused.explain(&error.message);
+        let Refused::MayPass { is_new, left } = refused else { return QueueError { message, ..error } };
+        if is_new {
+            tracing::warn!(
+                broker = self.broker,
+                refusal = error.message,
+                wait_s = left.as_secs(),
+                "the broker refuses what it accepted before; it is asked again for so long"
+            );
         }
+        QueueError { kind: QueueErrorKind::Unavailable, message, ..error }
     }
 }
 

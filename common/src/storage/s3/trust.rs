@@ -124,35 +124,21 @@ impl Bucket {
             let kind = if times < DOUBTS { StorageErrorKind::Unavailable } else { failure.kind };
             return Failure { kind, ..failure };
         }
-        match trust.refusals.refused(format!("{what} {key}"), everything, Instant::now()) {
-            Refused::MayPass { is_new, left } => {
-                if is_new {
-                    tracing::warn!(
-                        bucket = self.name,
-                        server = self.server,
-                        request = what,
-                        key,
-                        refusal = failure.message,
-                        wait_s = left.as_secs(),
-                        "the storage refuses what it accepted before; it is asked again for so long"
-                    );
-                }
-                let message = format!(
-                    "{}; the same was accepted before, so it is asked again for {} s",
-                    failure.message,
-                    left.as_secs().max(1)
-                );
-                Failure { kind: StorageErrorKind::Unavailable, message, ..failure }
-            }
-            Refused::Lasts(lasted) => {
-                let message = format!(
-                    "{}; the same was accepted before, and has been refused for {} s",
-                    failure.message,
-                    lasted.as_secs()
-                );
-                Failure { message, ..failure }
-            }
+        let refused = trust.refusals.refused(format!("{what} {key}"), everything, Instant::now());
+        let message = refused.explain(&failure.message);
+        let Refused::MayPass { is_new, left } = refused else { return Failure { message, ..failure } };
+        if is_new {
+            tracing::warn!(
+                bucket = self.name,
+                server = self.server,
+                request = what,
+                key,
+                refusal = failure.message,
+                wait_s = left.as_secs(),
+                "the storage refuses what it accepted before; it is asked again for so long"
+            );
         }
+        Failure { kind: StorageErrorKind::Unavailable, message, ..failure }
     }
 
     /// Whether what was accepted when the bucket was opened is refused now. No answer says nothing else.
