@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, lstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
 
@@ -223,9 +223,10 @@ impl PrivateFolder {
         self.mode & 0o077 != 0
     }
 
-    /// Whether it is still there: the user may have removed it.
+    /// Whether it is still at its path: the user may have removed it, or given it another name.
     pub fn is_there(&self) -> bool {
-        fstat(&self.descriptor).is_ok_and(|now| now.st_nlink > 0)
+        let at_path = lstat(&self.path).map(|at| (at.st_dev, at.st_ino));
+        fstat(&self.descriptor).is_ok_and(|own| at_path == Ok((own.st_dev, own.st_ino)))
     }
 
     fn at(path: &Path, is_made: bool) -> Result<Self, PrivateFolderError> {

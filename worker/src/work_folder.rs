@@ -3,10 +3,12 @@
 //! Every worker has one of its own, which no other user can look into, and holds a lock in it as long as it lives. A
 //! worker that starts removes those that killed workers left beside its own: folders with such a name that belong to
 //! this user and whose lock is free. A folder that has just been made and is not locked yet may be taken for one of
-//! them; its maker finds that out, for it does not get the lock or gets it in a folder that is gone, and makes another.
+//! them. Its maker finds that out, for who removes a folder gives it another name first, with the lock in hand: the
+//! maker does not get the lock, or gets it in a folder that is not where it was made, and makes another.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -168,38 +170,48 @@ impl Own {
         let mut lost = 0;
         loop {
             let folder = PrivateFolder::fresh(&parent, PREFIX)?;
-            match lock(&folder) {
-                Ok(Some(lock)) => return Ok(Self { folder, _lock: lock }),
+            let path = folder.path().to_owned();
+            match Self::lock(folder) {
+                Ok(Some(own)) => return Ok(own),
                 Ok(None) if lost < MOST_LOST => lost += 1,
                 outcome => {
                     let reason = outcome.err().map_or_else(|| Errno::AGAIN.into(), io::Error::from);
-                    let path = folder.path().to_owned();
                     remove(&path);
                     return Err(WorkFolderError::Lock { path, reason });
                 }
             }
         }
     }
-}
 
-/// Locks a worker's folder, as long as it is open, and a file in it; nothing when another program has one of the locks,
-/// or removes the folder.
-fn lock(folder: &PrivateFolder) -> Result<Option<File>, Errno> {
-    // Not every file system has locks for folders. Where it has, programs that tidy temporary folders heed them.
-    if flock(folder, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-        return Ok(None);
+    /// Locks a worker's folder and a file in it; nothing when another program has one of the locks, or the folder is
+    /// no more where it was.
+    fn lock(folder: PrivateFolder) -> Result<Option<Self>, Errno> {
+        // Not every file system has locks for folders. Where it has, programs that tidy temporary folders heed them.
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Ok(None);
+        }
+        let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match openat(&folder, LOCK, how, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => File::from(opened?),
+        };
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked?,
+        }
+        Ok(folder.is_there().then_some(Self { folder, _lock: lock }))
     }
-    let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match openat(folder, LOCK, how, Mode::RUSR | Mode::WUSR) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => File::from(opened?),
-    };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        locked => locked?,
+
+    /// Removes a folder in `parent` whose worker is gone. It gets another name first: its maker may still be about to
+    /// lock it, and could do so between the removal of the lock and that of the folder.
+    fn remove_from(self, parent: &Path) {
+        let path = self.folder.path();
+        let aside = parent.join(format!("{PREFIX}{:016x}", RandomState::new().hash_one(path)));
+        match fs::rename(path, &aside) {
+            Ok(()) => remove(&aside),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "a folder is left behind"),
+        }
     }
-    let is_there = rustix::fs::fstat(&file)?.st_nlink > 0 && folder.is_there();
-    Ok(is_there.then_some(file))
 }
 
 /// Removes the folders of workers that are no more.
@@ -214,10 +226,10 @@ pub(crate) fn remove_leftovers(parent: &Path) {
     for entry in entries.flatten() {
         let path = entry.path();
         if is_of_a_worker(&entry.file_name().to_string_lossy())
-            && let Some(_lock) = claim(&path)
+            && let Some(left) = claim(&path)
         {
             tracing::info!(path = %path.display(), "what a killed worker left is removed");
-            remove(&path);
+            left.remove_from(parent);
         }
     }
 }
@@ -227,8 +239,8 @@ fn is_of_a_worker(name: &str) -> bool {
         .is_some_and(|rest| rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The lock of a worker's folder, if it is this user's and its worker is gone.
-fn claim(path: &Path) -> Option<File> {
+/// A worker's folder, locked, if it is this user's and its worker is gone.
+fn claim(path: &Path) -> Option<Own> {
     let metadata = fs::symlink_metadata(path).ok()?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() {
         return None;
@@ -240,7 +252,7 @@ fn claim(path: &Path) -> Option<File> {
                 .map_err(|error| error.to_string())?;
         }
         let folder = PrivateFolder::open(path).map_err(|error| error.to_string())?;
-        lock(&folder).map_err(|error| error.to_string())
+        Own::lock(folder).map_err(|error| error.to_string())
     };
     claimed().unwrap_or_else(|error| {
         tracing::debug!(path = %path.display(), error, "whether a worker has this folder is not known");
@@ -316,6 +328,27 @@ mod tests {
         assert!(job.is_there() && job.path().starts_with(living.path()));
         drop((living, other));
         assert_eq!(names(above.path()).len(), kept.len() + 2);
+    }
+
+    #[test]
+    fn a_maker_does_not_get_what_another_worker_removes() {
+        let above = tempfile::tempdir().unwrap();
+        let made = || PrivateFolder::fresh(above.path(), PREFIX).unwrap();
+        let removed = made();
+        remove_leftovers(above.path());
+        assert!(Own::lock(removed).unwrap().is_none());
+        assert_eq!(names(above.path()), BTreeSet::new());
+
+        // The other one is at work: it has the locks, then the folder has another name, and its lock is removed.
+        let maker = made();
+        let again = || PrivateFolder::open(maker.path()).unwrap();
+        let (first, second) = (again(), again());
+        let other = claim(maker.path()).unwrap();
+        assert!(Own::lock(first).unwrap().is_none());
+        fs::rename(maker.path(), above.path().join("aside")).unwrap();
+        fs::remove_file(above.path().join("aside").join(LOCK)).unwrap();
+        drop(other);
+        assert!(Own::lock(second).unwrap().is_none());
     }
 
     #[test]
