@@ -18,6 +18,7 @@ mod standing;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    prs_worker::keep_little_memory();
     let arguments = prs_worker::command_line::parse();
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);

@@ -1,7 +1,7 @@
 //! How many mini-batches a process is given at a time.
 //!
 //! Tiny ones go in frames of many, so that their overhead is shared; long ones go one by one, so that none waits
-//! behind another while a process is idle.
+//! behind another while a process is idle. None gets more than there is room for the rows of.
 
 use std::time::Duration;
 
@@ -12,25 +12,43 @@ const LONG: Duration = Duration::from_millis(50);
 /// Mini-batches given at a time, at most.
 const MOST: usize = 512;
 
+/// What a mini-batch comes to in a process, as far as the latest ones tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// How long it takes.
+    pub(crate) time: Duration,
+    /// Its rows, bytes.
+    pub(crate) rows: usize,
+}
+
+impl Cost {
+    /// What the last `count` tell, which took `time` and gave `rows` bytes together, and what was thought `before`.
+    pub(crate) fn learn(before: Option<Self>, time: Duration, rows: usize, count: u32) -> Self {
+        let count = count.max(1);
+        let now = Self { time: time / count, rows: rows.div_ceil(count as usize) };
+        // A sudden large one counts at once, a sudden small one little by little.
+        before.map_or(now, |before| Self {
+            time: if now.time < before.time { (before.time * 3 + now.time) / 4 } else { now.time },
+            rows: if now.rows < before.rows { (before.rows * 3 + now.rows) / 4 } else { now.rows },
+        })
+    }
+}
+
 /// How many more mini-batches to give to a process.
 ///
-/// `cost`: what a mini-batch takes this process, where it is known; `at_hand`: how many it has; `pending`: how
-/// many are waiting; `slots`: how many processes share them.
-pub(crate) fn more(cost: Option<Duration>, at_hand: usize, pending: usize, slots: usize) -> usize {
-    let Some(cost) = cost else {
-        // The first one tells.
-        return usize::from(at_hand == 0 && pending > 0);
-    };
-    if cost >= LONG {
-        return usize::from(at_hand == 0 && pending > 0);
-    }
-    let target = (AHEAD.as_nanos() / cost.as_nanos().max(1)).clamp(2, MOST as u128 * 2) as usize;
+/// `cost`: what a mini-batch comes to in this process, where that is known; `at_hand`: how many it has; `pending`: how
+/// many are waiting; `slots`: how many processes share them; `room`: bytes of rows that the node has room for.
+pub(crate) fn more(cost: Option<Cost>, at_hand: usize, pending: usize, slots: usize, room: usize) -> usize {
+    let first = usize::from(at_hand == 0 && pending > 0);
+    // The first one tells.
+    let Some(cost) = cost.filter(|cost| cost.time < LONG) else { return first };
+    let target = (AHEAD.as_nanos() / cost.time.as_nanos().max(1)).clamp(2, MOST as u128 * 2) as usize;
     if at_hand > target / 2 {
         return 0;
     }
     // When little is left, everyone gets the same.
     let share = pending.div_ceil(slots.max(1));
-    (target - at_hand).min(share).min(MOST)
+    (target - at_hand).min(share).min(MOST).min(room / cost.rows.max(1)).max(first)
 }
 
 /// Work that a node takes from the queue, for each slot.
@@ -52,44 +70,55 @@ pub(crate) fn should_change(present: usize, wanted: usize, looked_at: Duration) 
     wanted >= present * 2 || (wanted <= present / 2 && looked_at >= LOOKED_AT)
 }
 
-/// What a mini-batch takes, from what the last `count` took together and what was thought before.
-pub(crate) fn learn(before: Option<Duration>, took: Duration, count: u32) -> Duration {
-    let now = took / count.max(1);
-    match before {
-        // A sudden long one counts at once, a sudden short one little by little.
-        Some(before) if now < before => (before * 3 + now) / 4,
-        _ => now,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn tiny_ones_in_heaps_long_ones_one_by_one() {
-        let us = Duration::from_micros;
+        let us = |time| Some(Cost { time: Duration::from_micros(time), rows: 0 });
         let table = [
             // cost, at hand, pending, slots, expected
             (None, 0, 1000, 2, 1),
             (None, 1, 1000, 2, 0),
             (None, 0, 0, 2, 0),
-            (Some(us(5)), 0, 10_000, 2, 512),
-            (Some(us(5)), 512, 10_000, 2, 512),
-            (Some(us(5)), 600, 10_000, 2, 0),
-            (Some(us(5)), 0, 10, 2, 5),
-            (Some(us(1000)), 0, 1000, 2, 20),
-            (Some(us(1000)), 11, 1000, 2, 0),
-            (Some(us(1000)), 10, 1000, 2, 10),
-            (Some(us(30_000)), 1, 1000, 2, 1),
-            (Some(us(30_000)), 2, 1000, 2, 0),
-            (Some(us(60_000)), 0, 1000, 2, 1),
-            (Some(us(60_000)), 1, 1000, 2, 0),
-            (Some(us(0)), 0, 100_000, 1, 512),
+            (us(5), 0, 10_000, 2, 512),
+            (us(5), 512, 10_000, 2, 512),
+            (us(5), 600, 10_000, 2, 0),
+            (us(5), 0, 10, 2, 5),
+            (us(1000), 0, 1000, 2, 20),
+            (us(1000), 11, 1000, 2, 0),
+            (us(1000), 10, 1000, 2, 10),
+            (us(30_000), 1, 1000, 2, 1),
+            (us(30_000), 2, 1000, 2, 0),
+            (us(60_000), 0, 1000, 2, 1),
+            (us(60_000), 1, 1000, 2, 0),
+            (us(0), 0, 100_000, 1, 512),
         ];
         for (cost, at_hand, pending, slots, expected) in table {
-            assert_eq!(more(cost, at_hand, pending, slots), expected, "{cost:?} {at_hand} {pending}");
+            assert_eq!(
+                more(cost, at_hand, pending, slots, 1 << 20),
+                expected,
+                "{cost:?} {at_hand} {pending}"
+            );
         }
+    }
+
+    #[test]
+    fn no_more_than_there_is_room_for() {
+        let table = [
+            // rows, at hand, room, expected
+            (1000, 0, 512_000, 512),
+            (1000, 0, 100_999, 100),
+            (1000, 0, 999, 1),
+            (1000, 1, 999, 0),
+            (1000, 1, 0, 0),
+        ];
+        for (rows, at_hand, room, expected) in table {
+            let cost = Some(Cost { time: Duration::from_micros(5), rows });
+            assert_eq!(more(cost, at_hand, 10_000, 2, room), expected, "{rows} {at_hand} {room}");
+        }
+        assert_eq!(more(Some(Cost { time: Duration::ZERO, rows: 1 }), 0, 0, 2, 0), 0);
     }
 
     #[test]
@@ -120,10 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn long_ones_are_learned_at_once() {
-        let ms = Duration::from_millis;
-        assert_eq!(learn(None, ms(10), 5), ms(2));
-        assert_eq!(learn(Some(ms(1)), ms(100), 1), ms(100));
-        assert_eq!(learn(Some(ms(100)), ms(20), 1), ms(80));
+    fn large_ones_are_learned_at_once() {
+        let cost = |ms, rows| Cost { time: Duration::from_millis(ms), rows };
+        let learn = |before, ms, rows, count| Cost::learn(before, Duration::from_millis(ms), rows, count);
+        assert_eq!(learn(None, 10, 101, 5), cost(2, 21));
+        assert_eq!(learn(Some(cost(1, 10)), 100, 1000, 1), cost(100, 1000));
+        assert_eq!(learn(Some(cost(100, 1000)), 20, 200, 1), cost(80, 800));
     }
 }

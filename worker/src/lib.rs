@@ -3,6 +3,7 @@
 //! One [`run_node`] serves one job on one host. It owns the processes and everything they write; it plans
 //! nothing and decides nothing about the job as a whole.
 
+mod allocator;
 mod batch_size;
 pub mod command_line;
 mod committer;
@@ -33,6 +34,7 @@ mod suspects;
 mod unique;
 mod work_folder;
 
+pub use allocator::keep_little_memory;
 pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
 pub use file_size_limit::survive_file_size_limit;

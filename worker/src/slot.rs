@@ -9,6 +9,7 @@ use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::wire::encode_run;
 
+use crate::batch_size::Cost;
 use crate::process::Process;
 use crate::process_log::ProcessLog;
 use crate::settlement::Ready;
@@ -74,8 +75,8 @@ pub(crate) struct Running {
     pub(crate) next_seq: u32,
     /// Taken-back mini-batches it has not acknowledged; nothing is given to it before.
     pub(crate) unacknowledged: usize,
-    /// What a mini-batch takes it.
-    pub(crate) cost: Option<Duration>,
+    /// What a mini-batch comes to.
+    pub(crate) cost: Option<Cost>,
     pub(crate) killed: Option<Kill>,
     /// Whether it has begun any mini-batch.
     pub(crate) worked: bool,

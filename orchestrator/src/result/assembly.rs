@@ -22,8 +22,8 @@ use crate::catalog::Catalog;
 use crate::damage::FinalizeError;
 use crate::publish::NEW;
 
-/// Batches that wait to be read.
-const WAITING: usize = 1;
+/// Batches that wait to be read: as much as is read between two looks at a job.
+const WAITING: usize = 8;
 /// Batches that are read at a time.
 const READ_AHEAD: usize = 2;
 /// Bytes that are hashed and written at a time; smaller slices are put together.

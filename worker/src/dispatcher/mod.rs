@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::batch_size;
+use crate::batch_size::{self, Cost};
 use crate::committer::Backlog;
 use crate::intake::Taken;
 use crate::launch::Launch;
@@ -327,6 +327,7 @@ impl<'a> Dispatcher<'a> {
         }
         self.feed_suspects();
         let sharing = self.slots.iter().filter(|slot| slot.running.is_some()).count();
+        let mut room = self.room();
         // Suspects need a process that has nothing: while some wait, none gets more than it has, and one is kept free
         // for each whose start is being noted. Otherwise a busy node would never come to them.
         let suspects_wait = !self.suspects.is_empty() || !self.cleared.is_empty() || self.clearing > 0;
@@ -348,9 +349,10 @@ impl<'a> Dispatcher<'a> {
                     kept_free -= 1;
                     continue;
                 }
-                let count =
-                    batch_size::more(running.cost, running.in_hand.len(), self.pending.len(), sharing);
+                let (at_hand, waiting) = (running.in_hand.len(), self.pending.len());
+                let count = batch_size::more(running.cost, at_hand, waiting, sharing, room);
                 if count > 0 {
+                    room = room.saturating_sub(running.cost.map_or(0, |cost| cost.rows * count));
                     running.give(self.pending.drain(..count));
                 }
             }
@@ -363,6 +365,15 @@ impl<'a> Dispatcher<'a> {
                 .filter_map(|slot| slot.running.as_ref())
                 .all(|running| running.in_hand.is_empty());
         self.with.idle.send_if_modified(|before| std::mem::replace(before, idle) != idle);
+    }
+
+    /// Bytes of rows that there is room for beside those that are not committed yet and those that are expected of what
+    /// the processes have in hand.
+    fn room(&self) -> usize {
+        let running = self.slots.iter().filter_map(|slot| slot.running.as_ref());
+        let expected: usize =
+            running.map(|one| one.cost.map_or(0, |cost| cost.rows) * one.in_hand.len()).sum();
+        LARGEST_BACKLOG.saturating_sub(self.with.backlog.bytes() + expected)
     }
 
     fn handle(&mut self, event: Event) {
@@ -429,6 +440,7 @@ impl<'a> Dispatcher<'a> {
         running.worked = true;
         let count = outcomes.len() as u32;
         let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
+        let rows = outcomes.iter().map(|outcome| outcome.rows.len()).sum();
         for outcome in outcomes {
             let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
                 self.with.main_log.line(format_args!(
@@ -450,7 +462,7 @@ impl<'a> Dispatcher<'a> {
         running.log.flush();
         if count > 0 {
             let took = Duration::from_micros(took);
-            running.cost = Some(batch_size::learn(running.cost, took, count));
+            running.cost = Some(Cost::learn(running.cost, took, rows, count));
             self.recent.took += took;
             self.recent.count += count;
         }

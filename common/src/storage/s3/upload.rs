@@ -12,7 +12,7 @@ use super::write::PART;
 use crate::storage::{IfExists, StorageError, Upload};
 
 /// Parts on their way while the next is filled.
-const SIDE_BY_SIDE: usize = 2;
+const SIDE_BY_SIDE: usize = 4;
 /// Parts of one size; the next ones are twice as large.
 const SAME_SIZE: usize = 1000;
 

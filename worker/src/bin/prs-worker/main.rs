@@ -12,7 +12,7 @@ use prs_common::servers::ConnectError;
 use prs_worker::command_line::{log, parse};
 use prs_worker::serve::{Parting, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{
-    Host, NodeEnd, WorkFolder, connect_fleet, find_extension, raise_descriptor_limit,
+    Host, NodeEnd, WorkFolder, connect_fleet, find_extension, keep_little_memory, raise_descriptor_limit,
     survive_file_size_limit, tidy_memory,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "error: {error}");
         return ExitCode::from(BAD_USAGE);
     }
+    keep_little_memory();
     raise_descriptor_limit();
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
