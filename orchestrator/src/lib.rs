@@ -27,6 +27,7 @@ mod result;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
+mod starts;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;

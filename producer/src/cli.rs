@@ -26,6 +26,15 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Which code of a job is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodeChoice {
+    /// What `source_directory` holds now.
+    New,
+    /// What the job ran last.
+    Old,
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -96,6 +105,12 @@ pub(crate) struct Validate {
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) job: Job,
+    /// Which code runs the rest, where `source_directory` is no longer what the job was submitted with.
+    #[arg(long, value_enum)]
+    pub(crate) code: Option<CodeChoice>,
+    /// Override a setting that leaves the mini-batches as they are; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
     /// On a fleet: start the job and do not wait for its end.
     #[arg(long)]
     pub(crate) detach: bool,

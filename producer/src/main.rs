@@ -1,6 +1,7 @@
 //! `prs-producer`: the front door of prs.
 
 mod cli;
+mod code_choice;
 mod commands;
 mod embedded;
 mod failure;

@@ -214,6 +214,7 @@ impl Place {
             mini_batches: progress.into(),
             items: progress.into(),
             seconds: record.status.seconds,
+            starts: Vec::new(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         survive_file_size_limit().context("cannot catch signals")?;
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
-            Command::Resume(resume) => run::resume(&resume, format).await,
+            Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
             Command::Result(fetch) => fetch::result(&fetch, format).await,
