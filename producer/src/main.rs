@@ -15,6 +15,7 @@ mod place;
 mod progress;
 mod run_folder;
 mod standing;
+mod trial;
 
 use std::process::ExitCode;
 

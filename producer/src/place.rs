@@ -12,8 +12,10 @@ use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
+use prs_worker::opener;
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, List, Whereabouts};
@@ -170,6 +172,15 @@ impl Place {
             Home::Folder(folder) => Arc::new(LocalStorage::new(embedded::output_folder(folder, record))),
             Home::Fleet { .. } => self.storage.below(layout::OUTPUT.trim_end_matches('/')),
         }
+    }
+
+    /// Where the data of the job's inputs is.
+    pub(crate) fn inputs(&self) -> InputStores {
+        let shared = match &self.home {
+            Home::Folder(_) => Arc::clone(&self.storage),
+            Home::Fleet { reader, .. } => reader.shared(),
+        };
+        InputStores::new(shared, Arc::clone(&self.storage), opener())
     }
 
     /// Between two looks at its logs: on a fleet each node delivers its own every now and then.

@@ -6,6 +6,7 @@ mod inspect;
 mod run;
 mod show;
 mod stream;
+mod try_one;
 mod validate;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         survive_file_size_limit().context("cannot catch signals")?;
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
+            Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
