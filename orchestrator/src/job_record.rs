@@ -99,6 +99,11 @@ impl Status {
         let known = progress.checkpoint.complete && self.per_second > 0.0;
         self.eta_seconds = known.then(|| left / self.per_second);
     }
+
+    /// Whether the last outcome is expected within a second: who waits for it looks more often.
+    pub fn is_nearly_done(&self) -> bool {
+        self.eta_seconds.is_some_and(|seconds| seconds < 1.0)
+    }
 }
 
 /// How many mini-batches got their outcome by when, over the last seconds.
