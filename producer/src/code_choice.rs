@@ -187,7 +187,7 @@ fn made_with_it(record: &JobRecord) -> Option<String> {
     let counts =
         record.result.as_ref().map_or_else(|| (&record.status.progress).into(), |result| result.mini_batches);
     (counts.succeeded > 0)
-        .then(|| format!("{} of {} mini-batches were made before", counts.succeeded, counts.scheduled))
+        .then(|| format!("{} of {} mini-batches were made with that", counts.succeeded, counts.scheduled))
 }
 
 /// Asks the person at the terminal; nothing where there is none.

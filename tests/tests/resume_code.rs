@@ -66,7 +66,7 @@ fn a_changed_script_runs_what_had_failed_once_that_is_said() {
     let refused = resume(&job, &[]);
     refused.expect_code(2);
     for part in [
-        "code/main.py differs from the code of the job; 4 of 6 mini-batches were made before",
+        "code/main.py differs from the code of the job; 4 of 6 mini-batches were made with that",
         &format!("prs-producer resume {run} --code new   with code as it is now"),
         &format!("prs-producer resume {run} --code old   with the code of the job"),
     ] {

@@ -203,6 +203,45 @@ def run(mini_batch):
     says(&try_file(&job, &["--pdb"], "q\n"), 42, &["pdb has nothing to show", "run() returned None"]);
 }
 
+/// Runs a command in a terminal of its own, and presses Ctrl-C there when it has printed this.
+const CTRL_C_AT: &str = r#"
+import os, pty, sys
+
+at = sys.argv[1].encode()
+seen = b""
+
+def read(descriptor):
+    global seen, at
+    data = os.read(descriptor, 4096)
+    seen += data
+    if at and at in seen:
+        at = b""
+        os.write(descriptor, b"\x03")
+    return data
+
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[2:], read)))
+"#;
+
+#[test]
+fn ctrl_c_is_the_scripts() {
+    let script = "import time\ndef run(mini_batch):\n    print('it works', flush=True)\n    time.sleep(60)\n    return mini_batch\n";
+    let job = job(script).with_files(2);
+    let mut command = std::process::Command::new(prs_tests::harness::python());
+    command.args(["-c", CTRL_C_AT, "it works"]).arg(prs_tests::harness::bin_dir().join("prs-producer"));
+    command.arg("try").arg(job.write_job_file()).env("TMPDIR", job.path("tmp"));
+    let ended = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let seen = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.code() == Some(130) && seen.contains("interrupted (Ctrl-C)"), "{seen}");
+    assert_eq!(fs::read_dir(job.path("tmp")).unwrap().count(), 0, "nothing is left behind");
+
+    // Who is told to end by other means takes the script along.
+    let mut other = job.start(&["try", &job.path("job.yml").display().to_string()]);
+    other.wait_until("run() to be called", || !job.script_processes().is_empty());
+    other.signal(rustix::process::Signal::TERM);
+    other.wait().expect_code(130);
+    job.has_left_nothing();
+}
+
 #[test]
 fn an_editor_is_waited_for_where_debugpy_is_installed() {
     let script = "def run(mini_batch):\n    return mini_batch\n";

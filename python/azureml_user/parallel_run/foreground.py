@@ -76,7 +76,8 @@ class _PostMortem(pdb.Pdb):
             if self._is_of_script(self.stack[index][0]):
                 self.curindex = index
                 self.curframe = self.stack[index][0]
-                if sys.version_info < (3, 13):
+                if sys.version_info < (3, 14):
+                    # Later ones read the locals of the frame itself.
                     self.curframe_locals = self.curframe.f_locals
                 return
 
