@@ -21,7 +21,7 @@ use crate::place::{Place, Seen, look_at_all};
 const LIMIT: usize = 20;
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
-/// Columns of a reason at least, however narrow the terminal is.
+/// Columns of a reason at least: in a terminal without room for them there are none.
 const LEAST_REASON: usize = 20;
 
 /// Lists jobs, the newest first.
@@ -125,9 +125,9 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
             ]
         })
         .collect();
-    let headings = ["JOB", "STATE", "SUBMITTED", "MINI-BATCHES", "FAILED", "TIME", "REASON"];
+    let mut headings = vec!["JOB", "STATE", "SUBMITTED", "DONE", "FAILED", "TIME", "REASON"];
     if let Some((_, columns)) = terminal.size_checked().filter(|_| terminal.is_term()) {
-        cut_reasons(&headings, &mut rows, columns.into());
+        cut_reasons(&mut headings, &mut rows, columns.into());
     }
     output::table(&headings, &rows)?;
     if left_out > 0 {
@@ -136,8 +136,8 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
     Ok(())
 }
 
-/// Cuts the last column so that the others and it fit side by side.
-fn cut_reasons(headings: &[&str], rows: &mut [Vec<String>], columns: usize) {
+/// Cuts the last column so that the others and it fit side by side, or takes it away.
+fn cut_reasons(headings: &mut Vec<&str>, rows: &mut [Vec<String>], columns: usize) {
     let others: usize = headings[..headings.len() - 1]
         .iter()
         .enumerate()
@@ -146,7 +146,14 @@ fn cut_reasons(headings: &[&str], rows: &mut [Vec<String>], columns: usize) {
             widest.max(heading.len()) + 2
         })
         .sum();
-    let room = columns.saturating_sub(others).max(LEAST_REASON);
+    let room = columns.saturating_sub(others);
+    if room < LEAST_REASON {
+        headings.pop();
+        for row in rows {
+            row.pop();
+        }
+        return;
+    }
     for reason in rows.iter_mut().filter_map(|row| row.last_mut()) {
         *reason = truncate_str(reason, room, "...").into_owned();
     }
@@ -155,7 +162,7 @@ fn cut_reasons(headings: &[&str], rows: &mut [Vec<String>], columns: usize) {
 /// A moment in the time zone of this machine.
 fn local(us: u64) -> String {
     let moment = Timestamp::from_microsecond(us as i64).unwrap_or_default();
-    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 #[cfg(test)]
@@ -183,14 +190,17 @@ mod tests {
     fn reasons_are_cut_to_the_width() {
         let reason = "a reason that is longer than there is room for";
         let table = [
-            (80, "a reason that is longer than there is room for"),
-            (40, "a reason that is longer than t..."),
-            (10, "a reason that is ..."),
+            (80, Some(reason)),
+            (40, Some("a reason that is longer than t...")),
+            (27, Some("a reason that is ...")),
+            (26, None),
         ];
         for (columns, expected) in table {
             let mut rows = vec![vec!["job-1".to_owned(), reason.to_owned()]];
-            cut_reasons(&["JOB", "REASON"], &mut rows, columns);
-            assert_eq!(rows[0][1], expected, "{columns}");
+            let mut headings = vec!["JOB", "REASON"];
+            cut_reasons(&mut headings, &mut rows, columns);
+            assert_eq!(rows[0].get(1).map(String::as_str), expected, "{columns}");
+            assert_eq!(headings.len(), rows[0].len());
         }
     }
 }
