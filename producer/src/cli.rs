@@ -28,6 +28,15 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Which code of a job is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodeChoice {
+    /// What `source_directory` holds now.
+    New,
+    /// What the job ran last.
+    Old,
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -35,6 +44,8 @@ pub(crate) enum Command {
     Submit(Submit),
     /// Check a job file and plan the job; run nothing.
     Validate(Validate),
+    /// Run one mini-batch here, in this terminal, and show what would be written.
+    Try(Try),
     /// Run what is missing or failed of a former job.
     Resume(Resume),
     /// Show where the result of a job is, or fetch it.
@@ -56,7 +67,7 @@ pub(crate) enum Command {
 }
 
 /// Where the jobs are that a command names.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Whereabouts {
     /// Without a fleet: folder that holds the runs of this machine [default: prs-runs].
     #[arg(long)]
@@ -93,11 +104,51 @@ pub(crate) struct Validate {
     pub(crate) set: Vec<(String, String)>,
 }
 
+/// Run one mini-batch here, in this terminal, and show what would be written.
+#[derive(Debug, Args)]
+pub(crate) struct Try {
+    /// A job file, or a former job: its id, without a fleet also the folder of its run.
+    #[arg(value_name = "JOB")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+    /// The first mini-batch of the former job that failed, as it was there.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// The mini-batch with this number, from 0, in place of the first one.
+    #[arg(long, value_name = "N", conflicts_with = "item")]
+    pub(crate) mini_batch: Option<u64>,
+    /// The first mini-batch that has this file or object.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) item: Option<String>,
+    /// Look into what `init()` or `run()` raises with pdb.
+    #[arg(long)]
+    pub(crate) pdb: bool,
+    /// Have debugpy wait on this port of this machine for an editor to connect.
+    #[arg(long, value_name = "PORT", conflicts_with = "pdb", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) listen: Option<u16>,
+    /// Print it as a test for pytest, and run nothing.
+    #[arg(long, conflicts_with_all = ["pdb", "listen"])]
+    pub(crate) pytest: bool,
+    /// Of a former job: the code of its `source_directory` as it is now [default], or that of the job.
+    #[arg(long, value_enum)]
+    pub(crate) code: Option<CodeChoice>,
+    /// Override a setting; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
 /// Run what is missing or failed of a former job.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) job: Job,
+    /// Which code runs the rest, where `source_directory` is no longer what the job was submitted with.
+    #[arg(long, value_enum)]
+    pub(crate) code: Option<CodeChoice>,
+    /// Override a setting that leaves the mini-batches as they are; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
     /// On a fleet: start the job and do not wait for its end.
     #[arg(long)]
     pub(crate) detach: bool,

@@ -1,6 +1,7 @@
 //! `prs-producer`: the front door of prs.
 
 mod cli;
+mod code_choice;
 mod commands;
 mod embedded;
 mod failure;
@@ -15,6 +16,7 @@ mod place;
 mod progress;
 mod run_folder;
 mod standing;
+mod trial;
 
 use std::process::ExitCode;
 

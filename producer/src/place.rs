@@ -12,8 +12,10 @@ use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
+use prs_worker::opener;
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, Whereabouts};
@@ -188,6 +190,15 @@ impl Place {
         }
     }
 
+    /// Where the data of the job's inputs is.
+    pub(crate) fn inputs(&self) -> InputStores {
+        let shared = match &self.home {
+            Home::Folder(_) => Arc::clone(&self.storage),
+            Home::Fleet { reader, .. } => reader.shared(),
+        };
+        InputStores::new(shared, Arc::clone(&self.storage), opener())
+    }
+
     /// Between two looks at its logs: on a fleet each node delivers its own every now and then.
     pub(crate) fn log_interval(&self) -> Duration {
         match self.home {
@@ -230,6 +241,7 @@ impl Place {
             mini_batches: progress.into(),
             items: progress.into(),
             seconds: record.status.seconds,
+            starts: Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod list;
 mod run;
 mod show;
 mod stream;
+mod try_one;
 mod validate;
 
 use std::process::ExitCode;
@@ -37,7 +38,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
-            Command::Resume(resume) => run::resume(&resume, format).await,
+            Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
+            Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
             Command::Result(fetch) => fetch::result(&fetch, format).await,
