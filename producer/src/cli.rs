@@ -1,8 +1,10 @@
 //! The command line: what can be said. What it means is in `commands`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prs_common::ledger::JobState;
 use prs_worker::command_line::Servers;
 
 /// Runs a Python entry script over many files and rows, in parallel.
@@ -171,7 +173,7 @@ pub(crate) struct Resubmit {
 /// A job.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// Id of the job; without a fleet also the folder of its run.
+    /// Id of the job, its beginning, the name of the job, @latest or @failed; without a fleet also the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -191,8 +193,40 @@ pub(crate) struct Fetch {
 /// List the jobs of a folder, or of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct List {
+    /// Jobs at most [default: 20; with -o json all].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// All jobs.
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
+    /// Jobs in this state only; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// Jobs of this name only.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Jobs submitted within this time only: 90s, 30m, 12h, 2d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) since: Option<Duration>,
+    /// What comes first: the newest, the first name, or the first state.
+    #[arg(long, value_enum, default_value_t = Order::Time)]
+    pub(crate) sort: Order,
+    /// Show the list again every two seconds, until Ctrl-C.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// The newest first.
+    Time,
+    /// By name; of one name the newest first.
+    Name,
+    /// By state; of one state the newest first.
+    State,
 }
 
 /// List the logs of a job, or print one.
@@ -203,6 +237,37 @@ pub(crate) struct Logs {
     /// The log to print, as the list names it.
     #[arg(long)]
     pub(crate) file: Option<String>,
+}
+
+impl Command {
+    /// The job that it names, and where to look for it.
+    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+        let job = match self {
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) => return None,
+            Self::Resume(Resume { job, .. })
+            | Self::Result(Fetch { job, .. })
+            | Self::Resubmit(Resubmit { job, .. })
+            | Self::Logs(Logs { job, .. })
+            | Self::Status(job)
+            | Self::Show(job)
+            | Self::Stream(job)
+            | Self::Cancel(job) => job,
+        };
+        Some((&mut job.name, &job.whereabouts))
+    }
+}
+
+fn state(text: &str) -> Result<JobState, String> {
+    let known = JobState::ALL.map(JobState::as_str);
+    let of_this_name = JobState::ALL.into_iter().find(|state| state.as_str() == text);
+    of_this_name.ok_or_else(|| format!("it is one of {}", known.join(", ")))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let parse = |(unit, seconds)| Some(text.strip_suffix(unit)?.parse::<u64>().ok()?.saturating_mul(seconds));
+    let seconds = units.into_iter().find_map(parse);
+    seconds.map(Duration::from_secs).ok_or_else(|| "give a number and s, m, h or d, as in 2d".to_owned())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -223,6 +288,11 @@ mod tests {
         Arguments::command().debug_assert();
         assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(key_value("a").is_err());
+        assert_eq!(state("failed"), Ok(JobState::Failed));
+        assert!(state("broken").unwrap_err().contains("queued, "));
+        let times = [("90s", 90), ("30m", 1800), ("2d", 172_800)];
+        assert!(times.iter().all(|(text, seconds)| time(text) == Ok(Duration::from_secs(*seconds))));
+        assert!(["", "d", "2", "-1d", "2w"].iter().all(|text| time(text).is_err()));
         assert!(key_value("=b").is_err());
     }
 }

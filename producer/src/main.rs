@@ -8,6 +8,7 @@ mod failure;
 mod fleet;
 mod left_behind;
 mod log_tail;
+mod naming;
 mod output;
 mod output_copy;
 mod output_folder;

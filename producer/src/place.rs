@@ -18,9 +18,10 @@ use prs_orchestrator::{JobRecord, JobResult, Policy};
 use prs_worker::opener;
 use tokio::sync::watch::Sender;
 
-use crate::cli::{Job, List, Whereabouts};
+use crate::cli::{Job, Whereabouts};
 use crate::failure::Failure;
 use crate::fleet::{self, Reader};
+use crate::naming::Id;
 use crate::standing::{Shown, Standing};
 use crate::{embedded, output, run_folder};
 
@@ -107,8 +108,7 @@ impl Place {
     }
 
     /// The places of all jobs of a folder or a fleet.
-    pub(crate) async fn all(list: &List) -> Result<Vec<Self>, Failure> {
-        let List { whereabouts } = list;
+    pub(crate) async fn all(whereabouts: &Whereabouts) -> Result<Vec<Self>, Failure> {
         if let Some(reader) = Reader::connect(whereabouts.urls()?).await? {
             let reader = Arc::new(reader);
             let ids = reader.job_ids().await?;
@@ -134,6 +134,22 @@ impl Place {
         fleet::check_id(job_id)?;
         let storage = reader.job_storage(job_id);
         Ok(Self { storage, home: Home::Fleet { reader, job_id: job_id.to_owned() } })
+    }
+
+    /// What commands call the job.
+    pub(crate) fn called(&self) -> String {
+        match &self.home {
+            Home::Folder(folder) => run_folder::called(folder),
+            Home::Fleet { job_id, .. } => job_id.clone(),
+        }
+    }
+
+    /// The id of the job; nothing where its record cannot be read, or it has an id of another form.
+    pub(crate) async fn id(&self) -> Option<Id> {
+        match &self.home {
+            Home::Folder(_) => Id::parse(&self.record().await.ok()?.job_id),
+            Home::Fleet { job_id, .. } => Id::parse(job_id),
+        }
     }
 
     /// The record as it is stored.
@@ -242,7 +258,6 @@ pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure
             Err(failure) => return Err(failure),
         }
     }
-    jobs.sort_by_key(|seen| seen.record.submitted_us);
     Ok(jobs)
 }
 
