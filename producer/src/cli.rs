@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use prs_common::ledger::JobState;
 use prs_worker::command_line::Servers;
 
+use crate::trial::is_job_file;
+
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
 #[command(name = "prs-producer", version, about, propagate_version = true)]
@@ -107,7 +109,7 @@ pub(crate) struct Validate {
 /// Run one mini-batch here, in this terminal, and show what would be written.
 #[derive(Debug, Args)]
 pub(crate) struct Try {
-    /// A job file, or a former job: its id, without a fleet also the folder of its run.
+    /// A job file, or a former job: its id, its beginning, its name, @latest or @failed, or the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -244,6 +246,8 @@ impl Command {
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
             Self::Submit(_) | Self::Validate(_) | Self::List(_) => return None,
+            Self::Try(Try { name, .. }) if is_job_file(name) => return None,
+            Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })

@@ -23,7 +23,8 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
         return Err(Failure::wrong("--pytest is of the code as it is now: that of the job is in an archive"));
     }
     let mut signals = Signals::catch()?;
-    let prepared = LeftBehind::default().unless_interrupted(&mut signals, prepare(arguments)).await?;
+    let behind = LeftBehind::default();
+    let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
     let Prepared { trial, settings, data } = prepared;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();

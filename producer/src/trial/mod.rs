@@ -149,7 +149,8 @@ impl Trial {
     }
 }
 
-fn is_job_file(name: &str) -> bool {
+/// Whether a name is that of a job file, and not of a job.
+pub(crate) fn is_job_file(name: &str) -> bool {
     let path = Path::new(name);
     let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
     path.is_file() || (is_yaml && !path.is_dir())
