@@ -27,9 +27,11 @@ mod result;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
+mod status;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;
+pub mod workers;
 
 pub use fleet::{Fleet, LocalFolders};
 pub use job_context::{JobContext, Policy, run_name};

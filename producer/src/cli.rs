@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
+    /// List the workers of a fleet.
+    Workers(Workers),
 }
 
 /// Where the jobs are that a command names.
@@ -142,6 +144,16 @@ pub(crate) struct Fetch {
 pub(crate) struct List {
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
+}
+
+/// List the workers of a fleet.
+#[derive(Debug, Args)]
+pub(crate) struct Workers {
+    /// Those of this compute target only.
+    #[arg(long)]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// List the logs of a job, or print one.

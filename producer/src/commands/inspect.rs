@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use prs_common::ledger::Conclusion;
+use prs_common::ledger::{Conclusion, JobState};
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
+use prs_orchestrator::membership::Workers;
 use prs_orchestrator::report::progress_overview::duration;
 use serde::Serialize;
 
@@ -66,6 +67,17 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
     Ok(Code::Completed.into())
 }
 
+/// The state of a job, and whether it waits for a worker.
+fn state_in_short(state: JobState, standing: &Standing) -> String {
+    let waits = match &standing.workers {
+        Some(workers) if state.is_final() || workers.watches => None,
+        Some(Workers { idle: 0, busy: 0, .. }) => Some("no worker"),
+        Some(Workers { idle: 0, .. }) => Some("workers busy"),
+        _ => None,
+    };
+    waits.map_or_else(|| state.as_str().to_owned(), |waits| format!("{}: {waits}", state.as_str()))
+}
+
 /// Lists the jobs of a folder or a fleet, the youngest last.
 pub(super) async fn list(list: &List, format: Format) -> Result<ExitCode, Failure> {
     let jobs = look_at_all(Place::all(list).await?).await?;
@@ -77,10 +89,10 @@ pub(super) async fn list(list: &List, format: Format) -> Result<ExitCode, Failur
     }
     let rows: Vec<Vec<String>> = jobs
         .iter()
-        .map(|(submitted, StatusView { result, .. })| {
+        .map(|(submitted, StatusView { result, standing, .. })| {
             vec![
                 result.job_id.clone(),
-                result.state.as_str().to_owned(),
+                state_in_short(result.state, standing),
                 format_us(*submitted)[..19].replace('T', " "),
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),

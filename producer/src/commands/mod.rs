@@ -7,6 +7,7 @@ mod run;
 mod show;
 mod stream;
 mod validate;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         survive_file_size_limit().context("cannot catch signals")?;
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
-            Command::Resume(resume) => run::resume(&resume, format).await,
+            Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
             Command::Result(fetch) => fetch::result(&fetch, format).await,
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
+            Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });
     // What still waits for a server that does not answer waits in vain.

@@ -63,7 +63,6 @@ def main() -> int:
     connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
     os.register_at_fork(after_in_child=connection.forget)
 
-    place = f"importing {start.entry_script}"
     profiler: profiling.Profiler | None = None
     try:
         _prepare(start)
@@ -73,10 +72,14 @@ def main() -> int:
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
         host = Host(start, entry, profiler)
-        place = "init()"
+    except BaseException as error:
+        described = errors.describe(error, f"importing {start.entry_script}")
+        connection.import_failed(described, errors.keeps_from_importing(error))
+        return 1
+    try:
         _call(entry.init, profiler)
     except BaseException as error:
-        connection.init_failed(errors.describe(error, place))
+        connection.init_failed(errors.describe(error, "init()"), isinstance(error, ModuleNotFoundError))
         return 1
     connection.ready(time.monotonic() - began)
 
