@@ -22,6 +22,8 @@ pub const PROTOCOL_VERSION: u32 = 3;
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
 pub const PAGE_VARIABLE: &str = "PRS_PROCESS_PAGE";
+/// Environment variable of a process that has the terminal of who started it: the name of its debugger.
+pub const FOREGROUND_VARIABLE: &str = "PRS_PROCESS_FOREGROUND";
 /// Largest frame either side accepts, bytes; the rows of one mini-batch must fit.
 pub const MAX_FRAME: usize = 1 << 31;
 /// Bytes of a frame that memory is taken for before they are there.

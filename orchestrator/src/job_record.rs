@@ -26,8 +26,11 @@ pub struct JobRecord {
     pub submitted_us: u64,
     /// When this start of it was asked for, microseconds since the Unix epoch.
     pub started_us: u64,
-    /// Name of the code archive.
+    /// Key of the code archive that this start runs.
     pub code: String,
+    /// The starts before this one, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_starts: Vec<FormerStart>,
     /// The settings.
     pub spec: JobSpec,
     /// Where the job stands.
@@ -39,6 +42,15 @@ pub struct JobRecord {
     /// What storage had when this was read or written; nothing when it was never stored.
     #[serde(skip)]
     pub version: Option<Version>,
+}
+
+/// A start of a job that was followed by another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerStart {
+    /// Which one, from 1.
+    pub incarnation: u32,
+    /// Key of the code archive that it ran.
+    pub code: String,
 }
 
 /// How a job ended; the object that `submit -o json` prints (spec section 7).
@@ -62,6 +74,26 @@ pub struct JobResult {
     pub items: ItemCounts,
     /// Seconds the last incarnation took.
     pub seconds: f64,
+    /// What each start of the job brought to its result, and with which code; empty where nobody could tell.
+    #[serde(default)]
+    pub starts: Vec<StartResult>,
+}
+
+/// What one start of a job brought to its result.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StartResult {
+    /// 1 for the first start, and one more with each `resume`.
+    pub start: u32,
+    /// Checksum (SHA-256, in hexadecimal) of the code that it ran.
+    pub code: String,
+    /// Mini-batches whose rows in the result are of this start.
+    pub mini_batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// The first and the last of each group of them that follow one another, as far as these are listed.
+    pub ranges: Vec<(u64, u64)>,
+    /// Groups that are not listed.
+    pub ranges_left_out: u64,
 }
 
 /// The result of a job.
@@ -164,6 +196,7 @@ impl JobRecord {
             submitted_us: now,
             started_us: now,
             code,
+            former_starts: Vec::new(),
             spec,
             state: JobState::Queued,
             status: Status::default(),
@@ -206,6 +239,7 @@ impl JobRecord {
 
     /// Starts the job again: what is missing or failed of it is to run.
     pub fn start_again(&mut self) {
+        self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });
         self.incarnation += 1;
         self.started_us = now_us();
         self.state = JobState::Queued;
@@ -306,6 +340,7 @@ mod tests {
                 mini_batches: MiniBatchCounts::default(),
                 items: ItemCounts::default(),
                 seconds: 1.0,
+                starts: Vec::new(),
             });
         };
         let table: [(&str, Change, bool); 4] = [

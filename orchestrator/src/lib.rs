@@ -7,6 +7,7 @@ mod audit;
 mod bundles;
 mod catalog;
 pub mod damage;
+pub mod failed;
 pub mod fleet;
 pub mod init_failures;
 pub mod inputs;
@@ -27,6 +28,7 @@ mod result;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
+mod starts;
 mod status;
 pub mod stored_descriptors;
 pub mod thresholds;

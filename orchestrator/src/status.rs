@@ -77,6 +77,11 @@ impl Status {
         let is_known = progress.checkpoint.complete && self.per_second > 0.0 && !are_last;
         self.eta_seconds = is_known.then(|| left as f64 / self.per_second);
     }
+
+    /// Whether the last outcome is expected within a second: who waits for it looks more often.
+    pub fn is_nearly_done(&self) -> bool {
+        self.eta_seconds.is_some_and(|seconds| seconds < 1.0)
+    }
 }
 
 /// The first distinct errors of all nodes.

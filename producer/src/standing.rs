@@ -42,6 +42,17 @@ pub(crate) struct WaitsFor {
     pub(crate) reason: String,
 }
 
+impl Standing {
+    /// That a job which no node serves waits for a worker, in a few words.
+    pub(crate) fn waits(&self) -> Option<String> {
+        let workers = self.workers.as_ref().filter(|workers| workers.idle == 0 && !workers.watches)?;
+        Some(match workers.busy {
+            0 => format!("no worker serves the compute target {}", self.target),
+            _ => format!("the workers of the compute target {} are busy", self.target),
+        })
+    }
+}
+
 impl From<View> for Shown {
     fn from(View { state, status }: View) -> Self {
         Self { state, status, standing: Standing::default() }
@@ -89,12 +100,7 @@ impl Shown {
         if let Some(conclusion) = self.conclusion() {
             return Some(format!("ends as {}", conclusion.state.as_str()));
         }
-        let Standing { workers, target, .. } = &self.standing;
-        Some(match workers.as_ref().map(|workers| (workers.idle, workers.busy)) {
-            Some((0, 0)) => format!("no worker serves the compute target {target}"),
-            Some((0, _)) => format!("the workers of {target} are busy"),
-            _ => format!("for a worker of {target}"),
-        })
+        self.standing.waits().or_else(|| Some(format!("for a worker of {}", self.standing.target)))
     }
 
     fn away(&self) -> Option<String> {

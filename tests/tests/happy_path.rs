@@ -59,7 +59,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
 
     let keys: Vec<_> = printed.as_object().unwrap().keys().map(String::as_str).collect();
     let expected =
-        ["items", "job_id", "logs", "mini_batches", "name", "output", "reason", "seconds", "state"];
+        ["items", "job_id", "logs", "mini_batches", "name", "output", "reason", "seconds", "starts", "state"];
     assert_eq!(keys, expected);
     for name in ["job.json", "code", "segments", "output", "logs"] {
         assert!(run.path().join(name).exists(), "{name} is part of a run folder");

@@ -26,12 +26,12 @@ mod yaml;
 
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
-pub use settings::OVERRIDABLE;
+pub use settings::{OVERRIDABLE, RESUMABLE};
 pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
     TabularOptions,
 };
-pub use validate::check_target;
+pub use validate::{check_target, script_below};
 
 /// Bytes beyond which a file is taken for something else than a job file.
 const MAX_FILE_SIZE: u64 = 4 << 20;
@@ -90,6 +90,26 @@ pub fn change(spec: &JobSpec, named: &str, overrides: &[(String, String)]) -> Re
         problems.push(Problem { key: "append_row_file_name".to_owned(), line: None, message });
     }
     if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
+}
+
+/// The settings of a job for another start of it (`resume --set key=value`): those of [`RESUMABLE`] may change, which
+/// leave the plan as it is. Relative paths start from `folder`; `named` is what problems call the job.
+///
+/// # Errors
+/// Every problem of the overrides at once.
+pub fn adjust(
+    spec: &JobSpec,
+    named: &str,
+    overrides: &[(String, String)],
+    folder: &Path,
+    runs_on: RunsOn,
+) -> Result<JobSpec, JobFileError> {
+    let mut problems = Vec::new();
+    let mut raw = form::RawSettings::default();
+    settings::apply_to_start(&mut raw, overrides, &mut problems);
+    let mut adjusted = spec.clone();
+    validate::adjust(&mut adjusted, raw, folder, runs_on, &mut problems);
+    if problems.is_empty() { Ok(adjusted) } else { Err(JobFileError { path: named.into(), problems }) }
 }
 
 /// The spec, whole only where no problem was found; `None` where the file could not be read as YAML.

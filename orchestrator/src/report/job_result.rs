@@ -8,6 +8,7 @@ use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 
 use super::progress_overview::duration;
+use super::starts;
 use crate::job_record::JobResult;
 
 /// Whether two such texts are about the same end of the same job: all but the time in the line that says when.
@@ -48,6 +49,7 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         spec.allowed_failed_percent,
         counts.failed,
     );
+    out.push_str(&starts::lines(&result.starts));
     let output = &result.output;
     let _ = match (&output.sha256, spec.output_action) {
         (Some(sha256), _) => {

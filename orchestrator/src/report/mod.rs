@@ -5,6 +5,7 @@ pub mod job_result;
 pub mod processed_mini_batches;
 pub mod progress_overview;
 pub mod readme;
+pub mod starts;
 pub mod summaries;
 
 /// Appends a CSV field, quoted where that is needed.

@@ -15,7 +15,7 @@ use crate::damage::{self, FinalizeError};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::publish;
 use crate::result::{Growth, finalize, list_failures};
-use crate::{JobContext, audit};
+use crate::{JobContext, audit, starts};
 
 impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
@@ -170,7 +170,10 @@ impl Watch<'_> {
         // this one could not find any more.
         self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
-        let result = result(self.job, end, output, &self.status.progress, self.memory.started.elapsed());
+        let mut result = result(self.job, end, output, &self.status.progress, self.memory.started.elapsed());
+        if let Some(catalog) = &self.catalog {
+            result.starts = starts::results(&self.record, catalog);
+        }
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -270,5 +273,6 @@ fn result(
         mini_batches: progress.into(),
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
+        starts: Vec::new(),
     }
 }

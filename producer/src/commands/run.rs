@@ -20,6 +20,7 @@ use prs_worker::{find_extension, find_interpreter, opener};
 
 use super::fetch::check_there;
 use crate::cli::{Format, Resubmit, Resume, Submit};
+use crate::code_choice::{describe_resubmitted, next_start};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::fleet::NewJob;
@@ -56,6 +57,7 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
             "the code of the former job is damaged in storage: {key} is not what its name says; submit the job file again"
         )));
     }
+    output::say(describe_resubmitted(&record, &archive));
     let former = Some(Arc::clone(&place.storage));
     let id = new_id(&spec.name);
     run(NewJob { id, spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
@@ -191,9 +193,11 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
             }
             None => None,
         };
+        fleet::check_at_rest(&fleet, &record).await?;
+        let next = next_start(arguments, &record, &*storage, &[]).await?;
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
-        let resumed = fleet::resume(&fleet, record, &behind);
+        let resumed = fleet::resume(&fleet, record, next, &behind);
         let handed = behind.unless_interrupted(&mut signals, resumed).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
         return hand_over(handed, target, arguments.detach, signals, format).await;
@@ -212,12 +216,14 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         return report(format, result);
     }
     check_record(&record)?;
-    let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
+    let next = next_start(arguments, &record, &storage, &[&folder]).await?;
+    let python = find_interpreter(next.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
     let notes = Notes::read(&storage).await.context("cannot read the run folder")?;
     let _claim = claim_for_former(&output, &record, &notes).await?;
     let signals = Signals::catch()?;
-    record.start_again();
+    next.store(&storage).await?;
+    next.begin(&mut record);
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;

@@ -140,7 +140,9 @@ pub(crate) async fn until_ended(
                 Ok(_) | Err(_) => {}
             }
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        let is_ending =
+            looks.shown.state == Some(JobState::Finalizing) || looks.shown.status.is_nearly_done();
+        tokio::time::sleep(if is_ending { LOOK_INTERVAL / 3 } else { LOOK_INTERVAL }).await;
     }
 }
 

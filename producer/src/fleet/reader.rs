@@ -46,6 +46,11 @@ impl Reader {
         &*self.storage
     }
 
+    /// The same, to be kept.
+    pub(crate) fn shared(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.storage)
+    }
+
     /// The prefix of a job.
     pub(crate) fn job_storage(&self, job_id: &str) -> Arc<dyn Storage> {
         job_storage(&*self.storage, job_id)

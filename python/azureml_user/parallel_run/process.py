@@ -15,6 +15,7 @@ from typing import Any, Callable
 from azureml_user.parallel_run import (
     context,
     errors,
+    foreground,
     frames,
     logs,
     profiling,
@@ -34,9 +35,15 @@ _OOM_SCORE = "500"
 class Host:
     """What the loop in the extension calls."""
 
-    def __init__(self, start: Any, entry: script.Script, profiler: profiling.Profiler | None) -> None:
+    def __init__(
+        self,
+        start: Any,
+        entry: script.Script,
+        profiler: profiling.Profiler | None,
+        describe: Callable[[BaseException, str], errors.Description],
+    ) -> None:
         self.run: Callable[..., Any] = entry.run
-        self.describe = errors.describe
+        self.describe = describe
         to_csv = settings.to_csv_arguments(entry.path, start.arguments)
         self.results = results.Results(tables.Tables(to_csv))
         self.frames = frames.Frames() if frames.check(start.inputs) else None
@@ -63,23 +70,27 @@ def main() -> int:
     connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
     os.register_at_fork(after_in_child=connection.forget)
 
+    terminal = foreground.take()
+    describe = errors.describe if terminal is None else terminal.describe
     profiler: profiling.Profiler | None = None
     try:
-        _prepare(start)
+        _prepare(start, has_terminal=terminal is not None)
+        if terminal is not None:
+            terminal.begin(start.code_dir)
         profile_path = start.profile_path or os.path.join(start.log_dir, f"{start.process_name}.profile")
         profiler = profiling.make(start.arguments, profile_path)
         frames.check(start.inputs)
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
-        host = Host(start, entry, profiler)
+        host = Host(start, entry, profiler, describe)
     except BaseException as error:
-        described = errors.describe(error, f"importing {start.entry_script}")
+        described = describe(error, f"importing {start.entry_script}")
         connection.import_failed(described, errors.keeps_from_importing(error))
         return 1
     try:
         _call(entry.init, profiler)
     except BaseException as error:
-        connection.init_failed(errors.describe(error, "init()"), isinstance(error, ModuleNotFoundError))
+        connection.init_failed(describe(error, "init()"), isinstance(error, ModuleNotFoundError))
         return 1
     connection.ready(time.monotonic() - began)
 
@@ -90,14 +101,14 @@ def main() -> int:
     try:
         _call(entry.shutdown, None)
     except BaseException as error:
-        failure = errors.describe(error, "shutdown()")
+        failure = describe(error, "shutdown()")
     if profiler is not None:
         profiler.dump()
     connection.bye(failure)
     return 0
 
 
-def _prepare(start: Any) -> None:
+def _prepare(start: Any, has_terminal: bool) -> None:
     """Gives the script the surroundings it expects: `EntryScript`, logs, `sys.argv`, its own folder."""
     if sys.path and sys.path[0] in ("", os.getcwd()):
         # What the script writes into its working folder is not to be imported.
@@ -112,6 +123,7 @@ def _prepare(start: Any) -> None:
         log_dir=start.log_dir,
         working_dir=start.working_dir,
         output_dir=start.output_dir,
+        has_terminal=has_terminal,
     )
     logs.set_up(start.logging_level)
     sys.argv = [os.path.join(start.code_dir, start.entry_script), *start.arguments]

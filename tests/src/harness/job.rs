@@ -1,8 +1,9 @@
 //! A job in a fresh folder: script, inputs, job file, and the commands on it.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -168,9 +169,20 @@ impl Job {
 
     /// Starts `prs-producer` with these arguments in the job's folder.
     pub fn start(&self, arguments: &[&str]) -> Live {
+        self.start_reading(arguments, Stdio::null())
+    }
+
+    /// The same, with this on its standard input, to its end.
+    pub fn command_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+        let path = self.path(&format!("command-{}.in", self.commands.load(Ordering::Relaxed)));
+        write(&path, input);
+        self.start_reading(arguments, Stdio::from(File::open(path).unwrap())).wait()
+    }
+
+    fn start_reading(&self, arguments: &[&str], input: Stdio) -> Live {
         let mut command = program("prs-producer");
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
-        command.envs(self.variables.iter().cloned());
+        command.envs(self.variables.iter().cloned()).stdin(input);
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }
@@ -180,7 +192,7 @@ impl Job {
     pub fn start_on_terminal(&self, columns: u32, arguments: &[&str]) -> Live {
         let mut command = on_terminal(columns, &program("prs-producer"));
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
-        command.env("TERM", "xterm-256color").envs(self.variables.iter().cloned());
+        command.env("TERM", "xterm-256color").envs(self.variables.iter().cloned()).stdin(Stdio::null());
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }

@@ -41,7 +41,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Mini-batches kept at hand for each slot.
 const AT_HAND: usize = 1024;
 /// Uncommitted rows beyond which nothing new is started, bytes.
-const LARGEST_BACKLOG: usize = 64 << 20;
+const LARGEST_BACKLOG: usize = 48 << 20;
 /// How long what runs has to end when the worker leaves before the job ends.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long processes have for `shutdown()`.

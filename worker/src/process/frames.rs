@@ -44,18 +44,18 @@ pub(crate) struct OwnedOutcome {
 }
 
 /// Reads frames from the socket of a process.
-pub(super) struct FrameReader {
+pub(crate) struct FrameReader {
     socket: OwnedReadHalf,
     buffer: BytesMut,
 }
 
 impl FrameReader {
-    pub(super) fn new(socket: OwnedReadHalf) -> Self {
+    pub(crate) fn new(socket: OwnedReadHalf) -> Self {
         Self { socket, buffer: BytesMut::with_capacity(256 << 10) }
     }
 
     /// The next message; `None` at the end of the stream, or when it makes no sense. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Message> {
+    pub(crate) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some(length) = self.buffer.first_chunk::<4>() {
                 let length = u32::from_le_bytes(*length) as usize;
