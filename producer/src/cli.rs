@@ -1,6 +1,6 @@
 //! The command line: what can be said. What it means is in `commands`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -256,6 +256,8 @@ impl Command {
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
             Self::Submit(_) | Self::Validate(_) | Self::List(_) => return None,
+            Self::Try(Try { name, .. }) if Path::new(name).is_file() => return None,
+            Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })
