@@ -29,6 +29,7 @@ pub mod seal;
 pub mod segment;
 #[cfg(feature = "fleet")]
 pub mod servers;
+pub mod source_line;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;

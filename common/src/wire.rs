@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::message_pack;
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -119,7 +119,13 @@ pub enum FromProcess<'a> {
         seconds: f64,
     },
     /// The script cannot be imported, has no `run`, or `init()` raised.
-    InitFailed(ErrorInfo),
+    InitFailed {
+        /// What happened.
+        error: ErrorInfo,
+        /// Whether every other process on this host would fail in the same way: a module or the function `run` is
+        /// missing, the script is no Python.
+        is_permanent: bool,
+    },
     /// Finished mini-batches, in the order they ran.
     #[serde(borrow)]
     Outcomes(Vec<Outcome<'a>>),
@@ -177,7 +183,9 @@ pub struct ErrorInfo {
 /// What a process was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// Importing the script or `init()`.
+    /// Importing the script.
+    Import,
+    /// `init()`.
     Init,
     /// Making the argument of `run()` from the data.
     Load,

@@ -29,9 +29,11 @@ mod result;
 mod scene;
 pub mod schedule;
 mod starts;
+mod status;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;
+pub mod workers;
 
 pub use fleet::{Fleet, LocalFolders};
 pub use job_context::{JobContext, Policy, run_name};

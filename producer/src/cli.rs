@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
+    /// List the workers of a fleet.
+    Workers(Workers),
 }
 
 /// Where the jobs are that a command names.
@@ -220,6 +222,16 @@ pub(crate) struct List {
     pub(crate) whereabouts: Whereabouts,
 }
 
+/// List the workers of a fleet.
+#[derive(Debug, Args)]
+pub(crate) struct Workers {
+    /// Those of this compute target only.
+    #[arg(long)]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
 /// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
@@ -245,7 +257,7 @@ impl Command {
     /// The job that it names, and where to look for it.
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
-            Self::Submit(_) | Self::Validate(_) | Self::List(_) => return None,
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) => return None,
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })

@@ -17,7 +17,7 @@ use prs_common::storage::{PutMode, Storage};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::report::starts::short;
 
-use crate::cli::{CodeChoice, Resume};
+use crate::cli::{CodeChoice, Job, Resume};
 use crate::embedded::shown;
 use crate::failure::Failure;
 use crate::output;
@@ -72,7 +72,9 @@ pub(crate) async fn next_start(
     own: &[&Path],
 ) -> Result<NextStart, Failure> {
     let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-    let spec = adjust(&record.spec, &arguments.job.name, &arguments.set, &here).map_err(Failure::usage)?;
+    let Job { name, whereabouts } = &arguments.job;
+    let spec =
+        adjust(&record.spec, name, &arguments.set, &here, whereabouts.runs_on()?).map_err(Failure::usage)?;
     let same = NextStart { spec, ..NextStart::same(record) };
     if arguments.code == Some(CodeChoice::Old) {
         return Ok(same);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
+use prs_common::job::RunsOn;
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
@@ -75,6 +76,11 @@ impl Whereabouts {
             return Err(not_on_a_fleet("--runs"));
         }
         Ok(urls)
+    }
+
+    /// Where what a command starts runs.
+    pub(crate) fn runs_on(&self) -> Result<RunsOn, Failure> {
+        Ok(if self.urls()?.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine })
     }
 
     /// The folder that holds the runs of this machine.

@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 2
+PROTOCOL = 3
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -191,6 +191,7 @@ class Process:
         self.start_fields.update(start)
         self.page = Page()
         self.notices: list[str] = []
+        self.is_permanent: bool | None = None
         self.skipped: list[int] = []
         self._seq = 0
         self._backlog: list[Outcome] = []
@@ -284,7 +285,8 @@ class Process:
         kind, content = self.receive()
         assert kind == "InitFailed", (kind, content)
         assert self.wait() == 1
-        return Error(*content)
+        error, self.is_permanent = content
+        return Error(*error)
 
     def hand_over(self, *work: dict[str, Any], grant: int | None = None, retry_count: int = 0) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers."""

@@ -346,6 +346,54 @@ fn a_compressed_table_is_read_again() {
 }
 
 #[test]
+fn what_failed_is_known_while_the_job_runs_and_after_it_was_killed() {
+    let script = r#"
+from marks import mark, wait_for
+
+def run(mini_batch, context):
+    if context.minibatch_index == 1:
+        raise ValueError("early")
+    if context.minibatch_index > 1:
+        mark("held")
+        wait_for("never")
+    return mini_batch
+"#;
+    let killed = job(script).with_files(12).with("run_max_try", 1);
+    let mut submit = killed.start_submit(&[]);
+    let report = "logs/sys/job_report/processed_mini-batches.csv";
+    submit.wait_until("a failure", || killed.run().text_so_far(report).contains("RUN_EXCEPTION"));
+    // A job that is running can be looked into as well.
+    let run = killed.run().path().display().to_string();
+    says(&killed.command(&["try", &run, "--failed"]), 42, &["mini-batch 1: ", "ValueError: early"]);
+    assert!(submit.kill());
+    killed.soon_leaves_nothing();
+    fs::remove_dir_all(killed.path("tmp")).unwrap();
+    fs::create_dir(killed.path("tmp")).unwrap();
+    says(&try_run(&killed, &["--failed"], ""), 42, &["mini-batch 1: ", "ValueError: early"]);
+}
+
+#[test]
+fn objects_of_a_bucket_are_fetched_for_the_one_mini_batch() {
+    let fleet = Fleet::shared();
+    let script = "import os\ndef run(mini_batch):\n    folder = os.path.dirname(mini_batch[0])\n    return [f'{open(path).read()} of {sorted(os.listdir(folder))}' for path in mini_batch]\n";
+    let job = fleet.job(job(script));
+    for number in 0..6 {
+        fleet.s3.put_object("fleet", &format!("tried/{number}.txt"), format!("item {number}").as_bytes());
+    }
+    let job = job
+        .with("mini_batch_size", 2)
+        .with("inputs", json!([{ "type": "file", "path": "s3://fleet/tried" }]));
+    let ended = try_file(&job, &["--item", "s3://fleet/tried/3.txt"], "");
+    says(&ended, 0, &["mini-batch 1: 2 files, s3://fleet/tried/2.txt", "  item 3 of ['2.txt', '3.txt']"]);
+    let cached = with_own_cache(job);
+    let file = cached.write_job_file().display().to_string();
+    cached.script("def run(mini_batch):\n    texts = [open(path).read() for path in mini_batch]\n    assert texts == ['item 4', 'item 5']\n    return texts\n");
+    let (text, output) = as_a_test(&cached, &[&file, "--mini-batch", "2"]);
+    assert!(text.contains("\"item 5\""), "what was fetched stands in the test: {text}");
+    tests_say(&output, 0, "1 passed");
+}
+
+#[test]
 fn a_job_without_failures_says_so() {
     let job = job(TALKS).with_files(4);
     job.submit();

@@ -208,7 +208,7 @@ async fn answer(
             encode_run([(1, 0, local)].into_iter(), &mut frame);
             send(write, &frame).await;
         }
-        Message::InitFailed(error) => tried.error = Some(error),
+        Message::InitFailed { error, .. } => tried.error = Some(error),
         Message::Outcomes(outcomes) => {
             for outcome in outcomes {
                 note(tried, outcome);

@@ -104,6 +104,16 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    /// Why it failed; without a traceback.
+    pub(crate) fn error(&self) -> ErrorInfo {
+        ErrorInfo {
+            stage: wire::Stage::Run,
+            category: self.record.category.clone(),
+            message: self.record.message.clone(),
+            traceback: String::new(),
+        }
+    }
+
     /// Whether no server needs to be asked before it is committed.
     pub(crate) fn is_prepared(&self) -> bool {
         self.record.status == TryStatus::RunDone && self.files.is_empty()

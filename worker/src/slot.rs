@@ -83,6 +83,8 @@ pub(crate) struct Running {
     /// Failures in a row when it became ready.
     pub(crate) failures_before: u32,
     pub(crate) init_failed: bool,
+    /// Version of Python, once it has said so.
+    pub(crate) python: String,
     /// When it said that `shutdown()` has returned.
     pub(crate) said_bye: Option<Instant>,
 }

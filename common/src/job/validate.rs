@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::RunsOn;
 use super::arguments;
 use super::environment;
 use super::error::Problem;
@@ -19,7 +20,12 @@ use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction}
 
 /// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
 /// absolute.
-pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Problem>) -> JobSpec {
+pub(super) fn validate(
+    raw: RawSettings,
+    folder: &Path,
+    runs_on: RunsOn,
+    problems: &mut Vec<Problem>,
+) -> JobSpec {
     let mut reader = Reader::new(raw, problems);
     // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
     if folder.to_str().is_none() {
@@ -45,7 +51,7 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
 
     tuning(&mut reader, &mut spec);
     output(&mut reader, folder, &mut spec);
-    environment::read(&mut reader, folder, &mut spec);
+    environment::read(&mut reader, folder, runs_on, &mut spec);
 
     spec.description = reader.text("description");
     if let Some(name) = compute_target(&mut reader) {
@@ -67,10 +73,16 @@ pub(super) fn change(spec: &mut JobSpec, raw: RawSettings, problems: &mut Vec<Pr
 }
 
 /// Puts the settings of another start of a job over those that it had; it is whole only if `problems` stays empty.
-pub(super) fn adjust(spec: &mut JobSpec, raw: RawSettings, folder: &Path, problems: &mut Vec<Problem>) {
+pub(super) fn adjust(
+    spec: &mut JobSpec,
+    raw: RawSettings,
+    folder: &Path,
+    runs_on: RunsOn,
+    problems: &mut Vec<Problem>,
+) {
     let mut reader = Reader::new(raw, problems);
     tuning(&mut reader, spec);
-    environment::read(&mut reader, folder, spec);
+    environment::read(&mut reader, folder, runs_on, spec);
 }
 
 /// The settings that do not say what is run but how: those of [`OVERRIDABLE`](super::OVERRIDABLE), and the times.

@@ -27,7 +27,7 @@ pub(super) struct StatusView {
     /// How it ends, where that is decided and not written down.
     conclusion: Option<Conclusion>,
     #[serde(flatten)]
-    standing: Standing,
+    pub(super) standing: Standing,
 }
 
 impl StatusView {

@@ -113,7 +113,8 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
         return output::json(&views.map(|(_, view)| view).collect::<Vec<_>>());
     }
     let mut rows: Vec<Vec<String>> = views
-        .map(|(submitted, StatusView { result, .. })| {
+        .map(|(submitted, StatusView { result, standing, .. })| {
+            let waits = standing.waits().filter(|_| !result.state.is_final());
             vec![
                 result.job_id,
                 result.state.as_str().to_owned(),
@@ -121,7 +122,7 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),
                 duration(result.seconds),
-                result.reason.unwrap_or_default().replace('\n', " "),
+                result.reason.or(waits).unwrap_or_default().replace('\n', " "),
             ]
         })
         .collect();

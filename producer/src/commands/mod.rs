@@ -9,6 +9,7 @@ mod show;
 mod stream;
 mod try_one;
 mod validate;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
+            Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });
     // What still waits for a server that does not answer waits in vain.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, pack};
-use prs_common::job::{JobSpec, change, load};
+use prs_common::job::{JobSpec, RunsOn, change, load_for};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
@@ -34,7 +34,8 @@ use crate::{embedded, fleet, output, run_folder};
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
     let whence =
         Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
-    let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
+    let runs_on = if whence.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine };
+    let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     let (id, archive) = (new_id(&spec.name), code.body.into());
     let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };

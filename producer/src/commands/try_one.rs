@@ -92,6 +92,7 @@ fn settings(trial: &Trial, python: PathBuf, extension: PathBuf) -> NodeSettings 
         python,
         extension,
         worker: host.name.clone(),
+        instance: host.name.clone(),
         slots: trial.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
         host,
         prefetch: Prefetch::Fixed(1),

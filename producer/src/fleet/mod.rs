@@ -10,6 +10,7 @@ mod reader;
 mod start;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{Storage, is_valid_key};

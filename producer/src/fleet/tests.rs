@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::JobSpec;
-use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
+use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind, NodeInfo};
 use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueError, QueueErrorKind, QueueOptions};
 use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
 use prs_orchestrator::schedule::KnownChecksums;
@@ -200,7 +200,8 @@ async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
     for key in ["active/default/gone/1", "active/default/stray", "active/other/job-1/1"] {
         fleet.storage.put(key, "".into(), PutMode::Overwrite).await.unwrap();
     }
-    let offers = membership::offers(&fleet, "default", "worker").await.unwrap();
+    let worker = NodeInfo { worker: "worker".to_owned(), ..NodeInfo::default() };
+    let offers = membership::offers(&fleet, "default", &worker).await.unwrap();
     let runs: Vec<_> = offers.offered.iter().map(|offered| &*offered.offer.run).collect();
     assert_eq!((runs, offers.are_filled), (vec!["job-1"], true));
     let active = fleet.storage.list("active/default/").await.unwrap();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, unpack};
-use prs_common::job::{InputSource, JobSpec, adjust, load, script_below};
+use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
 use prs_common::ledger::EmbeddedLedger;
 use prs_common::queue::EmbeddedQueue;
@@ -93,7 +93,8 @@ impl Trial {
         let record = place.record().await?;
         check_version(&record)?;
         let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-        let spec = adjust(&record.spec, &job.name, &arguments.set, &here).map_err(Failure::usage)?;
+        let spec = adjust(&record.spec, &job.name, &arguments.set, &here, RunsOn::ThisMachine)
+            .map_err(Failure::usage)?;
         let code = match arguments.code.unwrap_or(CodeChoice::New) {
             CodeChoice::New => code_of_now(&spec)?,
             CodeChoice::Old => code_of_job(&place, &record, &scratch.path().join("code")).await?,

@@ -158,7 +158,8 @@ impl Shown {
 impl From<ErrorInfo> for Error {
     fn from(ErrorInfo { stage, category, message, traceback }: ErrorInfo) -> Self {
         let stage = match stage {
-            Stage::Init => "importing the script or init()",
+            Stage::Import => "importing the script",
+            Stage::Init => "init()",
             Stage::Load => "reading the data",
             Stage::Run => "run()",
             Stage::Shutdown => "shutdown()",

@@ -39,6 +39,11 @@ def describe(error: BaseException, place: str) -> Description:
     return category, _clean(_message(error, category, place)), _clean(_traceback(error, category))
 
 
+def keeps_from_importing(error: BaseException) -> bool:
+    """Whether importing the script would fail with `error` again, however often it is tried on this host."""
+    return isinstance(error, (ScriptError, ImportError, SyntaxError))
+
+
 def _category(error: BaseException) -> str:
     try:
         return str(type(error).__name__) or "Exception"

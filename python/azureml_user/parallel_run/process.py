@@ -72,7 +72,6 @@ def main() -> int:
 
     terminal = foreground.take()
     describe = errors.describe if terminal is None else terminal.describe
-    place = f"importing {start.entry_script}"
     profiler: profiling.Profiler | None = None
     try:
         _prepare(start, has_terminal=terminal is not None)
@@ -84,10 +83,14 @@ def main() -> int:
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
         host = Host(start, entry, profiler, describe)
-        place = "init()"
+    except BaseException as error:
+        described = describe(error, f"importing {start.entry_script}")
+        connection.import_failed(described, errors.keeps_from_importing(error))
+        return 1
+    try:
         _call(entry.init, profiler)
     except BaseException as error:
-        connection.init_failed(describe(error, place))
+        connection.init_failed(describe(error, "init()"), isinstance(error, ModuleNotFoundError))
         return 1
     connection.ready(time.monotonic() - began)
 

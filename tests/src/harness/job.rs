@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
-use super::programs::program;
+use super::programs::{on_terminal, program};
 use super::{Ended, Found, Live, RunFolder, having_token, python};
 use crate::deadline::wait_for;
 
@@ -183,6 +183,16 @@ impl Job {
         let mut command = program("prs-producer");
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
         command.envs(self.variables.iter().cloned()).stdin(input);
+        let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
+        Live::start(command, self.folder.path(), &name)
+    }
+
+    /// Starts `prs-producer` with these arguments in the job's folder, on a terminal of so many columns. What that shows is
+    /// the standard output of the answer.
+    pub fn start_on_terminal(&self, columns: u32, arguments: &[&str]) -> Live {
+        let mut command = on_terminal(columns, &program("prs-producer"));
+        command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
+        command.env("TERM", "xterm-256color").envs(self.variables.iter().cloned()).stdin(Stdio::null());
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }

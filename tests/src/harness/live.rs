@@ -40,6 +40,11 @@ impl Live {
         read(&self.stderr)
     }
 
+    /// What it has written to standard output so far.
+    pub fn stdout(&self) -> String {
+        read(&self.stdout)
+    }
+
     /// Waits for `condition`; the end of the command before that is a panic.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {

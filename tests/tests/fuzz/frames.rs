@@ -87,8 +87,8 @@ fn text(random: &mut Random) -> String {
 }
 
 fn error(random: &mut Random) -> ErrorInfo {
-    let stages = [Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
-    let stage = stages[random.below(4) as usize];
+    let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
+    let stage = stages[random.below(5) as usize];
     ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random) }
 }
 
@@ -98,7 +98,10 @@ fn frame(random: &mut Random, stream: &mut Vec<u8>) {
     match random.below(9) {
         0 => encode_frame(&FromProcess::Hello { protocol: 1, python: text(random) }, stream),
         1 => encode_frame(&FromProcess::Ready { seconds: random.below(1000) as f64 / 7.0 }, stream),
-        2 => encode_frame(&FromProcess::InitFailed(error(random)), stream),
+        2 => {
+            let is_permanent = random.below(2) == 0;
+            encode_frame(&FromProcess::InitFailed { error: error(random), is_permanent }, stream);
+        }
         3 => encode_frame(&FromProcess::Skipped(seqs(random)), stream),
         4 => encode_frame(&FromProcess::Notice(text(random)), stream),
         5 => encode_frame(&FromProcess::Bye((random.below(2) == 0).then(|| error(random))), stream),

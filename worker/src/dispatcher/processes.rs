@@ -3,28 +3,22 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use prs_common::ledger::Signal;
 use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ToProcess, encode_frame};
-use prs_orchestrator::init_failures;
 
 use super::Dispatcher;
+use super::init_failures::Started;
 use crate::gpu;
 use crate::launch::process_name;
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
-use crate::settlement::{Death, settle_death};
+use crate::settlement::{Death, Settle, settle_death};
 use crate::slot::{Kill, Running, Stage};
 use crate::suspects::Ask;
-
-/// Pause before a process is started again, for each failure in a row.
-const RESTART_PAUSE: Duration = Duration::from_millis(50);
-/// Longest such pause.
-const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 impl Dispatcher<'_> {
     /// Starts a process in every empty slot.
@@ -55,7 +49,7 @@ impl Dispatcher<'_> {
             Ok(process) => process,
             Err(error) => {
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
-                self.init_failed(position, &error.to_string());
+                self.could_not_start(position, &error.to_string());
                 return;
             }
         };
@@ -86,6 +80,7 @@ impl Dispatcher<'_> {
             worked: false,
             failures_before: 0,
             init_failed: false,
+            python: String::new(),
             said_bye: None,
         });
     }
@@ -107,7 +102,11 @@ impl Dispatcher<'_> {
             if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
                 let death = Death { returncode, phase, long, items };
+                let tried = self.with.name_of(&ready);
                 let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
+                if let Settle::Tried(died) = &settlement.settle {
+                    self.with.saw_failed_try(&tried, &died.error());
+                }
                 let _ = self.with.settle.send(settlement);
             } else if self.ending.is_some() {
                 let _ = self.with.ask.send(Ask::GiveBack(ready));
@@ -124,16 +123,15 @@ impl Dispatcher<'_> {
             let error =
                 silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
             running.log.error("init", now_us(), &error);
-            self.init_failed(
-                position,
-                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.with.node_id),
-            );
+            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
+            self.init_failed(position, &Started::of(&running), &error, &file);
         } else if running.stage == Stage::Ready && !running.worked && !expected {
             self.failures_in_a_row = running.failures_before;
             let error =
                 silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
             running.log.error("init", now_us(), &error);
-            self.init_failed(position, &error.message);
+            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
+            self.init_failed(position, &Started::of(&running), &error, &file);
         }
         let folder = running.folder.clone();
         // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
@@ -147,23 +145,5 @@ impl Dispatcher<'_> {
         }
         self.start_processes(Instant::now());
         self.tell(Instant::now());
-    }
-
-    /// Counts a failure of `init()`, and gives the node up when there were too many (spec S6).
-    pub(super) fn init_failed(&mut self, position: usize, error: &str) {
-        self.failures_in_a_row += 1;
-        let row = self.failures_in_a_row;
-        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
-        self.with.report.send_modify(|report| {
-            report.init_failures += 1;
-            report.init_error = Some(error.to_owned());
-            report.gave_up |= gives_up;
-        });
-        let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
-        self.slots[position].restart_at = Some(Instant::now() + pause);
-        if gives_up && self.ending.is_none() {
-            self.with.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
-            self.obey(Signal::Stop);
-        }
     }
 }

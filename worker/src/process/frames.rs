@@ -15,8 +15,8 @@ pub(crate) enum Message {
     Hello { protocol: u32, python: String },
     /// Ready to work.
     Ready { seconds: f64 },
-    /// `init()` failed.
-    InitFailed(ErrorInfo),
+    /// The script cannot be imported, or `init()` failed; maybe in every other process on this host too.
+    InitFailed { error: ErrorInfo, is_permanent: bool },
     /// Finished mini-batches.
     Outcomes(Vec<OwnedOutcome>),
     /// Mini-batches that had been taken back.
@@ -95,7 +95,7 @@ fn own(message: FromProcess<'_>, frame: &Bytes) -> Message {
     match message {
         FromProcess::Hello { protocol, python } => Message::Hello { protocol, python },
         FromProcess::Ready { seconds } => Message::Ready { seconds },
-        FromProcess::InitFailed(error) => Message::InitFailed(error),
+        FromProcess::InitFailed { error, is_permanent } => Message::InitFailed { error, is_permanent },
         FromProcess::Skipped(seqs) => Message::Skipped(seqs),
         FromProcess::Notice(text) => Message::Notice(text),
         FromProcess::Bye(error) => Message::Bye(error),
