@@ -124,6 +124,24 @@ fn code_that_is_the_same_raises_no_question_wherever_the_output_lies() {
 }
 
 #[test]
+fn a_job_that_lacks_its_result_alone_runs_no_code() {
+    let script = "from marks import mark, wait_for\ndef run(mini_batch):\n    mark('on'); wait_for('go')\n    return mini_batch\n";
+    let job = Job::new(script).with_files(4);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("work", || !job.marks("on").is_empty());
+    // Something else takes the name of the result meanwhile.
+    let taken = job.run().path().join("output/parallel_run_step.txt");
+    fs::create_dir_all(taken.parent().unwrap()).unwrap();
+    fs::write(&taken, "mine").unwrap();
+    job.mark("go");
+    submit.wait().expect_code(42);
+    fs::remove_file(&taken).unwrap();
+    job.script(MENDED);
+    job.has_completed(&resume(&job, &[]));
+    assert_eq!((job.run().rows().len(), job.marks("mended").len()), (4, 0));
+}
+
+#[test]
 fn code_that_cannot_run_is_refused_before_anything_changes() {
     let job = fails();
     job.submit();
