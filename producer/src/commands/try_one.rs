@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
 use prs_worker::inputs::{Localized, Localizer};
@@ -44,7 +45,8 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
         return Ok(Code::Completed.into());
     }
     let python = settings.python.display();
-    output::say(format_args!("  code {}, interpreter {python}", shown(&trial.code)));
+    let script = script_below(&trial.code, &trial.spec.entry_script).unwrap_or_else(|| trial.code.clone());
+    output::say(format_args!("  script {}, interpreter {python}", shown(&script)));
     let tried = run(&with, &data.local, &mut signals).await?;
     let came = Shown::new(&trial, &mini_batch, tried);
     if format == Format::Json {

@@ -91,6 +91,8 @@ def _frames_of(traceback: TracebackType | None) -> list[FrameType]:
 
 
 def _wait_for_editor(port: int) -> None:
+    # It warns that it cannot stop in some of the standard library, in lines that look like an error.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         import debugpy
     except ModuleNotFoundError:
