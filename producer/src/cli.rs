@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
+    /// Remove jobs that have ended, with their logs and results.
+    Rm(Remove),
     /// List the workers of a fleet.
     Workers(Workers),
 }
@@ -134,7 +136,7 @@ pub(crate) struct Try {
     /// Print it as a test for pytest, and run nothing.
     #[arg(long, conflicts_with_all = ["pdb", "listen"])]
     pub(crate) pytest: bool,
-    /// Of a former job: the code of its `source_directory` as it is now [default], or that of the job.
+    /// Of a former job: the code of its `source_directory` as it is now, which is the default, or that of the job.
     #[arg(long, value_enum)]
     pub(crate) code: Option<CodeChoice>,
     /// Override a setting; may be given several times.
@@ -232,6 +234,28 @@ pub(crate) struct Workers {
     pub(crate) servers: Servers,
 }
 
+/// Remove jobs that have ended, with their logs and results.
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The jobs: ids, their beginnings, names, @latest or @failed; without a fleet also folders of runs.
+    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"])]
+    pub(crate) jobs: Vec<String>,
+    /// All jobs in this state; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// All jobs of this name.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// All jobs submitted longer ago than this: 90s, 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) older: Option<Duration>,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
 /// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
@@ -257,7 +281,9 @@ impl Command {
     /// The job that it names, and where to look for it.
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
-            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) => return None,
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) | Self::Rm(_) => {
+                return None;
+            }
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })

@@ -37,6 +37,12 @@ fn write_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Asks something; the answer comes on the same line.
+pub(crate) fn ask(question: impl Display) {
+    let mut stderr = io::stderr();
+    let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
+}
+
 /// The progress bar that is shown, or none any more.
 pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;

@@ -4,6 +4,7 @@ mod cancel;
 mod fetch;
 mod inspect;
 mod list;
+mod remove;
 mod run;
 mod show;
 mod stream;
@@ -50,6 +51,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
+            Command::Rm(arguments) => remove::remove(&arguments, format).await,
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });

@@ -284,6 +284,11 @@ impl Stored<'_> {
         self.fleet.s3.put_object(BUCKET, &format!("{}{key}", self.prefix), bytes);
     }
 
+    /// Deletes an object, behind everybody's back.
+    pub fn delete(&self, key: &str) {
+        self.fleet.s3.delete_object(BUCKET, &format!("{}{key}", self.prefix));
+    }
+
     /// Changes the bytes of an object where they lie, as a disk does.
     pub fn damage(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
         self.fleet.s3.damage(BUCKET, &format!("{}{key}", self.prefix), change);
