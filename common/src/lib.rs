@@ -10,6 +10,7 @@ pub mod code_archive;
 pub mod dataset;
 pub mod failpoint;
 pub mod file_version;
+pub mod frame;
 mod hexadecimal;
 mod host_name;
 pub mod job;

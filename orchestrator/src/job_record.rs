@@ -12,6 +12,7 @@ use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
 use crate::job_context::Policy;
+use crate::report::findings::Findings;
 
 /// The rate of mini-batches is taken over this time.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
@@ -128,6 +129,16 @@ pub struct JobResult {
     pub items: ItemCounts,
     /// Seconds the last incarnation took.
     pub seconds: f64,
+    /// Whether all is in the result, and why not.
+    #[serde(flatten)]
+    pub findings: Findings,
+}
+
+impl JobResult {
+    /// Whether the job completed with every item.
+    pub fn is_complete(&self) -> bool {
+        self.state == JobState::Completed && self.mini_batches.failed == 0 && self.items.failed == 0
+    }
 }
 
 /// The result of a job.
@@ -260,14 +271,17 @@ impl JobRecord {
         if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
             return Err(damaged());
         }
+        if let Some(result) = &mut record.result {
+            // Records of versions before 0.2.0 do not say so.
+            result.findings.complete = result.is_complete();
+        }
         record.version = Some(version);
         Ok(record)
     }
 
-    /// Whether it completed and nothing is left to resume.
+    /// Whether it completed and nothing is left to resume: no mini-batch failed, and no item is missing.
     pub fn is_done_with(&self) -> bool {
-        let result = self.result.as_ref();
-        result.is_some_and(|result| result.state == JobState::Completed && result.mini_batches.failed == 0)
+        self.result.as_ref().is_some_and(JobResult::is_complete)
     }
 
     /// Starts the job again: what is missing or failed of it is to run.
@@ -407,6 +421,7 @@ mod tests {
                 mini_batches: MiniBatchCounts::default(),
                 items: ItemCounts::default(),
                 seconds: 1.0,
+                findings: Findings::default(),
             });
         };
         let table: [(&str, Change, bool); 4] = [

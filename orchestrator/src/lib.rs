@@ -7,6 +7,7 @@ mod audit;
 mod bundles;
 mod catalog;
 pub mod damage;
+pub mod failed_mini_batches;
 pub mod fleet;
 pub mod init_failures;
 pub mod inputs;

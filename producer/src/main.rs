@@ -14,6 +14,7 @@ mod place;
 mod progress;
 mod run_folder;
 mod standing;
+mod summary;
 
 use std::process::ExitCode;
 

@@ -13,6 +13,7 @@ use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::job_record::Output;
+use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use tokio::sync::watch::Sender;
 
@@ -134,6 +135,14 @@ impl Place {
         Ok(Self { storage, home: Home::Fleet { reader, job_id: job_id.to_owned() } })
     }
 
+    /// What commands call the job.
+    pub(crate) fn called(&self) -> String {
+        match &self.home {
+            Home::Folder(folder) => run_folder::called(folder),
+            Home::Fleet { job_id, .. } => job_id.clone(),
+        }
+    }
+
     /// The record as it is stored.
     pub(crate) async fn record(&self) -> Result<JobRecord, Failure> {
         JobRecord::read(&*self.storage).await.map_err(|error| match (&self.home, error) {
@@ -214,6 +223,7 @@ impl Place {
             mini_batches: progress.into(),
             items: progress.into(),
             seconds: record.status.seconds,
+            findings: Findings::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ use prs_orchestrator::job_record::JobRecordError;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::cli::Job;
+use crate::embedded::shown;
 use crate::failure::Failure;
 
 /// Where runs are kept unless somebody says otherwise.
@@ -129,6 +130,13 @@ fn look_for(job: &Job) -> Result<PathBuf, Failure> {
             folders[1].display()
         ))
     })
+}
+
+/// What commands call the job in `folder`: its id where they look for it by themselves, else the folder.
+pub(crate) fn called(folder: &Path) -> String {
+    let runs = std::env::current_dir().map(|here| here.join(RUNS));
+    let id = folder.file_name().filter(|_| runs.is_ok_and(|runs| folder.parent() == Some(&runs)));
+    id.map_or_else(|| shown(folder), |id| id.to_string_lossy().into_owned())
 }
 
 /// What is true of `record`, as it was just read from `folder`: a job that nobody works on any more, and that has no

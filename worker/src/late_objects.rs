@@ -64,6 +64,8 @@ mod tests {
     use prs_orchestrator::JobResult;
     use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
 
+    use prs_orchestrator::report::findings::Findings;
+
     use super::*;
 
     fn ended(record: &mut JobRecord, state: JobState, failed: u64) {
@@ -78,6 +80,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 2, succeeded: 2 - failed, failed },
             items: ItemCounts::default(),
             seconds: 1.0,
+            findings: Findings::default(),
         });
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::frame::Frame;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
@@ -310,6 +311,22 @@ pub struct NodeReport {
     pub fatal: Option<String>,
     /// Mini-batches it took from the queue and has not settled.
     pub in_hand: u64,
+    /// The last error of `init()`, for the list of errors.
+    #[serde(default)]
+    pub init_failure: Option<InitFailure>,
+}
+
+/// A failure of `init()`, or of the import of the script.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitFailure {
+    /// Class of the exception, or what stands for it.
+    pub category: String,
+    /// Its message.
+    pub message: String,
+    /// The last line of the user's code in it.
+    pub frame: Option<Frame>,
+    /// The process that had it.
+    pub process: String,
 }
 
 /// A node of a job.

@@ -1,8 +1,10 @@
 //! The commands: each a function from arguments to an exit code.
 
 mod cancel;
+mod errors;
 mod fetch;
 mod inspect;
+mod logs;
 mod run;
 mod show;
 mod stream;
@@ -32,11 +34,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         survive_file_size_limit().context("cannot catch signals")?;
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
-            Command::Resume(resume) => run::resume(&resume, format).await,
+            Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
             Command::Result(fetch) => fetch::result(&fetch, format).await,
-            Command::Logs(logs) => fetch::logs(&logs, format).await,
+            Command::Logs(logs) => logs::logs(&logs, format).await,
+            Command::Errors(arguments) => errors::errors(&arguments, format).await,
             Command::Status(job) => inspect::status(&job, format).await,
             Command::List(list) => inspect::list(&list, format).await,
             Command::Show(job) => show::show(&job, format).await,

@@ -6,6 +6,7 @@ the extension run mini-batches and ends in order. Started by hand it only says s
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -21,6 +22,7 @@ from azureml_user.parallel_run import (
     results,
     script,
     settings,
+    stacks,
     tables,
 )
 from azureml_user.parallel_run.entry_script import EntryScript
@@ -34,9 +36,15 @@ _OOM_SCORE = "500"
 class Host:
     """What the loop in the extension calls."""
 
-    def __init__(self, start: Any, entry: script.Script, profiler: profiling.Profiler | None) -> None:
+    def __init__(
+        self,
+        start: Any,
+        entry: script.Script,
+        profiler: profiling.Profiler | None,
+        describe: Callable[[BaseException, str], errors.Description],
+    ) -> None:
         self.run: Callable[..., Any] = entry.run
-        self.describe = errors.describe
+        self.describe = describe
         to_csv = settings.to_csv_arguments(entry.path, start.arguments)
         self.results = results.Results(tables.Tables(to_csv))
         self.frames = frames.Frames() if frames.check(start.inputs) else None
@@ -63,6 +71,8 @@ def main() -> int:
     connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
     os.register_at_fork(after_in_child=connection.forget)
 
+    stacks.set_up(start.stack_path, start.stack_signal)
+    describe = functools.partial(errors.describe, code_dir=start.code_dir)
     place = f"importing {start.entry_script}"
     profiler: profiling.Profiler | None = None
     try:
@@ -72,13 +82,13 @@ def main() -> int:
         frames.check(start.inputs)
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
-        host = Host(start, entry, profiler)
+        host = Host(start, entry, profiler, describe)
         place = "init()"
         _call(entry.init, profiler)
     except BaseException as error:
-        connection.init_failed(errors.describe(error, place))
+        connection.init_failed(describe(error, place))
         return 1
-    connection.ready(time.monotonic() - began)
+    connection.ready(time.monotonic() - began, errors.frame_of(entry.run))
 
     connection.serve(host, start)
 
@@ -87,7 +97,7 @@ def main() -> int:
     try:
         _call(entry.shutdown, None)
     except BaseException as error:
-        failure = errors.describe(error, "shutdown()")
+        failure = describe(error, "shutdown()")
     if profiler is not None:
         profiler.dump()
     connection.bye(failure)

@@ -25,11 +25,12 @@ use tokio_util::task::TaskTracker;
 use crate::batch_size::{self, Cost};
 use crate::committer::Backlog;
 use crate::intake::Taken;
-use crate::launch::Launch;
+use crate::launch::{CODE, Launch};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
 use crate::settlement::{Ready, Settlement, settle_outcome};
 use crate::slot::{Kill, Slot, Stage};
+use crate::sources::Sources;
 use crate::suspects::Ask;
 
 /// Events of processes that wait for the dispatcher.
@@ -84,6 +85,7 @@ pub(crate) struct Dispatcher<'a> {
     cleared: VecDeque<Ready>,
     recent: Recent,
     processes_started: u32,
+    sources: Arc<Sources>,
     failures_in_a_row: u32,
     ending: Option<Ending>,
 }
@@ -126,6 +128,7 @@ impl<'a> Dispatcher<'a> {
     /// A dispatcher with empty slots.
     pub(crate) fn new(with: Surroundings<'a>) -> Self {
         let (events, heard) = mpsc::channel(EVENTS_AHEAD);
+        let sources = Sources::new(&with.folder.join(CODE), &with.job.spec.source_directory);
         Self {
             slots: (0..with.settings.slots).map(|_| Slot::default()).collect(),
             tending: Tending { events, tasks: with.tasks.clone(), all_end: CancellationToken::new() },
@@ -137,6 +140,7 @@ impl<'a> Dispatcher<'a> {
             cleared: VecDeque::new(),
             recent: Recent::begin(),
             processes_started: 0,
+            sources: Arc::new(sources),
             failures_in_a_row: 0,
             ending: None,
         }
@@ -402,19 +406,26 @@ impl<'a> Dispatcher<'a> {
                     running.kill(Kill::Nonsense);
                 }
             }
-            Message::Ready { seconds } => {
+            Message::Ready { seconds, run } => {
                 self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
                 }
+                running.run = run.map(|mut run| {
+                    running.sources.name_frame(&mut run);
+                    run
+                });
                 running.failures_before = std::mem::take(&mut self.failures_in_a_row);
                 self.with.report.send_modify(|report| report.ever_ready = true);
             }
-            Message::InitFailed(error) => {
+            Message::InitFailed(mut error) => {
+                running.sources.name(&mut error);
                 running.log.error("init", now_us(), &error);
                 running.init_failed = true;
                 running.stage = Stage::Ending;
                 let summary = format!("{}: {}", error.category, error.message);
+                let name = name.clone();
+                self.note_init_failure(&name, &error);
                 self.with.main_log.line(format_args!("{name}: init() failed: {summary}"));
                 let summary = format!("{summary} (logs/user/error/{}/{name}.txt)", self.with.node_id);
                 self.init_failed(position, &summary);
@@ -426,7 +437,8 @@ impl<'a> Dispatcher<'a> {
             Message::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
             Message::Bye(error) => {
                 running.said_bye = Some(Instant::now());
-                if let Some(error) = error {
+                if let Some(mut error) = error {
+                    running.sources.name(&mut error);
                     running.log.error("shutdown", now_us(), &error);
                     self.with.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
                 }

@@ -5,26 +5,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::Signal;
+use prs_common::ledger::{InitFailure, Signal};
 use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ToProcess, encode_frame};
+use prs_common::wire::{self, ErrorInfo, ToProcess, encode_frame};
 use prs_orchestrator::init_failures;
 
 use super::Dispatcher;
 use crate::gpu;
-use crate::launch::process_name;
+use crate::launch::{CODE, process_name};
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, settle_death};
 use crate::slot::{Kill, Running, Stage};
+use crate::stack::{self, Stack};
 use crate::suspects::Ask;
 
 /// Pause before a process is started again, for each failure in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// Longest such pause.
 const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
+/// Longest message of such a failure that the ledger is told, bytes.
+const LONGEST_INIT_MESSAGE: usize = 2_000;
 
 impl Dispatcher<'_> {
     /// Starts a process in every empty slot.
@@ -77,6 +80,8 @@ impl Dispatcher<'_> {
             gpu,
             log,
             staging,
+            sources: Arc::clone(&self.sources),
+            run: None,
             folder,
             in_hand: VecDeque::new(),
             next_seq: 1,
@@ -106,8 +111,9 @@ impl Dispatcher<'_> {
         for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
             if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
-                let death = Death { returncode, phase, long, items };
-                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
+                let stack = self.stack_of(&running, returncode);
+                let death = Death { returncode, phase, long, items, stack };
+                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, death);
                 let _ = self.with.settle.send(settlement);
             } else if self.ending.is_some() {
                 let _ = self.with.ask.send(Ask::GiveBack(ready));
@@ -121,9 +127,13 @@ impl Dispatcher<'_> {
         running.log.line(format_args!("exits with returncode {returncode}"));
         let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
         if running.stage == Stage::Starting && !expected {
-            let error =
+            let mut error =
                 silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
+            let stack = self.stack_of(&running, returncode);
+            (error.traceback, error.frame) = (stack.text, stack.frame.map(Box::new));
+            running.sources.name(&mut error);
             running.log.error("init", now_us(), &error);
+            self.note_init_failure(&name, &error);
             self.init_failed(
                 position,
                 &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.with.node_id),
@@ -133,6 +143,7 @@ impl Dispatcher<'_> {
             let error =
                 silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
             running.log.error("init", now_us(), &error);
+            self.note_init_failure(&name, &error);
             self.init_failed(position, &error.message);
         }
         let folder = running.folder.clone();
@@ -147,6 +158,28 @@ impl Dispatcher<'_> {
         }
         self.start_processes(Instant::now());
         self.tell(Instant::now());
+    }
+
+    /// Where a process was when it crashed, or was killed for taking too long.
+    fn stack_of(&self, running: &Running, returncode: i32) -> Stack {
+        let (path, code) = (stack::file(&running.folder), self.with.folder.join(CODE));
+        match running.killed {
+            Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_killed(&path, &code),
+            Some(Kill::Stop | Kill::Nonsense) => Stack::default(),
+            None => stack::when_died(&path, returncode, &code),
+        }
+    }
+
+    /// Tells the list of errors of a failure of `init()` in the process called `name`.
+    pub(super) fn note_init_failure(&self, name: &str, error: &ErrorInfo) {
+        let message = &error.message;
+        let failure = InitFailure {
+            category: error.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_INIT_MESSAGE)].to_owned(),
+            frame: error.frame.as_deref().cloned(),
+            process: name.to_owned(),
+        };
+        self.with.report.send_modify(|report| report.init_failure = Some(failure));
     }
 
     /// Counts a failure of `init()`, and gives the node up when there were too many (spec S6).

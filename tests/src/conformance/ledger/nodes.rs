@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{Ledger, NodeInfo, NodeReport, Signal};
+use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, Signal};
 
 use super::{fresh, worker};
 use crate::deadline::eventually;
@@ -81,6 +81,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
         in_hand: 7,
+        init_failure: Some(InitFailure { category: "ValueError".to_owned(), ..InitFailure::default() }),
     };
     let silent = |node_id: u32| {
         let job = &job;
