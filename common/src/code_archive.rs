@@ -3,6 +3,7 @@
 //! The same files give the same archive, whoever packs them and when. Links are packed as what they point to;
 //! version control folders and byte code stay behind. Unpacking refuses everything that could leave its folder.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -142,6 +143,28 @@ pub fn is_intact(body: &[u8], checksum: &str) -> bool {
     }
 }
 
+/// The files of an archive with the checksums of their contents and whether they may be executed: what tells two
+/// archives apart, file by file.
+pub fn files(body: &[u8]) -> io::Result<BTreeMap<PathBuf, (String, bool)>> {
+    let mut archive = Archive::new(GzDecoder::new(body).take(LARGEST_TAR + SLACK));
+    let mut files = BTreeMap::new();
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let name = entry.path()?.into_owned();
+        let mut hasher = Sha256::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            match entry.read(&mut piece)? {
+                0 => break,
+                count => hasher.update(&piece[..count]),
+            }
+        }
+        let may_execute = entry.header().mode().unwrap_or(0) & 0o111 != 0;
+        files.insert(name, (hexadecimal(&hasher.finalize()), may_execute));
+    }
+    Ok(files)
+}
+
 /// Unpacks an archive into `folder`, which is made. It need not be one that [`pack`] made: nothing gets outside of the
 /// folder, and no more into it than [`LARGEST`].
 pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
@@ -210,6 +233,10 @@ mod tests {
         unpack(&first.body, &out).unwrap();
         assert_eq!(fs::read_to_string(out.join("pkg/main.py")).unwrap(), "x = 1");
         assert!(is_intact(&first.body, &first.checksum));
+        let listed = files(&first.body).unwrap();
+        assert_eq!(listed.keys().collect::<Vec<_>>(), [Path::new("pkg/main.py"), Path::new("run.sh")]);
+        assert_eq!(listed[Path::new("run.sh")], (hexadecimal(&Sha256::digest("#!")), true));
+        assert!(!listed[Path::new("pkg/main.py")].1);
         for bit in [0, 8 * 20 + 3, first.body.len() * 4, first.body.len() * 8 - 1] {
             let mut damaged = first.body.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

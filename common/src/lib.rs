@@ -10,7 +10,6 @@ pub mod code_archive;
 pub mod dataset;
 pub mod failpoint;
 pub mod file_version;
-pub mod frame;
 mod hexadecimal;
 mod host_name;
 pub mod job;
@@ -30,6 +29,7 @@ pub mod seal;
 pub mod segment;
 #[cfg(feature = "fleet")]
 pub mod servers;
+pub mod source_line;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;

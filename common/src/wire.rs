@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::Frame;
 use crate::message_pack;
+use crate::source_line::SourceLine;
 
 /// Version of this protocol; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 3;
@@ -23,6 +23,8 @@ pub const PROTOCOL_VERSION: u32 = 3;
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
 pub const PAGE_VARIABLE: &str = "PRS_PROCESS_PAGE";
+/// Environment variable of a process that has the terminal of who started it: the name of its debugger.
+pub const FOREGROUND_VARIABLE: &str = "PRS_PROCESS_FOREGROUND";
 /// Largest frame either side accepts, bytes; the rows of one mini-batch must fit.
 pub const MAX_FRAME: usize = 1 << 31;
 /// Bytes of a frame that memory is taken for before they are there.
@@ -121,10 +123,16 @@ pub enum FromProcess<'a> {
         /// Seconds that import and `init()` took.
         seconds: f64,
         /// Where `run()` begins, where that is known.
-        run: Option<Frame>,
+        run: Option<SourceLine>,
     },
     /// The script cannot be imported, has no `run`, or `init()` raised.
-    InitFailed(ErrorInfo),
+    InitFailed {
+        /// What happened.
+        error: ErrorInfo,
+        /// Whether every other process on this host would fail in the same way: a module or the function `run` is
+        /// missing, the script is no Python.
+        is_permanent: bool,
+    },
     /// Finished mini-batches, in the order they ran.
     #[serde(borrow)]
     Outcomes(Vec<Outcome<'a>>),
@@ -178,13 +186,15 @@ pub struct ErrorInfo {
     /// Full traceback; empty where there is none.
     pub traceback: String,
     /// The last line of the user's code in it.
-    pub frame: Option<Box<Frame>>,
+    pub frame: Option<Box<SourceLine>>,
 }
 
 /// What a process was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// Importing the script or `init()`.
+    /// Importing the script.
+    Import,
+    /// `init()`.
     Init,
     /// Making the argument of `run()` from the data.
     Load,

@@ -101,6 +101,10 @@ pub(crate) struct Catalog {
     incarnation: u32,
     /// Keys, by position.
     pub(crate) segments: Vec<Arc<str>>,
+    /// Which start of the job wrote each of them.
+    pub(crate) written_by: Vec<u32>,
+    /// Elements that the outcomes of each start returned.
+    pub(crate) returned_by: BTreeMap<u32, u64>,
     /// Places, by mini-batch.
     pub(crate) places: Vec<Option<Place>>,
     /// The mini-batches from the first on that all have their outcome.
@@ -138,6 +142,8 @@ impl Catalog {
         Self {
             incarnation,
             segments: Vec::new(),
+            written_by: Vec::new(),
+            returned_by: BTreeMap::new(),
             places: Vec::new(),
             prefix: Prefix::default(),
             outcomes: 0,
@@ -216,12 +222,14 @@ impl Catalog {
     /// Adds the next segment, which is damaged: nothing in it counts.
     pub(crate) fn add_damaged(&mut self, segment: CommittedSegment, reason: String) {
         self.segments.push(segment.key.as_str().into());
+        self.written_by.push(self.incarnation);
         self.damaged.push(Damaged { segment: segment.key, reason });
     }
 
     fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
         let position = self.segments.len() as u32;
         self.segments.push(segment.key.as_str().into());
+        self.written_by.push(index.incarnation);
         let current = index.incarnation == self.incarnation;
         self.report.add(&index, &segment.lost);
         for record in &index.tries {
@@ -279,6 +287,7 @@ impl Catalog {
             self.surplus.elements += record.returned;
         }
         self.returned += record.returned;
+        *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
         if let Some(header) = record.header
             && self.header.as_ref().is_none_or(|(first, _)| record.index < *first)

@@ -8,9 +8,37 @@ use prs_common::ledger::{NodeReport, NodeView};
 /// How long a job must have run before failures on all nodes together end it.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// Nodes whose hosts lack what the script needs, after which no other is tried.
+const MOST_UNFIT: usize = 8;
+
+/// How many failures in a row with no success a node has before it gives up.
+pub fn failures_of_a_node(slots: u32) -> u32 {
+    3 * slots.max(1)
+}
+
 /// Whether a node gives up: so many failures in a row with no success.
 pub fn node_gives_up(failures_in_a_row: u32, slots: u32) -> bool {
-    failures_in_a_row >= 3 * slots.max(1)
+    failures_in_a_row >= failures_of_a_node(slots)
+}
+
+/// What failed, where processes do not become ready.
+pub fn what_fails(to_import: bool) -> &'static str {
+    if to_import { "importing the script" } else { "init()" }
+}
+
+/// How many nodes have to come to the job before one that could work is given up hope of. `may_come` says whether workers
+/// that have not tried may be nodes soon, `may_come_late` whether any other may be, some time.
+pub fn awaited(spec: &JobSpec, nodes: &[NodeView], may_come: bool, may_come_late: bool) -> u32 {
+    let unfit = nodes.iter().filter(|node| node.report.is_unfit).count();
+    let others = spec.node_count.saturating_add(unfit as u32);
+    let ready = nodes.iter().any(|node| node.report.ever_ready);
+    match unfit {
+        0 if may_come_late => spec.node_count,
+        // A host without what the script needs is found out at once, and says nothing of the others.
+        1..MOST_UNFIT if may_come => others,
+        1.. if ready && may_come_late => others,
+        _ => 1,
+    }
 }
 
 /// Whether a node is of no use to its job: `init()` fails there, or it cannot go on.
@@ -22,21 +50,28 @@ pub fn is_useless(report: &NodeReport) -> bool {
 /// before one that could work is given up hope of; `age` is the age of the job.
 pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration) -> Option<String> {
     let present: Vec<_> = nodes.iter().filter(|node| !node.left).collect();
-    let error = || {
-        let last = nodes.iter().rev().find_map(|node| node.report.init_error.as_deref());
-        last.map(|error| format!(": {error}")).unwrap_or_default()
-    };
+    let last = nodes.iter().rev().find(|node| node.report.init_error.is_some());
+    let what = what_fails(last.is_some_and(|node| node.report.fails_to_import));
+    let error = last.and_then(|node| node.report.init_error.as_deref());
+    let error = error.map(|error| format!(": {error}")).unwrap_or_default();
     let failures: u32 = nodes.iter().map(|node| node.report.init_failures).sum();
     let useless = nodes.iter().filter(|node| is_useless(&node.report)).count();
     if useless >= awaited.max(1) as usize && present.iter().all(|node| is_useless(&node.report)) {
         let fatal = nodes.iter().find_map(|node| node.report.fatal.clone());
-        return fatal.or_else(|| Some(format!("init() failed {failures} times in a row{}", error())));
+        let unfit = nodes.iter().filter(|node| node.report.is_unfit).count();
+        let fatal =
+            fatal.map(
+                |reason| {
+                    if unfit > 1 { format!("{reason}\n  tried        on {unfit} hosts") } else { reason }
+                },
+            );
+        return fatal.or_else(|| Some(format!("{what} failed {failures} times in a row{error}")));
     }
     let ready = nodes.iter().any(|node| node.report.ever_ready);
     let most = nodes.iter().map(|node| node.info.slots).max().unwrap_or_default();
     let slots = present.iter().map(|node| node.info.slots).sum::<u32>().max(awaited.saturating_mul(most));
     if !ready && age > PATIENCE && failures >= slots.max(1).saturating_mul(2) {
-        return Some(format!("init() failed {failures} times in {} s{}", age.as_secs(), error()));
+        return Some(format!("{what} failed {failures} times in {} s{error}", age.as_secs()));
     }
     let limit = 3 * spec.run_invocation_timeout + 30;
     if !present.is_empty()
@@ -56,7 +91,7 @@ mod tests {
     use super::*;
 
     fn node(report: NodeReport) -> NodeView {
-        let info = NodeInfo { worker: "w".into(), ip: "127.0.0.1".into(), slots: 2 };
+        let info = NodeInfo { worker: "w".into(), slots: 2, ..NodeInfo::default() };
         NodeView { node_id: 0, info, report, silent: Duration::ZERO, left: false }
     }
 

@@ -1,21 +1,16 @@
 //! `job.json`: what a job is, where it stands, and how it ended.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
-
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{JobState, NodeView, Progress};
+use prs_common::ledger::{JobState, Progress};
 use prs_common::seal::{self, Seal};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
-use crate::job_context::Policy;
 use crate::report::findings::Findings;
+pub use crate::status::{Rates, Status};
 
-/// The rate of mini-batches is taken over this time.
-const RATE_WINDOW: Duration = Duration::from_secs(5);
 /// How often others may write a record between reading and writing it.
 const CONFLICTS: usize = 10;
 
@@ -32,8 +27,11 @@ pub struct JobRecord {
     pub submitted_us: u64,
     /// When this start of it was asked for, microseconds since the Unix epoch.
     pub started_us: u64,
-    /// Name of the code archive.
+    /// Key of the code archive that this start runs.
     pub code: String,
+    /// The starts before this one, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_starts: Vec<FormerStart>,
     /// The settings.
     pub spec: JobSpec,
     /// Where the job stands.
@@ -47,65 +45,13 @@ pub struct JobRecord {
     pub version: Option<Version>,
 }
 
-/// The run so far.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// When this was written, microseconds since the Unix epoch.
-    pub updated_us: u64,
-    /// Seconds since this incarnation started.
-    pub seconds: f64,
-    /// The counts.
-    pub progress: Progress,
-    /// Nodes that serve the job.
-    pub nodes: u32,
-    /// Processes that are up.
-    pub processes: u32,
-    /// Mini-batches that got their outcome a second, over the last seconds.
-    pub per_second: f64,
-    /// Seconds until the end, where they can be estimated.
-    pub eta_seconds: Option<f64>,
-}
-
-impl Status {
-    /// Where a job stands that has been running for so long, as the ledger has it; without a rate.
-    pub fn now(progress: Progress, nodes: &[NodeView], policy: &Policy, running: Duration) -> Self {
-        let present = nodes.iter().filter(|node| policy.is_present(node));
-        Self {
-            updated_us: now_us(),
-            seconds: running.as_secs_f64(),
-            nodes: present.clone().count() as u32,
-            processes: present.map(|node| node.report.processes).sum(),
-            progress,
-            ..Self::default()
-        }
-    }
-
-    /// Notes that `ended` mini-batches got their outcome in so many seconds, and what follows for the others.
-    pub fn set_rate(&mut self, ended: u64, seconds: f64) {
-        let progress = &self.progress;
-        let left = progress.checkpoint.scheduled.saturating_sub(progress.ended()) as f64;
-        self.per_second = if seconds > 0.0 { ended as f64 / seconds } else { 0.0 };
-        let known = progress.checkpoint.complete && self.per_second > 0.0;
-        self.eta_seconds = known.then(|| left / self.per_second);
-    }
-}
-
-/// How many mini-batches got their outcome by when, over the last seconds.
-#[derive(Debug, Default)]
-pub struct Rates(VecDeque<(Instant, u64)>);
-
-impl Rates {
-    /// Takes note of `status`, and gives it the rate of the last seconds.
-    pub fn apply(&mut self, status: &mut Status) {
-        let (now, ended) = (Instant::now(), status.progress.ended());
-        self.0.push_back((now, ended));
-        while self.0.len() > 2 && now - self.0[0].0 > RATE_WINDOW {
-            self.0.pop_front();
-        }
-        let (since, before) = self.0[0];
-        // A ledger that was lost has counted less for a while.
-        status.set_rate(ended.saturating_sub(before), (now - since).as_secs_f64());
-    }
+/// A start of a job that was followed by another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerStart {
+    /// Which one, from 1.
+    pub incarnation: u32,
+    /// Key of the code archive that it ran.
+    pub code: String,
 }
 
 /// How a job ended; the object that `submit -o json` prints (spec section 7).
@@ -129,6 +75,9 @@ pub struct JobResult {
     pub items: ItemCounts,
     /// Seconds the last incarnation took.
     pub seconds: f64,
+    /// What each start of the job brought to its result, and with which code; empty where nobody could tell.
+    #[serde(default)]
+    pub starts: Vec<StartResult>,
     /// Whether all is in the result, and why not.
     #[serde(flatten)]
     pub findings: Findings,
@@ -139,6 +88,23 @@ impl JobResult {
     pub fn is_complete(&self) -> bool {
         self.state == JobState::Completed && self.mini_batches.failed == 0 && self.items.failed == 0
     }
+}
+
+/// What one start of a job brought to its result.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StartResult {
+    /// 1 for the first start, and one more with each `resume`.
+    pub start: u32,
+    /// Checksum (SHA-256, in hexadecimal) of the code that it ran.
+    pub code: String,
+    /// Mini-batches whose rows in the result are of this start.
+    pub mini_batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// The first and the last of each group of them that follow one another, as far as these are listed.
+    pub ranges: Vec<(u64, u64)>,
+    /// Groups that are not listed.
+    pub ranges_left_out: u64,
 }
 
 /// The result of a job.
@@ -241,6 +207,7 @@ impl JobRecord {
             submitted_us: now,
             started_us: now,
             code,
+            former_starts: Vec::new(),
             spec,
             state: JobState::Queued,
             status: Status::default(),
@@ -286,6 +253,7 @@ impl JobRecord {
 
     /// Starts the job again: what is missing or failed of it is to run.
     pub fn start_again(&mut self) {
+        self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });
         self.incarnation += 1;
         self.started_us = now_us();
         self.state = JobState::Queued;
@@ -344,44 +312,9 @@ fn other_version(record: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::{Checkpoint, NodeInfo, NodeReport};
     use prs_common::storage::LocalStorage;
 
     use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_the_rate_once_all_is_planned() {
-        let table = [
-            (true, 30, 10.0, 3.0, Some(20.0)),
-            (false, 30, 10.0, 3.0, None),
-            (true, 0, 10.0, 0.0, None),
-            (true, 30, 0.0, 0.0, None),
-        ];
-        for (complete, ended, seconds, per_second, eta) in table {
-            let checkpoint = Checkpoint { scheduled: 100, items: 100, complete, ..Checkpoint::default() };
-            let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
-            let mut status = Status { progress, ..Status::default() };
-            status.set_rate(ended, seconds);
-            assert!((status.per_second - per_second).abs() < 1e-9, "{status:?}");
-            assert_eq!(status.eta_seconds, eta);
-        }
-    }
-
-    #[test]
-    fn nodes_that_left_or_are_lost_do_not_count() {
-        let node = |left, silent| NodeView {
-            node_id: 0,
-            info: NodeInfo { worker: String::new(), ip: String::new(), slots: 2 },
-            report: NodeReport { processes: 2, ..NodeReport::default() },
-            silent: Duration::from_secs(silent),
-            left,
-        };
-        let nodes = [node(false, 0), node(true, 0), node(false, 60)];
-        for (policy, expected) in [(Policy::fleet(), (1, 2)), (Policy::embedded(), (2, 4))] {
-            let status = Status::now(Progress::default(), &nodes, &policy, Duration::ZERO);
-            assert_eq!((status.nodes, status.processes), expected);
-        }
-    }
 
     fn record() -> JobRecord {
         JobRecord::new("job-1".to_owned(), String::new(), JobSpec::new("job", "/", "x.py", vec![]))
@@ -421,6 +354,7 @@ mod tests {
                 mini_batches: MiniBatchCounts::default(),
                 items: ItemCounts::default(),
                 seconds: 1.0,
+                starts: Vec::new(),
                 findings: Findings::default(),
             });
         };

@@ -7,6 +7,7 @@ mod audit;
 mod bundles;
 mod catalog;
 pub mod damage;
+pub mod failed;
 pub mod failed_mini_batches;
 pub mod fleet;
 pub mod init_failures;
@@ -28,9 +29,12 @@ mod result;
 #[cfg(test)]
 mod scene;
 pub mod schedule;
+mod starts;
+mod status;
 pub mod stored_descriptors;
 pub mod thresholds;
 pub mod watch;
+pub mod workers;
 
 pub use fleet::{Fleet, LocalFolders};
 pub use job_context::{JobContext, Policy, run_name};

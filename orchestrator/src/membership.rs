@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use prs_common::ledger::{Ledger, LedgerError, Offer, Offers, Seats};
+use prs_common::ledger::{
+    IdleWorker, Ledger, LedgerError, NodeInfo, NodeView, Offer, Offered, Offers, Seats,
+};
 use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutMode, Storage, StorageError};
 use serde::Serialize;
@@ -27,7 +29,9 @@ const FILLING: Duration = Duration::from_secs(20);
 /// Between two comparisons of the offers with storage.
 const COMPARE_INTERVAL: Duration = Duration::from_mins(1);
 /// An idle worker looks at least so often.
-const LOOKS_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const LOOKS_WITHIN: Duration = Duration::from_secs(5);
+/// Other targets that are looked at for workers.
+const MOST_ELSEWHERE: usize = 8;
 /// Records read side by side.
 const READ_AT_ONCE: usize = 16;
 
@@ -127,8 +131,19 @@ pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<boo
     Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
 }
 
+/// How many idle workers of `target` have not served a job, or tried to: none of its `nodes` is one of them.
+pub async fn untried_workers(
+    ledger: &dyn Ledger,
+    target: &str,
+    nodes: &[NodeView],
+) -> Result<u64, LedgerError> {
+    let idle = ledger.idle_workers(target, LOOKS_WITHIN).await?;
+    let is_other = |worker: &&IdleWorker| nodes.iter().all(|node| node.info.instance != worker.info.instance);
+    Ok(idle.iter().filter(is_other).count() as u64)
+}
+
 /// The workers of a job's target, as somebody sees them who asks for the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Workers {
     /// With nothing to do.
     pub idle: u64,
@@ -136,21 +151,52 @@ pub struct Workers {
     pub busy: u64,
     /// Whether one of them, or another program, watches over the job.
     pub watches: bool,
+    /// Where the target has none: the targets that have some, some of them at most.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// Workers of another target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Elsewhere {
+    /// The target.
+    pub target: String,
+    /// How many there are, idle or busy.
+    pub workers: u64,
 }
 
 /// Who there is to serve the start `run` of a job of `target`.
 pub async fn workers(ledger: &dyn Ledger, target: &str, run: &str) -> Result<Workers, LedgerError> {
-    let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
-    let (idle, offers) =
-        tokio::try_join!(ledger.idle(target, LOOKS_WITHIN), ledger.offers(target, None, quiet))?;
-    let (own, others): (Vec<_>, Vec<_>) = offers.offered.iter().partition(|one| one.offer.run == run);
+    let (idle, offers) = idle_and_offers(ledger, target).await?;
+    let (own, others): (Vec<_>, Vec<_>) = offers.iter().partition(|one| one.offer.run == run);
     let watches = own.iter().any(|one| one.books.is_some_and(|books| books.is_watched));
-    Ok(Workers { idle, busy: others.iter().map(|one| u64::from(one.nodes)).sum(), watches })
+    let busy = others.iter().map(|one| u64::from(one.nodes)).sum();
+    let elsewhere = if idle + busy == 0 { elsewhere(ledger, target).await? } else { Vec::new() };
+    Ok(Workers { idle, busy, watches, elsewhere })
+}
+
+async fn idle_and_offers(ledger: &dyn Ledger, target: &str) -> Result<(u64, Vec<Offered>), LedgerError> {
+    let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
+    let asked = tokio::try_join!(ledger.idle(target, LOOKS_WITHIN), ledger.offers(target, None, quiet))?;
+    Ok((asked.0, asked.1.offered))
+}
+
+/// Which other targets than `target` have workers.
+async fn elsewhere(ledger: &dyn Ledger, target: &str) -> Result<Vec<Elsewhere>, LedgerError> {
+    let mut found = Vec::new();
+    let others = ledger.targets().await?.into_iter().rev().filter(|other| other != target);
+    for target in others.take(MOST_ELSEWHERE) {
+        let (idle, offers) = idle_and_offers(ledger, &target).await?;
+        let workers = idle + offers.iter().map(|one| u64::from(one.nodes)).sum::<u64>();
+        if workers > 0 {
+            found.push(Elsewhere { target, workers });
+        }
+    }
+    Ok(found)
 }
 
 /// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`
 /// is noted.
-pub async fn offers(fleet: &Fleet, target: &str, worker: &str) -> Result<Offers, LedgerError> {
+pub async fn offers(fleet: &Fleet, target: &str, worker: &NodeInfo) -> Result<Offers, LedgerError> {
     let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
     let offers = fleet.ledger.offers(target, Some(worker), quiet).await?;
     if offers.are_filled || !fleet.ledger.begin_to_fill(target, FILLING).await? {

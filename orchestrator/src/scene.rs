@@ -12,9 +12,9 @@ use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
-    Begin, Bell, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry, JobState,
-    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offers,
-    Progress, Seats, Signal, TryLimits, Verdict,
+    Begin, Bell, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry,
+    IdleWorker, JobState, Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView,
+    Offer, Offers, Progress, Seats, Signal, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -187,7 +187,7 @@ impl Scene {
 
     /// Lets a worker join and say something of itself.
     pub(crate) async fn join(&self, worker: &str, report: &NodeReport) -> u32 {
-        let info = NodeInfo { worker: worker.to_owned(), ip: String::new(), slots: 1 };
+        let info = NodeInfo { worker: worker.to_owned(), slots: 1, ..NodeInfo::default() };
         let node = self.ledger.join(&self.job.run, &info, None).await.unwrap();
         self.ledger.heartbeat(&self.job.run, node, worker, report).await.unwrap();
         node
@@ -379,7 +379,7 @@ impl Membership for FaultyLedger {
     async fn offers(
         &self,
         target: &str,
-        worker: Option<&str>,
+        worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
         self.pass("look")?;
@@ -388,6 +388,14 @@ impl Membership for FaultyLedger {
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
         self.pass("idle")?;
         self.inner.idle(target, within).await
+    }
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
+        self.pass("idle_workers")?;
+        self.inner.idle_workers(target, within).await
+    }
+    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
+        self.pass("targets")?;
+        self.inner.targets().await
     }
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
         self.pass("begin_to_fill")?;

@@ -1,8 +1,10 @@
 //! The command line: what can be said. What it means is in `commands`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prs_common::ledger::JobState;
 use prs_worker::command_line::Servers;
 
 /// Runs a Python entry script over many files and rows, in parallel.
@@ -26,6 +28,15 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Which code of a job is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CodeChoice {
+    /// What `source_directory` holds now.
+    New,
+    /// What the job ran last.
+    Old,
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -33,6 +44,8 @@ pub(crate) enum Command {
     Submit(Submit),
     /// Check a job file and plan the job; run nothing.
     Validate(Validate),
+    /// Run one mini-batch here, in this terminal, and show what would be written.
+    Try(Try),
     /// Run what is missing or failed of a former job.
     Resume(Resume),
     /// Show where the result of a job is, or fetch it.
@@ -53,10 +66,12 @@ pub(crate) enum Command {
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
+    /// List the workers of a fleet.
+    Workers(Workers),
 }
 
 /// Where the jobs are that a command names.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Whereabouts {
     /// Without a fleet: folder that holds the runs of this machine [default: prs-runs].
     #[arg(long)]
@@ -93,11 +108,51 @@ pub(crate) struct Validate {
     pub(crate) set: Vec<(String, String)>,
 }
 
+/// Run one mini-batch here, in this terminal, and show what would be written.
+#[derive(Debug, Args)]
+pub(crate) struct Try {
+    /// A job file, or a former job: its id, without a fleet also the folder of its run.
+    #[arg(value_name = "JOB")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+    /// The first mini-batch of the former job that failed, as it was there.
+    #[arg(long)]
+    pub(crate) failed: bool,
+    /// The mini-batch with this number, from 0, in place of the first one.
+    #[arg(long, value_name = "N", conflicts_with = "item")]
+    pub(crate) mini_batch: Option<u64>,
+    /// The first mini-batch that has this file or object.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) item: Option<String>,
+    /// Look into what `init()` or `run()` raises with pdb.
+    #[arg(long)]
+    pub(crate) pdb: bool,
+    /// Have debugpy wait on this port of this machine for an editor to connect.
+    #[arg(long, value_name = "PORT", conflicts_with = "pdb", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) listen: Option<u16>,
+    /// Print it as a test for pytest, and run nothing.
+    #[arg(long, conflicts_with_all = ["pdb", "listen"])]
+    pub(crate) pytest: bool,
+    /// Of a former job: the code of its `source_directory` as it is now [default], or that of the job.
+    #[arg(long, value_enum)]
+    pub(crate) code: Option<CodeChoice>,
+    /// Override a setting; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
 /// Run what is missing or failed of a former job.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) job: Job,
+    /// Which code runs the rest, where `source_directory` is no longer what the job was submitted with.
+    #[arg(long, value_enum)]
+    pub(crate) code: Option<CodeChoice>,
+    /// Override a setting that leaves the mini-batches as they are; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<(String, String)>,
     /// On a fleet: start the job and do not wait for its end.
     #[arg(long)]
     pub(crate) detach: bool,
@@ -122,7 +177,7 @@ pub(crate) struct Resubmit {
 /// A job.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
-    /// Id of the job; without a fleet also the folder of its run.
+    /// Id of the job, its beginning, the name of the job, @latest or @failed; without a fleet also the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -142,6 +197,27 @@ pub(crate) struct Fetch {
 /// List the jobs of a folder, or of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct List {
+    /// Jobs at most [default: 20; with -o json all].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// All jobs.
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
+    /// Jobs in this state only; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// Jobs of this name only.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Jobs submitted within this time only: 90s, 30m, 12h, 2d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) since: Option<Duration>,
+    /// What comes first: the newest, the first name, or the first state.
+    #[arg(long, value_enum, default_value_t = Order::Time)]
+    pub(crate) sort: Order,
+    /// Show the list again every two seconds, until Ctrl-C.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
 }
@@ -154,6 +230,27 @@ pub(crate) struct Errors {
     /// Print the items of mini-batches that failed or lack items, one a line: a file, or file, first and last byte.
     #[arg(long)]
     pub(crate) items: bool,
+}
+
+/// List the workers of a fleet.
+#[derive(Debug, Args)]
+pub(crate) struct Workers {
+    /// Those of this compute target only.
+    #[arg(long)]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// The newest first.
+    Time,
+    /// By name; of one name the newest first.
+    Name,
+    /// By state; of one state the newest first.
+    State,
 }
 
 /// List the logs of a job, print or follow them.
@@ -170,6 +267,40 @@ pub(crate) struct Logs {
     /// Print what the processes that had errors wrote: errors, standard output and standard error.
     #[arg(long, conflicts_with_all = ["file", "follow"])]
     pub(crate) failed: bool,
+}
+
+impl Command {
+    /// The job that it names, and where to look for it.
+    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+        let job = match self {
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) => return None,
+            Self::Try(Try { name, .. }) if Path::new(name).is_file() => return None,
+            Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
+            Self::Resume(Resume { job, .. })
+            | Self::Result(Fetch { job, .. })
+            | Self::Resubmit(Resubmit { job, .. })
+            | Self::Logs(Logs { job, .. })
+            | Self::Errors(Errors { job, .. })
+            | Self::Status(job)
+            | Self::Show(job)
+            | Self::Stream(job)
+            | Self::Cancel(job) => job,
+        };
+        Some((&mut job.name, &job.whereabouts))
+    }
+}
+
+fn state(text: &str) -> Result<JobState, String> {
+    let known = JobState::ALL.map(JobState::as_str);
+    let of_this_name = JobState::ALL.into_iter().find(|state| state.as_str() == text);
+    of_this_name.ok_or_else(|| format!("it is one of {}", known.join(", ")))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let parse = |(unit, seconds)| Some(text.strip_suffix(unit)?.parse::<u64>().ok()?.saturating_mul(seconds));
+    let seconds = units.into_iter().find_map(parse);
+    seconds.map(Duration::from_secs).ok_or_else(|| "give a number and s, m, h or d, as in 2d".to_owned())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -190,6 +321,11 @@ mod tests {
         Arguments::command().debug_assert();
         assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(key_value("a").is_err());
+        assert_eq!(state("failed"), Ok(JobState::Failed));
+        assert!(state("broken").unwrap_err().contains("queued, "));
+        let times = [("90s", 90), ("30m", 1800), ("2d", 172_800)];
+        assert!(times.iter().all(|(text, seconds)| time(text) == Ok(Duration::from_secs(*seconds))));
+        assert!(["", "d", "2", "-1d", "2w"].iter().all(|text| time(text).is_err()));
         assert!(key_value("=b").is_err());
     }
 }

@@ -124,6 +124,7 @@ async fn run_once(
     let node = NodeSettings {
         python: python.clone(),
         extension: extension.clone(),
+        instance: worker.clone(),
         worker,
         host,
         slots,

@@ -1,12 +1,14 @@
 //! `prs-producer`: the front door of prs.
 
 mod cli;
+mod code_choice;
 mod commands;
 mod embedded;
 mod failure;
 mod fleet;
 mod left_behind;
 mod log_tail;
+mod naming;
 mod output;
 mod output_copy;
 mod output_folder;
@@ -15,6 +17,7 @@ mod progress;
 mod run_folder;
 mod standing;
 mod summary;
+mod trial;
 
 use std::process::ExitCode;
 

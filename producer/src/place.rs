@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
+use prs_common::job::RunsOn;
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
+use prs_worker::opener;
 use tokio::sync::watch::Sender;
 
-use crate::cli::{Job, List, Whereabouts};
+use crate::cli::{Job, Whereabouts};
 use crate::failure::Failure;
 use crate::fleet::{self, Reader};
+use crate::naming::Id;
 use crate::standing::{Shown, Standing};
 use crate::{embedded, output, run_folder};
 
@@ -75,6 +79,11 @@ impl Whereabouts {
         Ok(urls)
     }
 
+    /// Where what a command starts runs.
+    pub(crate) fn runs_on(&self) -> Result<RunsOn, Failure> {
+        Ok(if self.urls()?.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine })
+    }
+
     /// The folder that holds the runs of this machine.
     pub(crate) fn runs(&self) -> &Path {
         self.runs.as_deref().unwrap_or(Path::new(run_folder::RUNS))
@@ -106,8 +115,7 @@ impl Place {
     }
 
     /// The places of all jobs of a folder or a fleet.
-    pub(crate) async fn all(list: &List) -> Result<Vec<Self>, Failure> {
-        let List { whereabouts } = list;
+    pub(crate) async fn all(whereabouts: &Whereabouts) -> Result<Vec<Self>, Failure> {
         if let Some(reader) = Reader::connect(whereabouts.urls()?).await? {
             let reader = Arc::new(reader);
             let ids = reader.job_ids().await?;
@@ -140,6 +148,14 @@ impl Place {
         match &self.home {
             Home::Folder(folder) => run_folder::called(folder),
             Home::Fleet { job_id, .. } => job_id.clone(),
+        }
+    }
+
+    /// The id of the job; nothing where its record cannot be read, or it has an id of another form.
+    pub(crate) async fn id(&self) -> Option<Id> {
+        match &self.home {
+            Home::Folder(_) => Id::parse(&self.record().await.ok()?.job_id),
+            Home::Fleet { job_id, .. } => Id::parse(job_id),
         }
     }
 
@@ -179,6 +195,15 @@ impl Place {
             Home::Folder(folder) => Arc::new(LocalStorage::new(embedded::output_folder(folder, record))),
             Home::Fleet { .. } => self.storage.below(layout::OUTPUT.trim_end_matches('/')),
         }
+    }
+
+    /// Where the data of the job's inputs is.
+    pub(crate) fn inputs(&self) -> InputStores {
+        let shared = match &self.home {
+            Home::Folder(_) => Arc::clone(&self.storage),
+            Home::Fleet { reader, .. } => reader.shared(),
+        };
+        InputStores::new(shared, Arc::clone(&self.storage), opener())
     }
 
     /// Between two looks at its logs: on a fleet each node delivers its own every now and then.
@@ -223,6 +248,7 @@ impl Place {
             mini_batches: progress.into(),
             items: progress.into(),
             seconds: record.status.seconds,
+            starts: Vec::new(),
             findings: Findings::default(),
         }
     }
@@ -240,7 +266,6 @@ pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure
             Err(failure) => return Err(failure),
         }
     }
-    jobs.sort_by_key(|seen| seen.record.submitted_us);
     Ok(jobs)
 }
 

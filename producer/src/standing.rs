@@ -3,7 +3,7 @@
 
 use prs_common::ledger::{Conclusion, JobState};
 use prs_orchestrator::job_record::Status;
-use prs_orchestrator::membership::Workers;
+use prs_orchestrator::membership::{Elsewhere, Workers};
 use prs_orchestrator::report::progress_overview::{describe, duration};
 use prs_orchestrator::watch::View;
 use serde::Serialize;
@@ -42,6 +42,17 @@ pub(crate) struct WaitsFor {
     pub(crate) reason: String,
 }
 
+impl Standing {
+    /// That a job which no node serves waits for a worker, in a few words.
+    pub(crate) fn waits(&self) -> Option<String> {
+        let workers = self.workers.as_ref().filter(|workers| workers.idle == 0 && !workers.watches)?;
+        Some(match workers.busy {
+            0 => format!("no worker serves the compute target {}", self.target),
+            _ => format!("the workers of the compute target {} are busy", self.target),
+        })
+    }
+}
+
 impl From<View> for Shown {
     fn from(View { state, status }: View) -> Self {
         Self { state, status, standing: Standing::default() }
@@ -50,11 +61,12 @@ impl From<View> for Shown {
 
 impl Shown {
     /// How the job ends, where that is decided and it is no result.
-    fn conclusion(&self) -> Option<&Conclusion> {
+    pub(crate) fn conclusion(&self) -> Option<&Conclusion> {
         self.status.progress.conclusion.as_ref().filter(|end| end.state != JobState::Completed)
     }
 
-    fn is_served(&self) -> bool {
+    /// Whether nodes serve it; a job of this machine always is.
+    pub(crate) fn is_served(&self) -> bool {
         self.standing.target.is_empty() || self.status.nodes > 0
     }
 
@@ -75,10 +87,20 @@ impl Shown {
 
     /// What there is to know beside the counts.
     pub(crate) fn remark(&self) -> Option<String> {
-        let is_final = self.state.is_some_and(JobState::is_final);
-        let parts = [self.away(), (!is_final).then(|| self.served()).flatten()];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let parts: Vec<_> = [self.away(), self.served()].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// The same in a few words, for a line that is short.
+    pub(crate) fn remark_in_short(&self) -> Option<String> {
+        if let Some(away) = &self.standing.waits_for {
+            return Some(format!("waiting for {}", away.server));
+        }
+        self.served()?;
+        if let Some(conclusion) = self.conclusion() {
+            return Some(format!("ends as {}", conclusion.state.as_str()));
+        }
+        self.standing.waits().or_else(|| Some(format!("for a worker of {}", self.standing.target)))
     }
 
     fn away(&self) -> Option<String> {
@@ -88,17 +110,18 @@ impl Shown {
     }
 
     /// Who does what is to be done next.
-    fn served(&self) -> Option<String> {
-        let state = self.state?;
+    pub(crate) fn served(&self) -> Option<String> {
+        let state = self.state.filter(|state| !state.is_final())?;
         let Standing { workers, target, .. } = &self.standing;
         if target.is_empty() {
             return None;
         }
         if let Some(Conclusion { state: end, reason }) = self.conclusion() {
+            let reason = reason.lines().next().unwrap_or_default();
             let decided = format!("it is decided that the job ends as {}: {reason}", end.as_str());
             return Some(match workers {
                 Some(workers) if !workers.watches && !self.is_served() => {
-                    format!("{decided}; {}", who_comes(*workers, target, "writes that down"))
+                    format!("{decided}; {}", who_comes(workers, target, "writes that down"))
                 }
                 _ => format!("{decided}; a worker writes that down"),
             });
@@ -107,32 +130,45 @@ impl Shown {
             return None;
         }
         match workers {
-            None => Some("no node serves the job".to_owned()),
+            None => Some(format!("waiting for a worker of the compute target {target}")),
             // Nodes leave before the result is written.
             Some(workers) if state == JobState::Finalizing && workers.watches => None,
             Some(workers) if state == JobState::Finalizing => {
-                Some(format!("nobody writes the result; {}", who_comes(*workers, target, "does")))
+                Some(format!("nobody writes the result; {}", who_comes(workers, target, "does")))
             }
-            Some(workers) => {
-                Some(format!("no node serves the job; {}", who_comes(*workers, target, "takes it")))
-            }
+            Some(workers) => Some(format!("waiting: {}", who_comes(workers, target, "takes the job"))),
         }
     }
 }
 
 /// Which worker does something next.
-fn who_comes(workers: Workers, target: &str, does: &str) -> String {
-    let Workers { idle, busy, .. } = workers;
-    match (idle, busy) {
+fn who_comes(workers: &Workers, target: &str, does: &str) -> String {
+    match (workers.idle, workers.busy) {
         (0, 0) => format!(
-            "no worker of target {target} is there: the first that starts (prs-worker --target {target}) {does}"
+            "no worker serves the compute target {target}{}; the first that starts {does}: prs-worker --target {target}",
+            elsewhere(&workers.elsewhere)
+        ),
+        (0, 1) => format!(
+            "the one worker of the compute target {target} is busy with another job; when that is done, it {does}"
         ),
         (0, busy) => format!(
-            "no worker of target {target} is idle: the first of the {busy} with other jobs that is done {does}"
+            "all {busy} workers of the compute target {target} are busy with other jobs; the first that is done {does}"
         ),
-        (1, _) => format!("1 worker of target {target} is idle: it {does} if it can"),
-        (idle, _) => format!("{idle} workers of target {target} are idle: one of them {does} if it can"),
+        (1, _) => format!("1 worker of the compute target {target} is idle; it {does} if it can"),
+        (idle, _) => {
+            format!("{idle} workers of the compute target {target} are idle; one of them {does} if it can")
+        }
     }
+}
+
+/// ` (3 workers serve gpu, 1 serves big)`; nothing where there are none.
+fn elsewhere(elsewhere: &[Elsewhere]) -> String {
+    let of = |Elsewhere { target, workers }: &Elsewhere| match workers {
+        1 => format!("1 worker serves {target}"),
+        workers => format!("{workers} workers serve {target}"),
+    };
+    let told: Vec<String> = elsewhere.iter().map(of).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 
 #[cfg(test)]
@@ -146,7 +182,8 @@ mod tests {
         let progress = Progress { checkpoint, succeeded: 45, items: 450, ..Progress::default() };
         let status =
             Status { progress, nodes, per_second: 0.6, eta_seconds: Some(420.0), ..Status::default() };
-        let workers = workers.map(|(idle, busy, watches)| Workers { idle, busy, watches });
+        let workers =
+            workers.map(|(idle, busy, watches)| Workers { idle, busy, watches, elsewhere: Vec::new() });
         let standing = Standing { workers, waits_for: None, target: "gpu".to_owned() };
         Shown { state: Some(state), status, standing }
     }
@@ -172,26 +209,26 @@ mod tests {
         use JobState::{Canceled, Completed, Failed, Finalizing, Running};
         let table = [
             (shown(Running, 2, None), RUNNING, ", about 7 min 00 s left"),
-            (shown(Running, 0, None), RUNNING, "; no node serves the job"),
+            (shown(Running, 0, None), RUNNING, "; waiting for a worker of the compute target gpu"),
             (
                 shown(Running, 0, Some((0, 0, false))),
                 RUNNING,
-                "; no node serves the job; no worker of target gpu is there: the first that starts (prs-worker --target gpu) takes it",
+                "; waiting: no worker serves the compute target gpu; the first that starts takes the job: prs-worker --target gpu",
             ),
             (
                 shown(Running, 0, Some((0, 3, false))),
                 RUNNING,
-                "; no node serves the job; no worker of target gpu is idle: the first of the 3 with other jobs that is done takes it",
+                "; waiting: all 3 workers of the compute target gpu are busy with other jobs; the first that is done takes the job",
             ),
             (
                 shown(Running, 0, Some((1, 3, true))),
                 RUNNING,
-                "; no node serves the job; 1 worker of target gpu is idle: it takes it if it can",
+                "; waiting: 1 worker of the compute target gpu is idle; it takes the job if it can",
             ),
             (
                 shown(Running, 0, Some((2, 0, false))),
                 RUNNING,
-                "; no node serves the job; 2 workers of target gpu are idle: one of them takes it if it can",
+                "; waiting: 2 workers of the compute target gpu are idle; one of them takes the job if it can",
             ),
             (
                 ends(shown(Running, 2, None), Failed, "no room"),
@@ -206,14 +243,14 @@ mod tests {
             (
                 ends(shown(Running, 0, Some((0, 0, false))), Failed, "no room"),
                 RUNNING,
-                "; it is decided that the job ends as failed: no room; no worker of target gpu is there: the first that starts (prs-worker --target gpu) writes that down",
+                "; it is decided that the job ends as failed: no room; no worker serves the compute target gpu; the first that starts writes that down: prs-worker --target gpu",
             ),
             (shown(Finalizing, 0, Some((2, 0, true))), FINALIZING, ""),
             (ends(shown(Finalizing, 0, Some((2, 0, true))), Completed, ""), FINALIZING, ""),
             (
                 shown(Finalizing, 0, Some((0, 1, false))),
                 FINALIZING,
-                "; nobody writes the result; no worker of target gpu is idle: the first of the 1 with other jobs that is done does",
+                "; nobody writes the result; the one worker of the compute target gpu is busy with another job; when that is done, it does",
             ),
             (
                 waits(shown(Running, 2, None), "Redis", Some(12.3)),
@@ -223,12 +260,25 @@ mod tests {
             (
                 waits(shown(Running, 0, None), "storage", None),
                 RUNNING,
-                "; waiting for storage: connection refused; no node serves the job",
+                "; waiting for storage: connection refused; waiting for a worker of the compute target gpu",
             ),
         ];
         for (shown, counts, more) in table {
             assert_eq!(shown.line().unwrap(), format!("{counts}{more}"));
         }
+    }
+
+    #[test]
+    fn workers_of_other_targets_are_named() {
+        let mut shown = shown(JobState::Running, 0, Some((0, 0, false)));
+        let workers = shown.standing.workers.as_mut().unwrap();
+        let of = |target: &str, workers| Elsewhere { target: target.to_owned(), workers };
+        workers.elsewhere = vec![of("default", 3), of("big", 1)];
+        assert_eq!(
+            shown.remark().unwrap(),
+            "waiting: no worker serves the compute target gpu (3 workers serve default, 1 worker serves big); the first that starts takes the job: prs-worker --target gpu"
+        );
+        assert_eq!(shown.remark_in_short().unwrap(), "no worker serves the compute target gpu");
     }
 
     #[test]
@@ -260,7 +310,7 @@ mod tests {
             waits(shown(JobState::Running, 0, Some((1, 2, false))), "Redis", Some(1.5)).standing,
         );
         let expected = serde_json::json!({
-            "workers": { "idle": 1, "busy": 2, "watches": false },
+            "workers": { "idle": 1, "busy": 2, "watches": false, "elsewhere": [] },
             "waits_for": { "server": "Redis", "seconds": 1.5, "reason": "connection refused" },
         });
         assert_eq!(told.unwrap(), expected);

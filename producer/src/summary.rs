@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use prs_common::frame::Frame;
 use prs_common::ledger::JobState;
+use prs_common::source_line::SourceLine;
 use prs_orchestrator::JobResult;
 use prs_orchestrator::report::progress_overview::duration;
 use prs_orchestrator::report::words;
@@ -77,9 +77,9 @@ fn errors(result: &JobResult, here: Option<&Path>, text: &mut String) {
 }
 
 /// A line of the script, with its text.
-pub(crate) fn line(frame: &Frame, here: Option<&Path>) -> String {
-    let Frame { line, function, source, .. } = frame;
-    format!("{}:{line} in {function}: {source}", short(&frame.file, here)).trim_end_matches(": ").to_owned()
+pub(crate) fn line(frame: &SourceLine, here: Option<&Path>) -> String {
+    let shown = SourceLine { file: short(&frame.file, here).to_owned(), ..frame.clone() };
+    if frame.text.is_empty() { shown.to_string() } else { format!("{shown}: {}", frame.text) }
 }
 
 /// A path as a person would type it in the folder `here`.
@@ -155,11 +155,11 @@ logs          /h/run/logs
         let mut result = result(JobState::Completed);
         result.mini_batches = MiniBatchCounts { scheduled: 80, succeeded: 76, failed: 4 };
         result.items = ItemCounts { total: 400, succeeded: 380, failed: 20 };
-        let frame = Frame {
+        let frame = SourceLine {
             file: "/h/code/flaky.py".into(),
             line: 5,
             function: "run".into(),
-            source: "raise ConnectionError(\"503\")".into(),
+            text: "raise ConnectionError(\"503\")".into(),
         };
         let group = ErrorGroup {
             status: "RUN_EXCEPTION".into(),

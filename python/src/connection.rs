@@ -156,8 +156,8 @@ impl Connection {
                  are of different versions",
                 start.protocol
             );
-            let info = errors::plain(Stage::Init, "ProtocolMismatch", message.clone());
-            connection.last_word(py, &FromProcess::InitFailed(info))?;
+            let error = errors::plain(Stage::Import, "ProtocolMismatch", message.clone());
+            connection.last_word(py, &FromProcess::InitFailed { error, is_permanent: true })?;
             return Err(PyConnectionError::new_err(message));
         }
         connection.page.enter(Phase::Init, monotonic_ns());
@@ -170,10 +170,16 @@ impl Connection {
         self.send(py, &FromProcess::Ready { seconds, run: run.map(errors::frame) })
     }
 
-    /// The script cannot be used; `parts` are category, message, traceback and frame. Nothing follows.
-    fn init_failed(&self, py: Python<'_>, parts: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let info = errors::from_parts(Stage::Init, parts)?;
-        self.last_word(py, &FromProcess::InitFailed(info))
+    /// The script cannot be imported; `parts` are category, message and traceback. Nothing follows.
+    fn import_failed(&self, py: Python<'_>, parts: &Bound<'_, PyTuple>, is_permanent: bool) -> PyResult<()> {
+        let error = errors::from_parts(Stage::Import, parts)?;
+        self.last_word(py, &FromProcess::InitFailed { error, is_permanent })
+    }
+
+    /// `init()` raised `parts`. Nothing follows.
+    fn init_failed(&self, py: Python<'_>, parts: &Bound<'_, PyTuple>, is_permanent: bool) -> PyResult<()> {
+        let error = errors::from_parts(Stage::Init, parts)?;
+        self.last_word(py, &FromProcess::InitFailed { error, is_permanent })
     }
 
     /// Something a person should read once.

@@ -3,7 +3,7 @@
 //! The wording is made in Python (`azureml_user.parallel_run.errors`), where tracebacks are at home; this is
 //! the way there, and what is said when even that fails (no memory, no stack).
 
-use prs_common::frame::Frame;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{ErrorInfo, Stage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -15,8 +15,8 @@ pub(crate) type PyFrame = (String, u32, String, String);
 type Described = (String, String, String, Option<PyFrame>);
 
 /// A frame that Python described.
-pub(crate) fn frame((file, line, function, source): PyFrame) -> Frame {
-    Frame { file, line, function, source }
+pub(crate) fn frame((file, line, function, text): PyFrame) -> SourceLine {
+    SourceLine { file, line, function, text }
 }
 
 /// Turns exceptions into [`ErrorInfo`].

@@ -16,6 +16,7 @@ mod outbox;
 mod outputs;
 mod results;
 mod serve;
+mod slice_file;
 mod slices;
 mod tables;
 
@@ -26,4 +27,6 @@ mod prs_process {
     use super::arrow::ArrowColumns;
     #[pymodule_export]
     use super::connection::{Connection, StartInfo};
+    #[pymodule_export]
+    use super::slice_file::Slices;
 }

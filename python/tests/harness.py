@@ -210,6 +210,7 @@ class Process:
         self.start_fields.update(start)
         self.page = Page()
         self.notices: list[str] = []
+        self.is_permanent: bool | None = None
         self.skipped: list[int] = []
         self.run_frame: Frame | None = None
         self._seq = 0
@@ -305,6 +306,7 @@ class Process:
         kind, content = self.receive()
         assert kind == "InitFailed", (kind, content)
         assert self.wait() == 1
+        content, self.is_permanent = content
         error = Error.of(content)
         assert error is not None
         return error

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outbox::{Finished, MAX_ROWS, Outbox};
-use prs_common::frame::Frame;
 use prs_common::process_page::monotonic_ns;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{self, ErrorInfo, FromProcess, Outcome, Stage};
 
 fn pair() -> (Arc<Outbox>, UnixStream) {
@@ -47,11 +47,11 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
         category: "ValueError".into(),
         message: "bad".into(),
         traceback: "File ...".into(),
-        frame: Some(Box::new(Frame {
+        frame: Some(Box::new(SourceLine {
             file: "/code/x.py".into(),
             line: 3,
             function: "run".into(),
-            source: "raise".into(),
+            text: "raise".into(),
         })),
     };
     let full = Finished {

@@ -170,8 +170,30 @@ RUN = "def run(mini_batch):\n    return []\n"
 )
 def test_a_script_that_cannot_be_used_is_refused_with_the_reason(start, options, category, message):
     error = start(**options).init_failed()
-    assert (error.stage, error.category) == ("Init", category)
+    stage = "Init" if "def init()" in (options.get("script") or "") else "Import"
+    assert (error.stage, error.category) == (stage, category)
     assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("script", "is_permanent"),
+    [
+        ("import no_such_module\n", True),
+        ("from os import no_such_name\n", True),
+        ("def run(mini_batch)\n", True),
+        ("  x = 1\n", True),
+        ("import helper\n", True),
+        ("x = 1\n", True),
+        ("raise OSError('no answer')\n", False),
+        (RUN + "def init():\n    import no_such_module\n", True),
+        (RUN + "def init():\n    raise ImportError('no GPU')\n", False),
+        (RUN + "def init():\n    raise OSError('no answer')\n", False),
+    ],
+)
+def test_what_the_next_process_would_fail_with_too_is_told(start, script, is_permanent):
+    process = start(script, code={"helper.py": "1 +\n"})
+    process.init_failed()
+    assert process.is_permanent == is_permanent
 
 
 def test_tracebacks_begin_in_the_script(start):

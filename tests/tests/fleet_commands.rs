@@ -100,10 +100,12 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
     {
         assert!(status.get(key).is_some(), "{key} is part of the status: {status}");
     }
-    let nobody = json!({ "idle": 0, "busy": 0, "watches": false });
-    assert_eq!((&status["workers"], &status["waits_for"]), (&nobody, &Value::Null), "{status}");
+    assert_eq!(status["waits_for"], Value::Null, "{status}");
+    for (key, value) in [("idle", json!(0)), ("busy", json!(0)), ("watches", json!(false))] {
+        assert_eq!(status["workers"][key], value, "{key}: {status}");
+    }
     let text = job.command(&["status", &id]).stdout;
-    assert!(text.contains("no node serves the job; no worker of target seen is there"), "{text}");
+    assert!(text.contains("waiting: no worker serves the compute target seen"), "{text}");
     assert_eq!(listed(&job, &id)["state"], "queued");
     refused(&job.command(&["result", &id]), 2, &["queued"]);
 

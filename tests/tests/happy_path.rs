@@ -73,6 +73,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "output",
         "reason",
         "seconds",
+        "starts",
         "state",
         "surplus",
         "tries",

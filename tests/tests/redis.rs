@@ -124,7 +124,7 @@ fn least_rights(user: &str) -> String {
 /// Makes a job and calls every verb that writes.
 async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> {
     let failed = FailedTry { index: 7, id: "try".to_owned(), blame: Blame::Code };
-    let info = NodeInfo { worker: "w".to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 };
+    let info = NodeInfo { worker: "w".to_owned(), slots: 4, ..NodeInfo::default() };
     ledger.create(job, LIMITS).await?;
     let minute = Duration::from_mins(1);
     let watch = ledger.lease(job, Duty::Watch, "me", minute).await?.expect("it is free");

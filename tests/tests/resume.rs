@@ -71,16 +71,6 @@ fn a_job_that_failed_by_its_threshold_can_be_resumed() {
 }
 
 #[test]
-fn a_job_that_failed_by_its_script_is_resumed_with_the_code_it_was_submitted_with() {
-    let job = curable();
-    job.completes();
-    job.script("def run(mini_batch):\n    return ['another script']\n");
-    job.mark("cure");
-    job.has_completed(&job.resume());
-    assert_eq!(job.run().rows(), expected());
-}
-
-#[test]
 fn a_job_that_completed_says_so_and_is_untouched() {
     let job = curable();
     job.mark("cure");

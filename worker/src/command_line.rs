@@ -23,7 +23,7 @@ pub fn parse<P: Parser>() -> P {
 }
 
 /// The servers of a fleet.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Servers {
     /// RabbitMQ, as in `amqp://user:password@host/vhost`.
     #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]

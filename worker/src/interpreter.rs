@@ -2,13 +2,15 @@
 //! `python3` (spec section 2).
 
 use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The interpreter is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum InterpreterMissing {
     /// The job names one.
-    #[error("environment {0:?} is neither an executable file nor a command on PATH")]
+    #[error("environment: there is no interpreter {0} here, {what}; install it, or name another one", what = if .0.contains('/') { "for no such file can be run" } else { "for no such command is on PATH" })]
     Named(String),
     /// The active virtual environment has none.
     #[error(
@@ -37,11 +39,25 @@ pub fn find_interpreter(named: Option<&str>) -> Result<PathBuf, InterpreterMissi
     on_path("python3").ok_or(InterpreterMissing::Default)
 }
 
+/// Why [`find_interpreter`] takes the one that it takes.
+pub(crate) fn how_found(named: Option<&str>) -> String {
+    match named {
+        Some(path) if path.contains('/') => "named by environment".to_owned(),
+        Some(command) => format!("the command {command} of environment, on PATH"),
+        None if env::var_os("VIRTUAL_ENV").is_some() => "of the active virtual environment".to_owned(),
+        None => "python3 on PATH; no virtual environment is active".to_owned(),
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
 /// A file, or a command looked up on `PATH`. Links are kept: a virtual environment's Python is one.
 fn on_path(command: &str) -> Option<PathBuf> {
     if command.contains('/') {
-        return std::path::absolute(command).ok().filter(|path| path.is_file());
+        return std::path::absolute(command).ok().filter(|path| is_executable(path));
     }
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(command)).find(|candidate| candidate.is_file())
+    env::split_paths(&path).map(|folder| folder.join(command)).find(|candidate| is_executable(candidate))
 }

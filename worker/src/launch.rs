@@ -11,7 +11,7 @@ use prs_orchestrator::JobContext;
 
 use crate::descendants::{Family, Mark};
 use crate::node_settings::NodeSettings;
-use crate::process::ProcessSettings;
+use crate::process::{ProcessSettings, Streams};
 use crate::stack;
 
 /// The folder of a node that has the code of the job.
@@ -117,8 +117,10 @@ impl Launch<'_> {
             working_dir: start.working_dir.clone().into(),
             stack: start.stack_path.clone().into(),
             folders: vec![start.output_dir.clone().into(), start.staging_dir.clone().into()],
-            stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),
-            stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
+            streams: Streams::Files {
+                stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),
+                stderr: logs.join(format!("user/stderr/{node_id}/{name}.stderr.txt")),
+            },
             variables: own.chain(users).collect(),
             gpu,
             mark: Mark::new(&self.job.id, &token),

@@ -13,10 +13,11 @@ use bytes::Bytes;
 use prs_common::code_archive::{CodeArchiveError, is_intact, unpack};
 use prs_common::failpoint;
 use prs_common::layout::checksum_of_code;
-use prs_common::ledger::{LedgerError, NodeInfo, NodeReport, Signal};
+use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::StorageError;
+use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,7 @@ use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
 use crate::heartbeat::Heartbeat;
 use crate::inputs::Localizer;
 use crate::intake::{Intake, IntakeEnd};
-use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
+use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
 use crate::plan_end::PlanEnd;
 use crate::python_home;
 use crate::settlement::InHand;
@@ -43,8 +44,8 @@ const INTAKE_AHEAD: usize = 4;
 /// Why a node could not serve a job.
 #[derive(Debug, thiserror::Error)]
 enum NodeError {
-    #[error("{0}")]
-    Unfit(String),
+    #[error("{}", .0.reason)]
+    Unfit(Unfit),
     #[error("the code of the job cannot be fetched: {0}")]
     Code(#[from] StorageError),
     #[error(
@@ -63,8 +64,7 @@ pub async fn run_node(
     settings: NodeSettings,
     end: NodeEnd,
 ) -> Result<NodeReport, LedgerError> {
-    let info =
-        NodeInfo { worker: settings.worker.clone(), ip: settings.host.ip.clone(), slots: settings.slots };
+    let info = settings.info();
     let node_id = job.ledger.join(&job.run, &info, None).await?;
     failpoint::pass("joined");
     let service = unique();
@@ -115,7 +115,14 @@ pub async fn run_node(
         }
         Some(Err(error)) => {
             main_log.line(&error);
-            report.send_modify(|report| report.fatal = Some(error.to_string()));
+            let is_unfit = matches!(&error, NodeError::Unfit(unfit) if unfit.is_of_host);
+            report.send_modify(|report| {
+                report.fatal = Some(error.to_string());
+                report.is_unfit = is_unfit;
+                if is_unfit {
+                    report.errors.push(told(&settings, &error));
+                }
+            });
         }
     }
     main_log.line(format_args!("node {node_id} leaves"));
@@ -134,6 +141,18 @@ pub async fn run_node(
     }
     let last = reported.borrow().clone();
     Ok(last)
+}
+
+/// What people who wait for the job see of a host that cannot run it.
+fn told(settings: &NodeSettings, error: &NodeError) -> SeenError {
+    let reason = error.to_string();
+    SeenError {
+        at_us: now_us(),
+        what: format!("{} ({}) cannot run the job", settings.host.name, settings.host.ip),
+        category: String::new(),
+        message: reason.lines().next().unwrap_or_default().to_owned(),
+        line: None,
+    }
 }
 
 /// Ends when a worker that leaves has had its time.
@@ -190,8 +209,8 @@ async fn prepare(
     settings: &NodeSettings,
     folder: &std::path::Path,
 ) -> Result<(), NodeError> {
-    if let Some(reason) = &settings.unfit {
-        return Err(NodeError::Unfit(reason.clone()));
+    if let Some(unfit) = &settings.unfit {
+        return Err(NodeError::Unfit(unfit.clone()));
     }
     let archive = fetch_code(job).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use prs_common::ledger::NodeInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::Host;
@@ -25,8 +26,19 @@ pub struct NodeSettings {
     pub cache_bytes: u64,
     /// Of these, most bytes that lie in memory: those of small files.
     pub memory_bytes: u64,
+    /// Name of the program, the same for all jobs that it serves.
+    pub instance: String,
     /// Why this host cannot run the job; it is told to the job.
-    pub unfit: Option<String>,
+    pub unfit: Option<Unfit>,
+}
+
+/// Why a host cannot run a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// In words.
+    pub reason: String,
+    /// Whether it is this host that lacks something, which another may have.
+    pub is_of_host: bool,
 }
 
 impl NodeSettings {
@@ -34,6 +46,18 @@ impl NodeSettings {
     pub const CACHE_BYTES: u64 = 20 << 30;
     /// Bytes of small inputs that are kept in memory where nobody says how many.
     pub const MEMORY_BYTES: u64 = 256 << 20;
+
+    /// What a node says of itself when it joins.
+    pub(crate) fn info(&self) -> NodeInfo {
+        NodeInfo {
+            worker: self.worker.clone(),
+            ip: self.host.ip.clone(),
+            slots: self.slots,
+            host: self.host.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: self.instance.clone(),
+        }
+    }
 }
 
 /// How many mini-batches a node takes from the queue before it has settled them.

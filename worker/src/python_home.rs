@@ -26,6 +26,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/context.py",
     "parallel_run/entry_script.py",
     "parallel_run/errors.py",
+    "parallel_run/foreground.py",
     "parallel_run/frames.py",
     "parallel_run/logs.py",
     "parallel_run/process.py",
@@ -35,6 +36,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/settings.py",
     "parallel_run/stacks.py",
     "parallel_run/tables.py",
+    "parallel_run/testing.py",
 ];
 
 /// The extension is not where it should be.
@@ -68,7 +70,7 @@ pub fn find_extension() -> Result<PathBuf, ExtensionMissing> {
 }
 
 /// Makes `folder` ready to be put on `PYTHONPATH`.
-pub(crate) fn prepare(folder: &Path, extension: &Path) -> io::Result<()> {
+pub fn prepare(folder: &Path, extension: &Path) -> io::Result<()> {
     for (path, text) in SOURCES {
         let target = folder.join("azureml_user").join(path);
         if let Some(parent) = target.parent() {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::frame::Frame;
 use prs_common::job::JobSpec;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, id_of};
 use prs_common::process_page::Phase;
 use prs_common::queue::Delivery;
 use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
+use prs_common::source_line::SourceLine;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 
@@ -108,6 +108,17 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    /// Why it failed; without a traceback.
+    pub(crate) fn error(&self) -> ErrorInfo {
+        ErrorInfo {
+            stage: wire::Stage::Run,
+            category: self.record.category.clone(),
+            message: self.record.message.clone(),
+            traceback: String::new(),
+            frame: self.error.as_ref().and_then(|error| error.frame.clone()).map(Box::new),
+        }
+    }
+
     /// Whether no server needs to be asked before it is committed.
     pub(crate) fn is_prepared(&self) -> bool {
         self.record.status == TryStatus::RunDone && self.files.is_empty()
@@ -145,7 +156,7 @@ fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) -> ErrorDe
 const RETURNED_TOO_FEW: &str = "ReturnedTooFew";
 
 /// Notes that items are missing (spec E7): the try stands, and is not made again.
-fn miss(record: &mut TryRecord, run: Option<Frame>) -> ErrorDetail {
+fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
     let (items, returned) = (record.items, record.returned);
     let elements = if returned == 1 { "element" } else { "elements" };
     RETURNED_TOO_FEW.clone_into(&mut record.category);
@@ -172,7 +183,6 @@ pub(crate) fn settle_outcome(running: &mut Running, ready: Ready, outcome: Owned
             }
         }
         Some(mut told) => {
-            running.sources.name(&mut told);
             let loading = told.stage == wire::Stage::Load;
             if !loading && told.frame.is_none() {
                 told.frame = running.run.clone().map(Box::new);

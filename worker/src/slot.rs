@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prs_common::frame::Frame;
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::encode_run;
 
 use crate::batch_size::Cost;
@@ -73,7 +73,7 @@ pub(crate) struct Running {
     /// The user's names for its code.
     pub(crate) sources: Arc<Sources>,
     /// Where `run()` begins, once it is known.
-    pub(crate) run: Option<Frame>,
+    pub(crate) run: Option<SourceLine>,
     /// Its own folder, removed when it has ended.
     pub(crate) folder: PathBuf,
     /// Mini-batches it was given, by `seq`.
@@ -89,6 +89,8 @@ pub(crate) struct Running {
     /// Failures in a row when it became ready.
     pub(crate) failures_before: u32,
     pub(crate) init_failed: bool,
+    /// Version of Python, once it has said so.
+    pub(crate) python: String,
     /// When it said that `shutdown()` has returned.
     pub(crate) said_bye: Option<Instant>,
 }

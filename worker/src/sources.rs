@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use prs_common::frame::Frame;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::ErrorInfo;
 
 /// Where the code of a job is, on this node and for the user.
@@ -35,7 +35,7 @@ impl Sources {
     }
 
     /// Gives a frame the user's name of its file.
-    pub(crate) fn name_frame(&self, frame: &mut Frame) {
+    pub(crate) fn name_frame(&self, frame: &mut SourceLine) {
         if let Some(below) = frame.file.strip_prefix(&self.here) {
             frame.file = format!("{}{below}", self.users);
         }
@@ -51,7 +51,9 @@ mod tests {
     #[test]
     fn errors_get_the_users_names() {
         let sources = Sources::new(Path::new("/w/node-0/code"), Path::new("/home/me/scripts/"));
-        let frame = |file: &str| Some(Box::new(Frame { file: file.to_owned(), line: 5, ..Frame::default() }));
+        let frame = |file: &str| {
+            Some(Box::new(SourceLine { file: file.to_owned(), line: 5, ..SourceLine::default() }))
+        };
         let mut error = ErrorInfo {
             stage: Stage::Run,
             category: "ValueError".to_owned(),

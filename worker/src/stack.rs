@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use prs_common::frame::Frame;
+use prs_common::source_line::SourceLine;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub(crate) struct Stack {
     /// For people; empty where there is none.
     pub(crate) text: String,
     /// The innermost line of the user's code.
-    pub(crate) frame: Option<Frame>,
+    pub(crate) frame: Option<SourceLine>,
 }
 
 /// Asks a process for its stack and waits until it is written, but not for long.
@@ -111,21 +111,22 @@ fn tidy(written: &str, code_dir: &Path) -> Stack {
         text.push('\n');
     }
     if let Some(frame) = &mut frame {
-        frame.source = source(frame);
+        frame.text = text_of(frame);
     }
     Stack { text, frame }
 }
 
 /// The frame in `  File "x.py", line 5 in run`.
-fn parse(line: &str) -> Option<Frame> {
+fn parse(line: &str) -> Option<SourceLine> {
     let (file, rest) = line.trim_start().strip_prefix("File \"")?.rsplit_once("\", line ")?;
     let (line, function) = rest.split_once(" in ")?;
-    let (file, function) = (file.to_owned(), function.trim_end().to_owned());
-    Some(Frame { file, line: line.parse().ok()?, function, source: String::new() })
+    let function = Some(function.trim_end()).filter(|function| *function != "<module>").unwrap_or_default();
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Some(SourceLine { file, line: line.parse().ok()?, function, text: String::new() })
 }
 
 /// The text of the line that a frame names.
-fn source(frame: &Frame) -> String {
+fn text_of(frame: &SourceLine) -> String {
     let text = fs::read_to_string(&frame.file).unwrap_or_default();
     let line = text.lines().nth((frame.line as usize).saturating_sub(1)).unwrap_or_default();
     line.trim().chars().take(200).collect()
@@ -156,7 +157,7 @@ mod tests {
         );
         assert_eq!(stack.text, expected);
         let frame = stack.frame.unwrap();
-        assert_eq!((frame.line, &*frame.function, &*frame.source), (3, "wait", "time.sleep(9)"));
+        assert_eq!((frame.line, &*frame.function, &*frame.text), (3, "wait", "time.sleep(9)"));
         assert_eq!(tidy("nothing\n", &code), Stack { text: "nothing\n".to_owned(), frame: None });
     }
 

@@ -1,7 +1,7 @@
 //! `environment` and `environment_variables`: the interpreter of the processes and what it sees.
 //!
-//! A path is checked on this machine; a command is looked up on `PATH`, here and again on every node.
-//! The environment mapping that azureml writes counts as far as it names an interpreter of the user's
+//! It is looked for where the job will run: here, or on each worker's host, which says so when it has none
+//! (`prs_worker::find_interpreter`). The environment mapping that azureml writes counts as far as it names an interpreter of the user's
 //! own; environments that would have to be built are refused.
 
 use std::ffi::OsStr;
@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::RunsOn;
 use super::form::RawSetting;
 use super::reader::Reader;
 use super::spec::JobSpec;
@@ -17,11 +18,12 @@ use super::yaml::{Node, Value};
 
 const EXPECTED: &str = "give a Python interpreter, as a path or as a command on PATH";
 
-pub(super) fn read(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {
+pub(super) fn read(reader: &mut Reader<'_>, folder: &Path, runs_on: RunsOn, spec: &mut JobSpec) {
+    let place = Place { folder, runs_on };
     if let Some(setting) = reader.get("environment") {
         match &setting.value.value {
-            Value::Mapping(_) => from_mapping(reader, &setting, folder, spec),
-            Value::Scalar { text, .. } => spec.environment = interpreter(reader, &setting, folder, text),
+            Value::Mapping(_) => from_mapping(reader, &setting, place, spec),
+            Value::Scalar { text, .. } => spec.environment = interpreter(reader, &setting, place, text),
             Value::Null | Value::Sequence(_) => {
                 reader.refuse(
                     &setting,
@@ -33,10 +35,23 @@ pub(super) fn read(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {
     variables(reader, "environment_variables", spec);
 }
 
+/// Where an interpreter is looked for.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    /// The folder that relative paths start from.
+    folder: &'a Path,
+    runs_on: RunsOn,
+}
+
 /// The interpreter that `text` names.
-fn interpreter(reader: &mut Reader<'_>, setting: &RawSetting, folder: &Path, text: &str) -> Option<String> {
+fn interpreter(
+    reader: &mut Reader<'_>,
+    setting: &RawSetting,
+    place: Place<'_>,
+    text: &str,
+) -> Option<String> {
     let text = text.trim();
-    match find(folder, text) {
+    match find(place, text) {
         Ok(found) => Some(found),
         Err(message) => {
             reader.refuse(setting, message);
@@ -45,7 +60,8 @@ fn interpreter(reader: &mut Reader<'_>, setting: &RawSetting, folder: &Path, tex
     }
 }
 
-fn find(folder: &Path, text: &str) -> Result<String, String> {
+fn find(place: Place<'_>, text: &str) -> Result<String, String> {
+    let Place { folder, runs_on } = place;
     if text.is_empty() {
         return Err(format!("it is empty: {EXPECTED}"));
     }
@@ -59,6 +75,9 @@ fn find(folder: &Path, text: &str) -> Result<String, String> {
         return Err(format!("{text}: a requirements or conda file is not supported yet: {EXPECTED}"));
     }
     if !text.contains('/') {
+        if runs_on == RunsOn::Workers {
+            return Ok(text.to_owned());
+        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         if std::env::split_paths(&path).any(|folder| is_executable(&folder.join(text))) {
             return Ok(text.to_owned());
@@ -69,6 +88,10 @@ fn find(folder: &Path, text: &str) -> Result<String, String> {
     }
     let path = absolute(folder, text);
     let shown = path.display().to_string();
+    let not_utf8 = || format!("{shown} is not UTF-8: rename it");
+    if runs_on == RunsOn::Workers {
+        return path.to_str().map(str::to_owned).ok_or_else(not_utf8);
+    }
     let metadata = fs::metadata(&path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     if metadata.is_dir() {
         let python = path.join("bin/python");
@@ -81,7 +104,7 @@ fn find(folder: &Path, text: &str) -> Result<String, String> {
     if !is_executable(&path) {
         return Err(format!("{shown} is not executable: {EXPECTED}"));
     }
-    path.to_str().map(str::to_owned).ok_or_else(|| format!("{shown} is not UTF-8: rename it"))
+    path.to_str().map(str::to_owned).ok_or_else(not_utf8)
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -89,7 +112,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// The mapping that azureml writes for an `Environment`.
-fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, folder: &Path, spec: &mut JobSpec) {
+fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, place: Place<'_>, spec: &mut JobSpec) {
     let node = &setting.value;
     let at = |name: &str| format!("{}.{name}", setting.shown);
     for name in ["image", "conda_file", "conda_dependencies", "build", "dependencies"] {
@@ -106,7 +129,7 @@ fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, folder: &Path, sp
     match (own, text) {
         (true, text) => {
             let text = text.unwrap_or("python");
-            spec.environment = interpreter(reader, setting, folder, text);
+            spec.environment = interpreter(reader, setting, place, text);
             spec.notes.push(format!(
                 "environment: only the interpreter {text} and the variables are taken from the mapping; images and \
                  other sections are not used"
@@ -119,7 +142,7 @@ fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, folder: &Path, sp
             reader.refuse(setting, message);
         }
         (false, _) => match node.get("name").and_then(Node::as_text) {
-            Some(name) => spec.environment = interpreter(reader, setting, folder, name),
+            Some(name) => spec.environment = interpreter(reader, setting, place, name),
             None => reader.refuse(setting, format!("the mapping names no interpreter: {EXPECTED}")),
         },
     }

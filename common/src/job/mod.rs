@@ -26,25 +26,46 @@ mod yaml;
 
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
-pub use settings::OVERRIDABLE;
+pub use settings::{OVERRIDABLE, RESUMABLE};
 pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
     TabularOptions,
 };
-pub use validate::check_target;
+pub use validate::{check_target, script_below};
 
 /// Bytes beyond which a file is taken for something else than a job file.
 const MAX_FILE_SIZE: u64 = 4 << 20;
 
-/// Reads and checks a job file, with `overrides` (`--set key=value`, P2) on top.
+/// Where the processes of a job will run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsOn {
+    /// On this machine.
+    ThisMachine,
+    /// On hosts that may have what this machine lacks: its interpreter is looked for there.
+    Workers,
+}
+
+/// Reads and checks the job file of a job that runs on this machine, with `overrides` (`--set key=value`, P2) on top.
 ///
 /// Relative paths in the file start from its folder. Connects to nothing and writes nothing.
 ///
 /// # Errors
 /// Every problem of the file at once.
 pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, JobFileError> {
+    load_for(RunsOn::ThisMachine, path, overrides)
+}
+
+/// The same, for a job that runs elsewhere.
+///
+/// # Errors
+/// Every problem of the file at once.
+pub fn load_for(
+    runs_on: RunsOn,
+    path: &Path,
+    overrides: &[(String, String)],
+) -> Result<JobSpec, JobFileError> {
     let mut problems = Vec::new();
-    let spec = read(path, overrides, &mut problems);
+    let spec = read(runs_on, path, overrides, &mut problems);
     match spec {
         Some(spec) if problems.is_empty() => Ok(spec),
         _ => {
@@ -71,8 +92,33 @@ pub fn change(spec: &JobSpec, named: &str, overrides: &[(String, String)]) -> Re
     if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
 }
 
+/// The settings of a job for another start of it (`resume --set key=value`): those of [`RESUMABLE`] may change, which
+/// leave the plan as it is. Relative paths start from `folder`; `named` is what problems call the job.
+///
+/// # Errors
+/// Every problem of the overrides at once.
+pub fn adjust(
+    spec: &JobSpec,
+    named: &str,
+    overrides: &[(String, String)],
+    folder: &Path,
+    runs_on: RunsOn,
+) -> Result<JobSpec, JobFileError> {
+    let mut problems = Vec::new();
+    let mut raw = form::RawSettings::default();
+    settings::apply_to_start(&mut raw, overrides, &mut problems);
+    let mut adjusted = spec.clone();
+    validate::adjust(&mut adjusted, raw, folder, runs_on, &mut problems);
+    if problems.is_empty() { Ok(adjusted) } else { Err(JobFileError { path: named.into(), problems }) }
+}
+
 /// The spec, whole only where no problem was found; `None` where the file could not be read as YAML.
-fn read(path: &Path, overrides: &[(String, String)], problems: &mut Vec<Problem>) -> Option<JobSpec> {
+fn read(
+    runs_on: RunsOn,
+    path: &Path,
+    overrides: &[(String, String)],
+    problems: &mut Vec<Problem>,
+) -> Option<JobSpec> {
     let mut refuse = |line, message| problems.push(Problem { key: String::new(), line, message });
     let text = match read_text(path) {
         Ok(text) => text,
@@ -97,7 +143,7 @@ fn read(path: &Path, overrides: &[(String, String)], problems: &mut Vec<Problem>
     };
     let mut raw = form::lift(document, problems)?;
     settings::apply_overrides(&mut raw, overrides, problems);
-    Some(validate::validate(raw, absolute.parent().unwrap_or(Path::new("/")), problems))
+    Some(validate::validate(raw, absolute.parent().unwrap_or(Path::new("/")), runs_on, problems))
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

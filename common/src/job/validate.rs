@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::RunsOn;
 use super::arguments;
 use super::environment;
 use super::error::Problem;
@@ -19,7 +20,12 @@ use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction}
 
 /// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
 /// absolute.
-pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Problem>) -> JobSpec {
+pub(super) fn validate(
+    raw: RawSettings,
+    folder: &Path,
+    runs_on: RunsOn,
+    problems: &mut Vec<Problem>,
+) -> JobSpec {
     let mut reader = Reader::new(raw, problems);
     // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
     if folder.to_str().is_none() {
@@ -45,7 +51,7 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
 
     tuning(&mut reader, &mut spec);
     output(&mut reader, folder, &mut spec);
-    environment::read(&mut reader, folder, &mut spec);
+    environment::read(&mut reader, folder, runs_on, &mut spec);
 
     spec.description = reader.text("description");
     if let Some(name) = compute_target(&mut reader) {
@@ -64,6 +70,19 @@ pub(super) fn validate(raw: RawSettings, folder: &Path, problems: &mut Vec<Probl
 /// `problems` stays empty.
 pub(super) fn change(spec: &mut JobSpec, raw: RawSettings, problems: &mut Vec<Problem>) {
     tuning(&mut Reader::new(raw, problems), spec);
+}
+
+/// Puts the settings of another start of a job over those that it had; it is whole only if `problems` stays empty.
+pub(super) fn adjust(
+    spec: &mut JobSpec,
+    raw: RawSettings,
+    folder: &Path,
+    runs_on: RunsOn,
+    problems: &mut Vec<Problem>,
+) {
+    let mut reader = Reader::new(raw, problems);
+    tuning(&mut reader, spec);
+    environment::read(&mut reader, folder, runs_on, spec);
 }
 
 /// The settings that do not say what is run but how: those of [`OVERRIDABLE`](super::OVERRIDABLE), and the times.
@@ -155,15 +174,28 @@ fn entry_script(reader: &mut Reader<'_>, source_directory: &Path) -> Option<Stri
         reader.refuse(&setting, format!("{given:?} is not an entry script: give {expected}"));
         return None;
     }
-    let module = given.replace('.', "/");
-    let file = format!("{module}.py");
-    let package = format!("{module}/__init__.py");
-    if !source_directory.join(&file).is_file() && !source_directory.join(&package).is_file() {
+    if script_below(source_directory, &given).is_none() {
+        let [file, package] = files_of_module(&given);
         let message = format!("module {given} is neither {file} nor {package} in source_directory {shown}");
         reader.refuse(&setting, message);
         return None;
     }
     Some(given)
+}
+
+/// The file of a checked `entry_script`, a file or a dotted module name, below `source_directory` (E1); nothing where
+/// there is none.
+pub fn script_below(source_directory: &Path, entry_script: &str) -> Option<PathBuf> {
+    let is_file = Path::new(entry_script).extension().is_some_and(|extension| extension == "py");
+    let named =
+        if is_file { vec![entry_script.to_owned()] } else { Vec::from(files_of_module(entry_script)) };
+    named.iter().map(|name| source_directory.join(name)).find(|path| path.is_file())
+}
+
+/// The files that a dotted module name may mean.
+fn files_of_module(name: &str) -> [String; 2] {
+    let module = name.replace('.', "/");
+    [format!("{module}.py"), format!("{module}/__init__.py")]
 }
 
 /// A count of files, or bytes with `KB`, `MB` and `GB` of 1024; without `kind`, where no

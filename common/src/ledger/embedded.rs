@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
-    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
-    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
-    Progress, Seats, Signal, TryLimits, Verdict, superseded,
+    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, IdleWorker,
+    JobState, Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer,
+    Offered, Offers, Progress, Seats, Signal, TryLimits, Verdict, superseded,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -35,7 +35,7 @@ pub struct EmbeddedLedger {
 struct Target {
     offers: BTreeMap<String, Offer>,
     /// When each idle worker looked last.
-    idle: HashMap<String, Instant>,
+    idle: HashMap<String, (NodeInfo, Instant)>,
     filled_until: Option<Instant>,
 }
 
@@ -429,12 +429,12 @@ impl Membership for EmbeddedLedger {
     async fn offers(
         &self,
         target: &str,
-        worker: Option<&str>,
+        worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
         let now = Instant::now();
         let (offers, are_filled) = self.of_target(target, |target| {
-            target.idle.extend(worker.map(|worker| (worker.to_owned(), now)));
+            target.idle.extend(worker.map(|info| (info.worker.clone(), (info.clone(), now))));
             let offers: Vec<_> = target.offers.values().cloned().collect();
             (offers, target.filled_until.is_some_and(|until| until > now))
         });
@@ -454,8 +454,21 @@ impl Membership for EmbeddedLedger {
     }
 
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
-        let heard = |heard: &&Instant| heard.elapsed() < within;
-        Ok(self.of_target(target, |target| target.idle.values().filter(heard).count() as u64))
+        Ok(self.idle_workers(target, within).await?.len() as u64)
+    }
+
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
+        let known: Vec<_> = self.of_target(target, |target| target.idle.values().cloned().collect());
+        let known = known.into_iter().map(|(info, looked)| IdleWorker { info, silent: looked.elapsed() });
+        let mut idle: Vec<_> = known.filter(|worker| worker.silent < within).collect();
+        idle.sort_by_key(|worker| std::cmp::Reverse(worker.silent));
+        Ok(idle)
+    }
+
+    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked_for = targets.iter().filter(|(_, target)| !target.idle.is_empty());
+        Ok(looked_for.map(|(name, _)| name.clone()).collect())
     }
 
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {

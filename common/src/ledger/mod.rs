@@ -6,6 +6,7 @@
 //! segments.
 
 mod embedded;
+mod nodes;
 mod offers;
 #[cfg(feature = "fleet")]
 mod redis;
@@ -16,12 +17,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::Frame;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
 pub use self::redis::RedisLedger;
 pub use embedded::EmbeddedLedger;
+pub use nodes::{IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, SeenError};
 pub use offers::{Bell, Books, Membership, Offer, Offered, Offers, Seats};
 
 /// Meaning of a ledger error.
@@ -279,69 +280,6 @@ pub enum Begin {
     GiveUp,
     /// Its outcome is known: acknowledge and forget it.
     Done,
-}
-
-/// What a node says of itself when it joins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeInfo {
-    /// Unique name of the worker, across restarts.
-    pub worker: String,
-    /// Its address.
-    pub ip: String,
-    /// Processes it runs.
-    pub slots: u32,
-}
-
-/// What a node says of itself regularly.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct NodeReport {
-    /// Processes that are up.
-    pub processes: u32,
-    /// Failures of `init()` so far.
-    pub init_failures: u32,
-    /// Whether a process ever got through `init()`.
-    pub ever_ready: bool,
-    /// How long every process has been in `init()`, seconds; absent when one is not.
-    pub all_in_init: Option<f64>,
-    /// The node gave up: `init()` failed too often in a row (spec S6).
-    pub gave_up: bool,
-    /// The last error of `init()`.
-    pub init_error: Option<String>,
-    /// Why the node cannot go on (no room on the disk, ...).
-    pub fatal: Option<String>,
-    /// Mini-batches it took from the queue and has not settled.
-    pub in_hand: u64,
-    /// The last error of `init()`, for the list of errors.
-    #[serde(default)]
-    pub init_failure: Option<InitFailure>,
-}
-
-/// A failure of `init()`, or of the import of the script.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InitFailure {
-    /// Class of the exception, or what stands for it.
-    pub category: String,
-    /// Its message.
-    pub message: String,
-    /// The last line of the user's code in it.
-    pub frame: Option<Frame>,
-    /// The process that had it.
-    pub process: String,
-}
-
-/// A node of a job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeView {
-    /// Position in the job, from 0.
-    pub node_id: u32,
-    /// What it said when it joined.
-    pub info: NodeInfo,
-    /// What it said last.
-    pub report: NodeReport,
-    /// How long ago that was.
-    pub silent: Duration,
-    /// Whether it left in order.
-    pub left: bool,
 }
 
 /// A duty that one program at a time has for a job.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, LedgerError, NodeInfo};
+use super::{IdleWorker, JobState, LedgerError, NodeInfo};
 
 /// A job that the workers of its target are to serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,16 +88,20 @@ pub trait Membership: Debug + Send + Sync {
     async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError>;
     /// Takes the offer of a run back.
     async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError>;
-    /// The offers of `target`, with the nodes that were heard of within `quiet`. A `worker` that says its name counts
+    /// The offers of `target`, with the nodes that were heard of within `quiet`. A `worker` that says who it is counts
     /// as idle.
     async fn offers(
         &self,
         target: &str,
-        worker: Option<&str>,
+        worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError>;
     /// How many workers of `target` looked for something to do within this time.
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError>;
+    /// The same, one by one; those that looked longest ago first.
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError>;
+    /// The targets that workers looked for something to do for, in the last days.
+    async fn targets(&self) -> Result<Vec<String>, LedgerError>;
     /// Takes the duty to fill the offers of `target` from storage, for `time`; false while another worker has it, or
     /// they are filled.
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;

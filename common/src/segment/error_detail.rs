@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::Frame;
+use crate::source_line::SourceLine;
 
 /// Longest traceback that is kept, bytes.
 const LONGEST: usize = 8 << 10;
@@ -15,14 +15,14 @@ pub struct ErrorDetail {
     /// Class of the exception, or what stands for it.
     pub category: String,
     /// The last line of the user's code that was in it.
-    pub frame: Option<Frame>,
+    pub frame: Option<SourceLine>,
     /// The traceback, or the stack of a process that was killed; empty where there is none.
     pub traceback: String,
 }
 
 impl ErrorDetail {
     /// What is known of an error. Of a long traceback the middle is left out.
-    pub fn new(category: &str, frame: Option<Frame>, traceback: &str) -> Self {
+    pub fn new(category: &str, frame: Option<SourceLine>, traceback: &str) -> Self {
         Self { category: category.to_owned(), frame, traceback: without_middle(traceback) }
     }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn detail(category: &str, line: Option<u32>, traceback: &str) -> ErrorDetail {
-        let frame = line.map(|line| Frame { line, ..Frame::default() });
+        let frame = line.map(|line| SourceLine { line, ..SourceLine::default() });
         ErrorDetail::new(category, frame, traceback)
     }
 

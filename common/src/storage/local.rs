@@ -6,6 +6,7 @@
 //! then renames, and of several who do so at once more than one may win. One version is replaced by another under a
 //! lock on the file that has it.
 
+mod buffers;
 mod upload;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use self::buffers::Buffers;
 use self::upload::LocalUpload;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
@@ -42,6 +44,7 @@ const LONGEST_PATH: usize = 4095;
 #[derive(Debug, Clone)]
 pub struct LocalStorage {
     root: Arc<PathBuf>,
+    buffers: Buffers,
 }
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -56,7 +59,7 @@ static HOST: LazyLock<String> = LazyLock::new(|| host_name().replace('/', "_").c
 impl LocalStorage {
     /// Opens the store in `root`; the folder is made with the first object.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: Arc::new(root.into()) }
+        Self { root: Arc::new(root.into()), buffers: Buffers::default() }
     }
 
     fn path(&self, key: &str) -> Result<PathBuf, StorageError> {
@@ -203,12 +206,12 @@ fn is_left_behind(name: &str) -> bool {
     pid == rustix::process::getpid() || test_kill_process(pid) == Err(Errno::SRCH)
 }
 
-fn read_range(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+fn read_range(mut file: &File, range: &Range<u64>, buffers: &Buffers) -> io::Result<Bytes> {
     file.seek(SeekFrom::Start(range.start))?;
     let length = range.end.saturating_sub(range.start);
-    let mut bytes = Vec::with_capacity(length.min(64 << 20) as usize);
+    let mut bytes = buffers.take(length.min(64 << 20) as usize);
     file.take(length).read_to_end(&mut bytes)?;
-    Ok(bytes.into())
+    Ok(buffers.share(bytes))
 }
 
 fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
@@ -297,16 +300,16 @@ impl Storage for LocalStorage {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.blocking(key, move |_, path| read_range(&File::open(path)?, &range)).await
+        self.blocking(key, move |store, path| read_range(&File::open(path)?, &range, &store.buffers)).await
     }
 
     async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
         let (name, wanted) = (key.to_owned(), version.to_owned());
-        let read = self.blocking(key, move |_, path| {
+        let read = self.blocking(key, move |store, path| {
             let file = File::open(path)?;
             let is_wanted = || io::Result::Ok(describe(name.clone(), &file.metadata()?).version == wanted);
             // A foreign writer may write in place: what was read counts if the file was still the same after it.
-            let bytes = if is_wanted()? { Some(read_range(&file, &range)?) } else { None };
+            let bytes = if is_wanted()? { Some(read_range(&file, &range, &store.buffers)?) } else { None };
             Ok(if is_wanted()? { bytes } else { None })
         });
         read.await?.ok_or_else(|| changed(self, key))

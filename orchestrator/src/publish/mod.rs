@@ -33,8 +33,9 @@ pub(crate) enum Room {
 
 /// Makes room in the output for a file with this checksum under this name.
 pub(crate) async fn make_room(job: &JobContext, name: &str, sha256: &str) -> Result<Room, StorageError> {
-    notes::note(job, name, sha256).await?;
-    match checksum_of(&*job.output, name).await? {
+    let noted = notes::note(job, name, sha256);
+    let ((), there) = tokio::try_join!(noted, checksum_of(&*job.output, name))?;
+    match there {
         None => Ok(Room::Free),
         Some(there) if there == sha256 => Ok(Room::Filled),
         Some(there) => {

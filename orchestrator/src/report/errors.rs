@@ -8,9 +8,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-use prs_common::frame::Frame;
 use prs_common::mini_batch::id_of;
 use prs_common::segment::{ErrorDetail, SegmentIndex, TryRecord, TryStatus};
+use prs_common::source_line::SourceLine;
 use serde::{Deserialize, Serialize};
 
 use super::error_pattern::pattern;
@@ -32,7 +32,7 @@ pub struct ErrorGroup {
     /// Whether others of them have another message.
     pub messages_differ: bool,
     /// The last line of the user's code in it.
-    pub frame: Option<Frame>,
+    pub frame: Option<SourceLine>,
     /// So many tries.
     pub tries: u64,
     /// Mini-batches whose items are missing because of it.
@@ -101,7 +101,7 @@ impl ErrorGroup {
             text.push_str("; the messages differ");
         }
         if let Some(frame) = &self.frame {
-            let _ = write!(text, "\n  {frame}: {}", frame.source);
+            let _ = write!(text, "\n  {frame}: {}", frame.text);
         }
         let Example { mini_batch_id, detail, number, process, node_id, log, .. } = example;
         if mini_batch_id.is_empty() {
@@ -242,7 +242,7 @@ mod tests {
         let mut summary = ErrorSummary::default();
         for (index, (message, line, is_lost)) in (0..).zip(tries) {
             let mut segment = SegmentBuilder::default();
-            let frame = line.map(|line| Frame { file: "/c/x.py".into(), line, ..Frame::default() });
+            let frame = line.map(|line| SourceLine { file: "/c/x.py".into(), line, ..SourceLine::default() });
             let detail = ErrorDetail::new("ValueError", frame, &format!("traceback of {message}"));
             let mut record = TryRecord {
                 category: "ValueError".into(),

@@ -56,8 +56,8 @@ impl InitErrors {
 mod tests {
     use std::time::Duration;
 
-    use prs_common::frame::Frame;
     use prs_common::ledger::{NodeInfo, NodeReport};
+    use prs_common::source_line::SourceLine;
 
     use super::*;
 
@@ -68,7 +68,7 @@ mod tests {
             let failure = InitFailure {
                 category: "OSError".into(),
                 message: message.into(),
-                frame: line.map(|line| Frame { line, ..Frame::default() }),
+                frame: line.map(|line| SourceLine { line, ..SourceLine::default() }),
                 process: format!("process00{init_failures}"),
             };
             let report = NodeReport { init_failures, init_failure: Some(failure), ..NodeReport::default() };

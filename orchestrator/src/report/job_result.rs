@@ -8,6 +8,7 @@ use prs_common::timestamp::{format_us, now_us};
 
 use super::findings::Findings;
 use super::progress_overview::duration;
+use super::starts;
 use super::words;
 use crate::job_record::JobResult;
 
@@ -52,6 +53,7 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         counts.failed,
     );
     causes(&result.findings, &mut out);
+    out.push_str(&starts::lines(&result.starts));
     let output = &result.output;
     let _ = match (&output.sha256, spec.output_action) {
         (Some(sha256), _) => {

@@ -9,6 +9,7 @@ pub mod job_result;
 pub mod processed_mini_batches;
 pub mod progress_overview;
 pub mod readme;
+pub mod starts;
 pub mod summaries;
 pub mod words;
 

@@ -45,16 +45,26 @@ pub fn describe(state: JobState, status: &Status) -> String {
     let Progress { checkpoint, succeeded, failed, items, .. } = status.progress;
     let more = if checkpoint.complete { "" } else { " so far" };
     let mut text = format!(
-        "{}: {} of {}{more} mini-batches processed, {failed} failed, {items} items, {:.1} mini-batches/s",
+        "{}: {} of {}{more} mini-batches processed, {failed} failed, {items} items, {}",
         state.as_str(),
         succeeded + failed,
         checkpoint.scheduled,
-        status.per_second,
+        rate(status.per_second, "mini-batches"),
     );
     if let Some(seconds) = status.eta_seconds {
         let _ = write!(text, ", about {} left", duration(seconds));
     }
     text
+}
+
+/// `12 items/s`, `0.4 items/s` or `1.5 items/min`.
+pub fn rate(per_second: f64, what: &str) -> String {
+    match per_second {
+        10.0.. => format!("{per_second:.0} {what}/s"),
+        0.095.. => format!("{per_second:.1} {what}/s"),
+        rate if rate > 0.0 => format!("{:.1} {what}/min", rate * 60.0),
+        _ => format!("0 {what}/s"),
+    }
 }
 
 /// `1 h 02 min`, `3 min 05 s` or `4.2 s`.
@@ -70,6 +80,14 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_told_however_small() {
+        let told = [12.4, 1.26, 0.4, 0.1, 0.025, 0.0].map(|per_second| rate(per_second, "items"));
+        let expected =
+            ["12 items/s", "1.3 items/s", "0.4 items/s", "0.1 items/s", "1.5 items/min", "0 items/s"];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn durations_are_readable() {

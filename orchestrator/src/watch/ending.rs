@@ -17,7 +17,7 @@ use crate::publish;
 use crate::report::errors::ErrorGroup;
 use crate::report::findings::Findings;
 use crate::result::{Growth, finalize};
-use crate::{JobContext, audit, failed_mini_batches};
+use crate::{JobContext, audit, failed_mini_batches, starts};
 
 impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
@@ -165,7 +165,10 @@ impl Watch<'_> {
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
-        let result = result(self.job, end, output, &self.status.progress, took, known);
+        let mut result = result(self.job, end, output, &self.status.progress, took, known);
+        if let Some(catalog) = &self.catalog {
+            result.starts = starts::results(&self.record, catalog);
+        }
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -290,6 +293,7 @@ fn result(
         mini_batches: progress.into(),
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
+        starts: Vec::new(),
         findings: Findings::new(&job.spec, end.state, progress, catalog, init_errors),
     }
 }

@@ -33,7 +33,6 @@ use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
 
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
-use tokio::time::MissedTickBehavior;
 
 use self::duties::Situation;
 use self::ending::nothing;
@@ -55,6 +54,8 @@ pub(crate) use self::reports::{finish_reports, restore_job_result};
 
 /// Room that is kept free for the last words of a job on a full disk, bytes.
 const RESERVE: usize = 256 << 10;
+/// Between two looks at a job that is nearly done: its last outcomes are not kept waiting.
+const NEARLY_DONE: Duration = Duration::from_millis(50);
 /// First pause after the job could not be ended; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
@@ -247,15 +248,15 @@ impl<'a> Watch<'a> {
 
     /// Looks at the job again and again until it is decided how it ends.
     async fn until_decided(&mut self) -> Result<Decision, WatchError> {
-        let mut ticks = tokio::time::interval(self.job.policy.watch);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            let began = Instant::now();
             match self.look().await {
                 Ok(Some(decision)) => return Ok(decision),
                 Ok(None) => {}
                 Err(error) => self.unless_retried(error).await?,
             }
+            let pause = if self.status.is_nearly_done() { NEARLY_DONE } else { self.job.policy.watch };
+            tokio::time::sleep(pause.min(self.job.policy.watch).saturating_sub(began.elapsed())).await;
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) seats_taken: usize,
     /// What this orchestrator's own scheduler does.
     pub(super) publishing: Publishing,
+    /// Idle workers that have not tried to serve the job; asked where a host lacked what the script needs.
+    pub(super) untried_workers: u64,
     /// What is looked at only now and then.
     pub(super) upkeep: Option<Upkeep>,
 }
@@ -79,10 +81,15 @@ impl Watch<'_> {
         let seats_taken = nodes.iter().filter(|node| !node.left && node.silent < quiet).count();
         mark_lost(job, &mut nodes);
         let progress = job.ledger.progress(run).await?;
+        let untried_workers = if job.policy.has_others && nodes.iter().any(|node| node.report.is_unfit) {
+            membership::untried_workers(&*job.ledger, &job.spec.compute_target, &nodes).await?
+        } else {
+            0
+        };
         let publishing = self.scheduler.look().await;
         let is_due = job.policy.upkeep.is_some() && at >= self.memory.upkeep_at;
         let upkeep = if is_due { Some(self.observe_upkeep(&progress).await?) } else { None };
-        Ok(Snapshot { at, state, progress, nodes, seats_taken, publishing, upkeep })
+        Ok(Snapshot { at, state, progress, nodes, seats_taken, publishing, untried_workers, upkeep })
     }
 
     async fn observe_upkeep(&self, progress: &Progress) -> Result<Upkeep, WatchError> {

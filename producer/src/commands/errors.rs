@@ -208,7 +208,7 @@ fn item_line(item: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::frame::Frame;
+    use prs_common::source_line::SourceLine;
     use prs_orchestrator::report::errors::Example;
 
     use super::*;
@@ -219,11 +219,11 @@ mod tests {
             status: "RUN_EXCEPTION".into(),
             category: "ValueError".into(),
             message: "bad\nworse".into(),
-            frame: Some(Frame {
+            frame: Some(SourceLine {
                 file: "/h/c/x.py".into(),
                 line: 5,
                 function: "run".into(),
-                source: "f()".into(),
+                text: "f()".into(),
             }),
             tries: 6,
             mini_batches_lost: 2,

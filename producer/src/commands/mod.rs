@@ -4,11 +4,14 @@ mod cancel;
 mod errors;
 mod fetch;
 mod inspect;
+mod list;
 mod logs;
 mod run;
 mod show;
 mod stream;
+mod try_one;
 mod validate;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -18,12 +21,13 @@ use prs_worker::survive_file_size_limit;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
+use crate::naming;
 
 /// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
 const LOGGED: &str = "warn,lapin=off";
 
 /// Does what the command line says.
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     log(LOGGED).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -32,8 +36,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let format = arguments.output;
     let outcome = runtime.block_on(async {
         survive_file_size_limit().context("cannot catch signals")?;
+        if let Some((name, whereabouts)) = arguments.command.job_mut() {
+            *name = naming::resolve(name, whereabouts).await?;
+        }
         match arguments.command {
             Command::Submit(submit) => run::submit(&submit, format).await,
+            Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
@@ -41,10 +49,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Logs(logs) => logs::logs(&logs, format).await,
             Command::Errors(arguments) => errors::errors(&arguments, format).await,
             Command::Status(job) => inspect::status(&job, format).await,
-            Command::List(list) => inspect::list(&list, format).await,
+            Command::List(list) => list::list(&list, format).await,
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
+            Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });
     // What still waits for a server that does not answer waits in vain.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, pack};
-use prs_common::job::{JobSpec, change, load};
+use prs_common::job::{JobSpec, RunsOn, change, load_for};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
@@ -21,6 +21,7 @@ use prs_worker::{find_extension, find_interpreter, opener};
 
 use super::fetch::check_there;
 use crate::cli::{Format, Resubmit, Resume, Submit};
+use crate::code_choice::{describe_resubmitted, next_start};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::fleet::NewJob;
@@ -34,7 +35,8 @@ use crate::{embedded, fleet, output, run_folder};
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
     let whence =
         Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
-    let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
+    let runs_on = if whence.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine };
+    let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     let (id, archive) = (new_id(&spec.name), code.body.into());
     let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };
@@ -56,6 +58,7 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
             "the code of the former job is damaged in storage: {key} is not what its name says; submit the job file again"
         )));
     }
+    output::say(describe_resubmitted(&record, &archive));
     let former = Some(Arc::clone(&place.storage));
     let id = new_id(&spec.name);
     run(NewJob { id, spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
@@ -192,9 +195,11 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
             }
             None => None,
         };
+        fleet::check_at_rest(&fleet, &record).await?;
+        let next = next_start(arguments, &record, &*storage, &[]).await?;
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
-        let resumed = fleet::resume(&fleet, record, &behind);
+        let resumed = fleet::resume(&fleet, record, next, &behind);
         let handed = behind.unless_interrupted(&mut signals, resumed).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
         return hand_over(handed, target, arguments.detach, signals, format).await;
@@ -213,12 +218,14 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         return report(format, result, &run_folder::called(&folder));
     }
     check_record(&record)?;
-    let python = find_interpreter(record.spec.environment.as_deref()).map_err(Failure::usage)?;
+    let next = next_start(arguments, &record, &storage, &[&folder]).await?;
+    let python = find_interpreter(next.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
     let notes = Notes::read(&storage).await.context("cannot read the run folder")?;
     let _claim = claim_for_former(&output, &record, &notes).await?;
     let signals = Signals::catch()?;
-    record.start_again();
+    next.store(&storage).await?;
+    next.begin(&mut record);
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
     let name = run_folder::called(&folder);

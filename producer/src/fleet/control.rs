@@ -15,6 +15,7 @@ use super::find;
 use super::follow::until_ended;
 use super::patience::repeated;
 use super::start::{Handed, activate, context, enter, hand_in, open_books};
+use crate::code_choice::NextStart;
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
 use crate::output;
@@ -82,18 +83,13 @@ pub(crate) fn ended_already(result: &JobResult) -> Failure {
 pub(crate) async fn resume(
     fleet: &Fleet,
     mut record: JobRecord,
+    next: NextStart,
     behind: &LeftBehind,
 ) -> Result<Handed, Failure> {
     let (before, _folder) = context(fleet, &record)?;
-    if record.result.is_none()
-        && let Some(doing) = is_at_work(&before).await.map_err(Failure::server)?
-    {
-        return Err(Failure::wrong(format!(
-            "job {} is {doing}; prs-producer stream {} follows it",
-            record.job_id, record.job_id
-        )));
-    }
-    record.start_again();
+    refuse_at_work(&before, &record).await?;
+    next.store(&*before.storage).await.map_err(Failure::server)?;
+    next.begin(&mut record);
     match record.write(&*before.storage).await {
         // Of two that resume a job at once, the other was first; or the job has ended since its record was read.
         Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
@@ -119,6 +115,22 @@ pub(crate) async fn resume(
         output::say(format_args!("{damaged}; its mini-batches run again"));
     }
     hand_in(record, (job, folder), recovered.known).await
+}
+
+/// Refuses to start a job again that somebody works on, before anything is asked about that.
+pub(crate) async fn check_at_rest(fleet: &Fleet, record: &JobRecord) -> Result<(), Failure> {
+    let (job, _folder) = context(fleet, record)?;
+    refuse_at_work(&job, record).await
+}
+
+async fn refuse_at_work(job: &JobContext, record: &JobRecord) -> Result<(), Failure> {
+    if record.result.is_none()
+        && let Some(doing) = is_at_work(job).await.map_err(Failure::server)?
+    {
+        let id = &record.job_id;
+        return Err(Failure::wrong(format!("job {id} is {doing}; prs-producer stream {id} follows it")));
+    }
+    Ok(())
 }
 
 /// What somebody does with the job at the moment, if anybody does.

@@ -6,13 +6,13 @@ use prs_common::ledger::{Duty, JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::job_record::{Rates, Status};
-use prs_orchestrator::membership::{self, Workers};
 use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
 use tokio::sync::watch::Sender;
 use tokio_util::sync::CancellationToken;
 
 use super::Handed;
+use super::workers::{say_unused, say_who_serves, wants_more, workers};
 use crate::embedded::Signals;
 use crate::failure::Failure;
 use crate::standing::{Shown, Standing, WaitsFor};
@@ -25,6 +25,9 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between two looks at who could serve a job that no node serves.
 const WORKERS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Free workers that a job does not use are told once it has been served for so long: a quick one needs no more.
+const UNUSED_AFTER: Duration = Duration::from_secs(6);
 
 /// What the servers are called to a person who waits for them.
 pub(super) const LEDGER: &str = "Redis";
@@ -43,10 +46,11 @@ pub(crate) enum Waited {
 
 /// Leaves a job to its nodes: one of them publishes the plan.
 pub(crate) async fn leave(handed: Handed) {
-    let Handed { job, owner, .. } = handed;
+    let Handed { job, record, owner, .. } = handed;
     if let Err(error) = job.ledger.release(&job.run, Duty::Schedule, &owner).await {
         tracing::warn!(%error, "a node begins to publish the plan some seconds later");
     }
+    Box::pin(say_who_serves(&*job.ledger, &record)).await;
 }
 
 /// Publishes the plan of a job and waits for its end. The first Ctrl-C says what the second does: leave.
@@ -136,7 +140,9 @@ pub(crate) async fn until_ended(
                 Ok(_) | Err(_) => {}
             }
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        let is_ending =
+            looks.shown.state == Some(JobState::Finalizing) || looks.shown.status.is_nearly_done();
+        tokio::time::sleep(if is_ending { LOOK_INTERVAL / 3 } else { LOOK_INTERVAL }).await;
     }
 }
 
@@ -161,6 +167,9 @@ struct Looks<'a> {
     /// Servers that give no answer, since when, and why.
     away: Vec<(&'static str, Instant, String)>,
     workers_at: Instant,
+    /// Since when as many nodes serve the job as it takes, until that is told.
+    full_since: Option<Instant>,
+    is_unused_told: bool,
     shown: Shown,
     view: Sender<Shown>,
 }
@@ -170,7 +179,16 @@ impl<'a> Looks<'a> {
         let standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
         let shown = Shown { standing, ..Shown::default() };
         let (rates, workers_at) = (Rates::default(), Instant::now());
-        Self { record, rates, away: Vec::new(), workers_at, shown, view }
+        Self {
+            record,
+            rates,
+            away: Vec::new(),
+            workers_at,
+            full_since: None,
+            is_unused_told: false,
+            shown,
+            view,
+        }
     }
 
     /// One look at the ledger; nothing when it does not know.
@@ -185,6 +203,15 @@ impl<'a> Looks<'a> {
         } else if Instant::now() >= self.workers_at {
             self.workers_at = Instant::now() + WORKERS_INTERVAL;
             self.shown.standing.workers = workers(ledger, self.record).await;
+        }
+        if status.nodes >= self.record.spec.node_count && wants_more(state) && !self.is_unused_told {
+            let since = *self.full_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= UNUSED_AFTER {
+                self.is_unused_told = true;
+                say_unused(ledger, self.record).await;
+            }
+        } else {
+            self.full_since = None;
         }
         self.shown.state = Some(state);
         self.shown.status = status;
@@ -217,12 +244,6 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// Who could serve a job that no node serves; nothing where that is not known.
-pub(super) async fn workers(ledger: &dyn Ledger, record: &JobRecord) -> Option<Workers> {
-    let run = run_name(&record.job_id, record.incarnation);
-    membership::workers(ledger, &record.spec.compute_target, &run).await.ok()
-}
-
 /// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
 /// none, for what was done before it counts too.
 pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
@@ -232,7 +253,7 @@ pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobS
     let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
     if record.incarnation == 1 {
-        status.set_rate(status.progress.ended(), status.seconds);
+        status.set_rate(status.progress.ended(), status.progress.items, status.seconds);
     }
     Ok((state, status))
 }

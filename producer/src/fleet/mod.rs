@@ -10,6 +10,7 @@ mod reader;
 mod start;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{Storage, is_valid_key};
@@ -17,7 +18,7 @@ use prs_orchestrator::job_record::JobRecordError;
 use prs_orchestrator::{Fleet, JobRecord};
 use prs_worker::connect_fleet;
 
-pub(crate) use control::{cancel, ended_already, resume};
+pub(crate) use control::{cancel, check_at_rest, ended_already, resume};
 pub(crate) use follow::{Waited, leave, until_ended, wait};
 pub(crate) use reader::Reader;
 pub(crate) use start::{Handed, NewJob, start};

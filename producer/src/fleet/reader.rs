@@ -12,8 +12,9 @@ use prs_orchestrator::JobRecord;
 use prs_orchestrator::fleet::{job_ids, job_storage};
 use tokio::sync::OnceCell;
 
-use super::follow::{LEDGER, ask, workers};
+use super::follow::{LEDGER, ask};
 use super::unreadable;
+use super::workers::workers;
 use crate::failure::Failure;
 use crate::output;
 use crate::standing::{Standing, WaitsFor};
@@ -43,6 +44,11 @@ impl Reader {
     /// The storage of the fleet.
     pub(crate) fn storage(&self) -> &dyn Storage {
         &*self.storage
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.storage)
     }
 
     /// The prefix of a job.

@@ -72,9 +72,6 @@ impl NewJob {
 
 /// Hands a job in.
 pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Result<Handed, Failure> {
-    // Before hours of uploads, and not after.
-    let writable = probe_writable(&*fleet.storage).await;
-    writable.context("cannot write to the storage of the fleet").map_err(Failure::server)?;
     let job_id = new.id.clone();
     let storage = fleet.job_storage(&job_id);
     behind.note(format_args!(
@@ -82,12 +79,26 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
         storage.uri("")
     ));
     let uploading = Uploading::begin();
-    let (stores, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
+    let (inputs, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
     let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
-    let resolved = resolve(new.spec.clone(), &stores, Where::Fleet, audience).await;
+    let probe = async || {
+        let writable = probe_writable(&*fleet.storage).await;
+        writable.context("cannot write to the storage of the fleet").map_err(Failure::server)
+    };
+    let stored = async {
+        probe().await?;
+        new.store(&*storage).await.map_err(Failure::server)
+    };
+    let resolved =
+        async { resolve(new.spec.clone(), &inputs, Where::Fleet, audience).await.map_err(input_failure) };
+    // That storage cannot be written is known after moments, not after hours of uploads.
+    let prepared = tokio::try_join!(stored, resolved);
     uploading.end();
-    let spec = resolved.map_err(input_failure)?;
-    new.store(&*storage).await.map_err(Failure::server)?;
+    if prepared.is_err() {
+        // It may be why an input could not be uploaded, and says so more plainly.
+        probe().await?;
+    }
+    let ((), spec) = prepared?;
     let mut record = JobRecord::new(job_id, new.code, spec);
     let created = record.create(&*storage).await.context("cannot store the job").map_err(Failure::server)?;
     if !created {

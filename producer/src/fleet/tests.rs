@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::job::JobSpec;
-use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind};
+use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind, NodeInfo};
 use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueError, QueueErrorKind, QueueOptions};
 use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
 use prs_orchestrator::schedule::KnownChecksums;
@@ -18,6 +18,7 @@ use prs_orchestrator::{membership, run_name};
 use prs_worker::opener;
 
 use super::*;
+use crate::code_choice::NextStart;
 use crate::failure::Code;
 use crate::left_behind::LeftBehind;
 
@@ -164,19 +165,20 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     let lease = fleet.ledger.lease(&run, Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
     fleet.ledger.set_state(&run, JobState::Finalizing, lease.unwrap()).await.unwrap();
     let behind = LeftBehind::default();
-    let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
+    let refused = resume(&fleet, record.clone(), NextStart::same(&record), &behind).await.err().unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("job-1 is about to end"), "{refused}");
     assert_eq!(find(&fleet, "job-1").await.unwrap(), record);
 
     fleet.ledger.release(&run, Duty::Watch, "worker").await.unwrap();
     // Another one writes it between this one's look and its write.
     find(&fleet, "job-1").await.unwrap().write(&*fleet.job_storage("job-1")).await.unwrap();
-    let refused = resume(&fleet, record.clone(), &behind).await.err().unwrap();
+    let refused = resume(&fleet, record.clone(), NextStart::same(&record), &behind).await.err().unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("at this moment"), "{refused}");
     let record = find(&fleet, "job-1").await.unwrap();
     assert_eq!(record.incarnation, 1);
     // Whoever brought it to its end is gone.
-    let handed = resume(&fleet, record, &behind).await.unwrap();
+    let same = NextStart::same(&record);
+    let handed = resume(&fleet, record, same, &behind).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);
     let offers = fleet.ledger.offers("default", None, Duration::ZERO).await.unwrap().offered;
     let runs: Vec<_> = offers.iter().map(|offered| &*offered.offer.run).collect();
@@ -198,7 +200,8 @@ async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
     for key in ["active/default/gone/1", "active/default/stray", "active/other/job-1/1"] {
         fleet.storage.put(key, "".into(), PutMode::Overwrite).await.unwrap();
     }
-    let offers = membership::offers(&fleet, "default", "worker").await.unwrap();
+    let worker = NodeInfo { worker: "worker".to_owned(), ..NodeInfo::default() };
+    let offers = membership::offers(&fleet, "default", &worker).await.unwrap();
     let runs: Vec<_> = offers.offered.iter().map(|offered| &*offered.offer.run).collect();
     assert_eq!((runs, offers.are_filled), (vec!["job-1"], true));
     let active = fleet.storage.list("active/default/").await.unwrap();

@@ -91,7 +91,7 @@ class EntryScript:
 
     @property
     def logger(self) -> logging.Logger:
-        """Logs into `<log_dir>/<agent_name>.log.txt`; to standard error without a fleet."""
+        """Logs into `<log_dir>/<agent_name>.log.txt`; to standard error without a fleet and in `try`."""
         with self._lock:
             if self._logger is None:
                 self._logger = self._make_logger()
@@ -103,7 +103,7 @@ class EntryScript:
             logger.removeHandler(handler)
             handler.close()
         handler: logging.Handler
-        if self._state:
+        if self._state and not self._state.get("has_terminal"):
             path = os.path.join(self.log_dir, f"{self.agent_name}.log.txt")
             handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
         else:

@@ -80,7 +80,12 @@ def _is_below(code_dir: str, file: str) -> bool:
 
 def _frame(file: str, line: int, function: str) -> Frame:
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
-    return _clean(file), line, _clean(function), _clean(source)
+    return _clean(file), line, "" if function == "<module>" else _clean(function), _clean(source)
+
+
+def keeps_from_importing(error: BaseException) -> bool:
+    """Whether importing the script would fail with `error` again, however often it is tried on this host."""
+    return isinstance(error, (ScriptError, ImportError, SyntaxError))
 
 
 def _category(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Callable
 from azureml_user.parallel_run import (
     context,
     errors,
+    foreground,
     frames,
     logs,
     profiling,
@@ -71,22 +72,31 @@ def main() -> int:
     connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
     os.register_at_fork(after_in_child=connection.forget)
 
-    stacks.set_up(start.stack_path, start.stack_signal)
-    describe = functools.partial(errors.describe, code_dir=start.code_dir)
-    place = f"importing {start.entry_script}"
+    terminal = foreground.take()
+    if terminal is None:
+        stacks.set_up(start.stack_path, start.stack_signal)
+        describe = functools.partial(errors.describe, code_dir=start.code_dir)
+    else:
+        describe = terminal.describe
     profiler: profiling.Profiler | None = None
     try:
-        _prepare(start)
+        _prepare(start, has_terminal=terminal is not None)
+        if terminal is not None:
+            terminal.begin(start.code_dir)
         profile_path = start.profile_path or os.path.join(start.log_dir, f"{start.process_name}.profile")
         profiler = profiling.make(start.arguments, profile_path)
         frames.check(start.inputs)
         entry = script.load(start.code_dir, start.entry_script)
         sys.argv[0] = entry.path
         host = Host(start, entry, profiler, describe)
-        place = "init()"
+    except BaseException as error:
+        described = describe(error, f"importing {start.entry_script}")
+        connection.import_failed(described, errors.keeps_from_importing(error))
+        return 1
+    try:
         _call(entry.init, profiler)
     except BaseException as error:
-        connection.init_failed(describe(error, place))
+        connection.init_failed(describe(error, "init()"), isinstance(error, ModuleNotFoundError))
         return 1
     connection.ready(time.monotonic() - began, errors.frame_of(entry.run))
 
@@ -104,7 +114,7 @@ def main() -> int:
     return 0
 
 
-def _prepare(start: Any) -> None:
+def _prepare(start: Any, has_terminal: bool) -> None:
     """Gives the script the surroundings it expects: `EntryScript`, logs, `sys.argv`, its own folder."""
     if sys.path and sys.path[0] in ("", os.getcwd()):
         # What the script writes into its working folder is not to be imported.
@@ -119,6 +129,7 @@ def _prepare(start: Any) -> None:
         log_dir=start.log_dir,
         working_dir=start.working_dir,
         output_dir=start.output_dir,
+        has_terminal=has_terminal,
     )
     logs.set_up(start.logging_level)
     sys.argv = [os.path.join(start.code_dir, start.entry_script), *start.arguments]

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -171,6 +172,7 @@ impl Fleet {
         command
             .current_dir(self.folder.path())
             .args(arguments)
+            .stdin(Stdio::null())
             .env("PRS_WORKER_NAME", format!("worker-{number}"))
             .env(TOKEN, job.token())
             .envs(self.variables())

@@ -1,8 +1,9 @@
 //! A job in a fresh folder: script, inputs, job file, and the commands on it.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
-use super::programs::program;
+use super::programs::{on_terminal, program};
 use super::{Ended, Found, Live, RunFolder, having_token, python};
 use crate::deadline::wait_for;
 
@@ -168,9 +169,30 @@ impl Job {
 
     /// Starts `prs-producer` with these arguments in the job's folder.
     pub fn start(&self, arguments: &[&str]) -> Live {
+        self.start_reading(arguments, Stdio::null())
+    }
+
+    /// The same, with this on its standard input, to its end.
+    pub fn command_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+        let path = self.path(&format!("command-{}.in", self.commands.load(Ordering::Relaxed)));
+        write(&path, input);
+        self.start_reading(arguments, Stdio::from(File::open(path).unwrap())).wait()
+    }
+
+    fn start_reading(&self, arguments: &[&str], input: Stdio) -> Live {
         let mut command = program("prs-producer");
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
-        command.envs(self.variables.iter().cloned());
+        command.envs(self.variables.iter().cloned()).stdin(input);
+        let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
+        Live::start(command, self.folder.path(), &name)
+    }
+
+    /// Starts `prs-producer` with these arguments in the job's folder, on a terminal of so many columns. What that shows is
+    /// the standard output of the answer.
+    pub fn start_on_terminal(&self, columns: u32, arguments: &[&str]) -> Live {
+        let mut command = on_terminal(columns, &program("prs-producer"));
+        command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
+        command.env("TERM", "xterm-256color").envs(self.variables.iter().cloned()).stdin(Stdio::null());
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }

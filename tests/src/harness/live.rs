@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,13 +25,10 @@ pub struct Live {
 }
 
 impl Live {
-    /// Starts `command`; its output goes to files below `folder`.
+    /// Starts `command`, which has its standard input; its output goes to files below `folder`.
     pub(super) fn start(mut command: Command, folder: &std::path::Path, name: &str) -> Self {
         let (stdout, stderr) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
-        command
-            .stdin(Stdio::null())
-            .stdout(File::create(&stdout).unwrap())
-            .stderr(File::create(&stderr).unwrap());
+        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
         let started = Instant::now();
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));

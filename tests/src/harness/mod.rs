@@ -29,7 +29,7 @@ pub use job::Job;
 pub use live::Live;
 pub use other_user::{another_user_reads, as_another_user};
 pub use processes::{Found, having_token, is_running};
-pub use programs::{bin_dir, expected_by_python, python};
+pub use programs::{bin_dir, expected_by_python, python, shown_lines};
 pub use random::Random;
 pub use run_folder::RunFolder;
 pub use scripts::HOLDS;

@@ -45,6 +45,38 @@ pub(super) fn program(name: &str) -> Command {
     command
 }
 
+/// Runs a command on a terminal.
+const TERMINAL: &str = include_str!("terminal.py");
+
+/// `command`, without its arguments, on a terminal of so many columns.
+pub(super) fn on_terminal(columns: u32, command: &Command) -> Command {
+    let mut on_terminal = Command::new(python());
+    on_terminal.args(["-c", TERMINAL, &columns.to_string()]).arg(command.get_program());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => on_terminal.env(name, value),
+            None => on_terminal.env_remove(name),
+        };
+    }
+    on_terminal
+}
+
+/// What a terminal showed, without colours and movements: what it wrote between two returns, each by itself.
+pub fn shown_lines(shown: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut rest = shown.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '\r' | '\n' => lines.push(String::new()),
+            // A control sequence ends with a letter.
+            '\u{1b}' => _ = rest.by_ref().skip_while(|next| *next == '[').find(char::is_ascii_alphabetic),
+            next => lines.last_mut().expect("there is one").push(next),
+        }
+    }
+    lines.retain(|line| !line.trim().is_empty());
+    lines
+}
+
 /// The interpreter for the scripts.
 pub fn python() -> PathBuf {
     let path = named("PRS_TEST_PYTHON", "a Python interpreter that has pandas and numpy");

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::io::Read;
 
-use prs_common::frame::Frame;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{
     Assignment, ErrorInfo, FromProcess, MAX_FRAME, Outcome, Stage, ToProcess, decode, encode_frame,
     encode_run, read_frame,
@@ -87,14 +87,14 @@ fn text(random: &mut Random) -> String {
     (0..random.below(6)).map(|_| parts[random.below(parts.len() as u64) as usize]).collect()
 }
 
-fn user_frame(random: &mut Random) -> Frame {
+fn user_frame(random: &mut Random) -> SourceLine {
     let line = random.below(1 << 32) as u32;
-    Frame { file: text(random), line, function: text(random), source: text(random) }
+    SourceLine { file: text(random), line, function: text(random), text: text(random) }
 }
 
 fn error(random: &mut Random) -> ErrorInfo {
-    let stages = [Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
-    let stage = stages[random.below(4) as usize];
+    let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
+    let stage = stages[random.below(5) as usize];
     let frame = (random.below(2) == 0).then(|| Box::new(user_frame(random)));
     ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random), frame }
 }
@@ -109,7 +109,10 @@ fn frame(random: &mut Random, stream: &mut Vec<u8>) {
             let run = (random.below(2) == 0).then(|| user_frame(random));
             encode_frame(&FromProcess::Ready { seconds, run }, stream);
         }
-        2 => encode_frame(&FromProcess::InitFailed(error(random)), stream),
+        2 => {
+            let is_permanent = random.below(2) == 0;
+            encode_frame(&FromProcess::InitFailed { error: error(random), is_permanent }, stream);
+        }
         3 => encode_frame(&FromProcess::Skipped(seqs(random)), stream),
         4 => encode_frame(&FromProcess::Notice(text(random)), stream),
         5 => encode_frame(&FromProcess::Bye((random.below(2) == 0).then(|| error(random))), stream),

@@ -4,6 +4,7 @@
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
+mod init_failures;
 mod processes;
 mod timeouts;
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::{NodeReport, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{PROTOCOL_VERSION, ToProcess, encode_frame};
+use prs_common::wire::{ErrorInfo, PROTOCOL_VERSION, ToProcess, encode_frame};
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,7 @@ use crate::intake::Taken;
 use crate::launch::{CODE, Launch};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
+use crate::seen_errors::{self, CodeFolders, TryName};
 use crate::settlement::{Ready, Settlement, settle_outcome};
 use crate::slot::{Kill, Slot, Stage};
 use crate::sources::Sources;
@@ -40,7 +42,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Mini-batches kept at hand for each slot.
 const AT_HAND: usize = 1024;
 /// Uncommitted rows beyond which nothing new is started, bytes.
-const LARGEST_BACKLOG: usize = 64 << 20;
+const LARGEST_BACKLOG: usize = 48 << 20;
 /// How long what runs has to end when the worker leaves before the job ends.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(30);
 /// How long processes have for `shutdown()`.
@@ -68,6 +70,31 @@ pub(crate) struct Surroundings<'a> {
     /// What the heartbeat says.
     pub(crate) report: watch::Sender<NodeReport>,
     pub(crate) tasks: TaskTracker,
+}
+
+impl Surroundings<'_> {
+    /// The code, as processes and as the user have it.
+    fn with_code<T>(&self, of: impl FnOnce(CodeFolders<'_>) -> T) -> T {
+        let code_dir = self.folder.join("code");
+        of(CodeFolders { code_dir: &code_dir, source_directory: &self.job.spec.source_directory })
+    }
+
+    /// What the next try of a mini-batch is called.
+    fn name_of(&self, ready: &Ready) -> TryName {
+        TryName {
+            index: ready.index,
+            planned: ready.planned.clone(),
+            number: ready.spoiled + 1,
+            most: self.job.spec.run_max_try,
+        }
+    }
+
+    /// A try failed by the user's code.
+    fn saw_failed_try(&self, tried: &TryName, error: &ErrorInfo) {
+        self.with_code(|code| {
+            self.report.send_modify(|report| seen_errors::note_try(report, code, tried, error));
+        });
+    }
 }
 
 /// The dispatcher of one node.
@@ -399,6 +426,7 @@ impl<'a> Dispatcher<'a> {
         match message {
             Message::Hello { protocol, python } => {
                 running.log.line(format_args!("Python {python}"));
+                running.python = python;
                 if protocol != PROTOCOL_VERSION {
                     self.with.main_log.line(format_args!(
                         "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
@@ -418,17 +446,9 @@ impl<'a> Dispatcher<'a> {
                 running.failures_before = std::mem::take(&mut self.failures_in_a_row);
                 self.with.report.send_modify(|report| report.ever_ready = true);
             }
-            Message::InitFailed(mut error) => {
+            Message::InitFailed { mut error, is_permanent } => {
                 running.sources.name(&mut error);
-                running.log.error("init", now_us(), &error);
-                running.init_failed = true;
-                running.stage = Stage::Ending;
-                let summary = format!("{}: {}", error.category, error.message);
-                let name = name.clone();
-                self.note_init_failure(&name, &error);
-                self.with.main_log.line(format_args!("{name}: init() failed: {summary}"));
-                let summary = format!("{summary} (logs/user/error/{}/{name}.txt)", self.with.node_id);
-                self.init_failed(position, &summary);
+                self.not_ready(position, &error, is_permanent);
             }
             Message::Outcomes(outcomes) => self.finished(position, outcomes),
             Message::Skipped(seqs) => {
@@ -453,7 +473,7 @@ impl<'a> Dispatcher<'a> {
         let count = outcomes.len() as u32;
         let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
         let rows = outcomes.iter().map(|outcome| outcome.rows.len()).sum();
-        for outcome in outcomes {
+        for mut outcome in outcomes {
             let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
                 self.with.main_log.line(format_args!(
                     "{} answered for a mini-batch it does not have; it is killed",
@@ -463,6 +483,10 @@ impl<'a> Dispatcher<'a> {
                 return;
             };
             self.with.backlog.add(outcome.rows.len());
+            if let Some(error) = &mut outcome.error {
+                running.sources.name(error);
+                self.with.saw_failed_try(&self.with.name_of(&ready), error);
+            }
             let settlement = settle_outcome(running, ready, outcome);
             if self.with.settle.send(settlement).is_err() {
                 let reason = "the committer of the node has ended unexpectedly".to_owned();
@@ -484,12 +508,14 @@ impl<'a> Dispatcher<'a> {
     fn tell(&self, now: Instant) {
         let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
         let processes = running().count() as u32;
+        let starting = running().filter(|one| one.stage == Stage::Starting).count() as u32;
         let all_starting =
             processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
         let youngest = running().map(|one| now.saturating_duration_since(one.since)).min();
         let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
         self.with.report.send_modify(|report| {
             report.processes = processes;
+            report.starting = starting;
             report.all_in_init = all_in_init;
         });
     }

@@ -3,31 +3,23 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use prs_common::ledger::{InitFailure, Signal};
 use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ErrorInfo, ToProcess, encode_frame};
-use prs_orchestrator::init_failures;
+use prs_common::wire::{self, ToProcess, encode_frame};
 
 use super::Dispatcher;
+use super::init_failures::Started;
 use crate::gpu;
 use crate::launch::{CODE, process_name};
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
-use crate::settlement::{Death, settle_death};
+use crate::settlement::{Death, Settle, settle_death};
 use crate::slot::{Kill, Running, Stage};
 use crate::stack::{self, Stack};
 use crate::suspects::Ask;
-
-/// Pause before a process is started again, for each failure in a row.
-const RESTART_PAUSE: Duration = Duration::from_millis(50);
-/// Longest such pause.
-const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
-/// Longest message of such a failure that the ledger is told, bytes.
-const LONGEST_INIT_MESSAGE: usize = 2_000;
 
 impl Dispatcher<'_> {
     /// Starts a process in every empty slot.
@@ -58,7 +50,7 @@ impl Dispatcher<'_> {
             Ok(process) => process,
             Err(error) => {
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
-                self.init_failed(position, &error.to_string());
+                self.could_not_start(position, &error.to_string());
                 return;
             }
         };
@@ -91,6 +83,7 @@ impl Dispatcher<'_> {
             worked: false,
             failures_before: 0,
             init_failed: false,
+            python: String::new(),
             said_bye: None,
         });
     }
@@ -113,7 +106,11 @@ impl Dispatcher<'_> {
                 running.worked = true;
                 let stack = self.stack_of(&running, returncode);
                 let death = Death { returncode, phase, long, items, stack };
+                let tried = self.with.name_of(&ready);
                 let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, death);
+                if let Settle::Tried(died) = &settlement.settle {
+                    self.with.saw_failed_try(&tried, &died.error());
+                }
                 let _ = self.with.settle.send(settlement);
             } else if self.ending.is_some() {
                 let _ = self.with.ask.send(Ask::GiveBack(ready));
@@ -134,17 +131,16 @@ impl Dispatcher<'_> {
             running.sources.name(&mut error);
             running.log.error("init", now_us(), &error);
             self.note_init_failure(&name, &error);
-            self.init_failed(
-                position,
-                &format!("{}, see logs/user/stderr/{}/{name}.stderr.txt", error.message, self.with.node_id),
-            );
+            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
+            self.init_failed(position, &Started::of(&running), &error, &file);
         } else if running.stage == Stage::Ready && !running.worked && !expected {
             self.failures_in_a_row = running.failures_before;
             let error =
                 silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
             running.log.error("init", now_us(), &error);
             self.note_init_failure(&name, &error);
-            self.init_failed(position, &error.message);
+            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
+            self.init_failed(position, &Started::of(&running), &error, &file);
         }
         let folder = running.folder.clone();
         // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
@@ -167,36 +163,6 @@ impl Dispatcher<'_> {
             Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_killed(&path, &code),
             Some(Kill::Stop | Kill::Nonsense) => Stack::default(),
             None => stack::when_died(&path, returncode, &code),
-        }
-    }
-
-    /// Tells the list of errors of a failure of `init()` in the process called `name`.
-    pub(super) fn note_init_failure(&self, name: &str, error: &ErrorInfo) {
-        let message = &error.message;
-        let failure = InitFailure {
-            category: error.category.clone(),
-            message: message[..message.floor_char_boundary(LONGEST_INIT_MESSAGE)].to_owned(),
-            frame: error.frame.as_deref().cloned(),
-            process: name.to_owned(),
-        };
-        self.with.report.send_modify(|report| report.init_failure = Some(failure));
-    }
-
-    /// Counts a failure of `init()`, and gives the node up when there were too many (spec S6).
-    pub(super) fn init_failed(&mut self, position: usize, error: &str) {
-        self.failures_in_a_row += 1;
-        let row = self.failures_in_a_row;
-        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
-        self.with.report.send_modify(|report| {
-            report.init_failures += 1;
-            report.init_error = Some(error.to_owned());
-            report.gave_up |= gives_up;
-        });
-        let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
-        self.slots[position].restart_at = Some(Instant::now() + pause);
-        if gives_up && self.ending.is_none() {
-            self.with.main_log.line(format_args!("init() failed {row} times in a row: the node gives up"));
-            self.obey(Signal::Stop);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a process says, read from its socket.
 
 use bytes::{Bytes, BytesMut};
-use prs_common::frame::Frame;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{self, ErrorInfo, FromProcess, MAX_FRAME};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -15,9 +15,9 @@ pub(crate) enum Message {
     /// First words.
     Hello { protocol: u32, python: String },
     /// Ready to work.
-    Ready { seconds: f64, run: Option<Frame> },
-    /// `init()` failed.
-    InitFailed(ErrorInfo),
+    Ready { seconds: f64, run: Option<SourceLine> },
+    /// The script cannot be imported, or `init()` failed; maybe in every other process on this host too.
+    InitFailed { error: ErrorInfo, is_permanent: bool },
     /// Finished mini-batches.
     Outcomes(Vec<OwnedOutcome>),
     /// Mini-batches that had been taken back.
@@ -45,18 +45,18 @@ pub(crate) struct OwnedOutcome {
 }
 
 /// Reads frames from the socket of a process.
-pub(super) struct FrameReader {
+pub(crate) struct FrameReader {
     socket: OwnedReadHalf,
     buffer: BytesMut,
 }
 
 impl FrameReader {
-    pub(super) fn new(socket: OwnedReadHalf) -> Self {
+    pub(crate) fn new(socket: OwnedReadHalf) -> Self {
         Self { socket, buffer: BytesMut::with_capacity(256 << 10) }
     }
 
     /// The next message; `None` at the end of the stream, or when it makes no sense. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Message> {
+    pub(crate) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some(length) = self.buffer.first_chunk::<4>() {
                 let length = u32::from_le_bytes(*length) as usize;
@@ -96,7 +96,7 @@ fn own(message: FromProcess<'_>, frame: &Bytes) -> Message {
     match message {
         FromProcess::Hello { protocol, python } => Message::Hello { protocol, python },
         FromProcess::Ready { seconds, run } => Message::Ready { seconds, run },
-        FromProcess::InitFailed(error) => Message::InitFailed(error),
+        FromProcess::InitFailed { error, is_permanent } => Message::InitFailed { error, is_permanent },
         FromProcess::Skipped(seqs) => Message::Skipped(seqs),
         FromProcess::Notice(text) => Message::Notice(text),
         FromProcess::Bye(error) => Message::Bye(error),

@@ -20,15 +20,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use frames::{Message, OwnedOutcome};
-pub(crate) use spawn::{ProcessSettings, SpawnError};
+pub(crate) use frames::{FrameReader, Message, OwnedOutcome};
+pub(crate) use spawn::{ProcessSettings, SpawnError, Spawned, Streams, spawn};
 
 use crate::descendants::Family;
 use crate::stack;
-use frames::FrameReader;
 
 /// How long the last frames of a dead process may take to arrive.
-const LAST_FRAMES: Duration = Duration::from_secs(2);
+pub(crate) const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// Something a process said or did.
 #[derive(Debug)]
@@ -87,7 +86,7 @@ impl Process {
         number: u32,
         tending: &Tending,
     ) -> Result<Self, SpawnError> {
-        let spawned = spawn::spawn(settings)?;
+        let spawned = spawn(settings)?;
         let page = Arc::new(spawned.page);
         let pid = spawned.child.id().unwrap_or_default();
         let (read, write) = spawned.socket.into_split();
@@ -221,7 +220,8 @@ impl Supervisor {
     }
 }
 
-fn returncode(status: Option<ExitStatus>) -> i32 {
+/// How a process ended, as Python's `subprocess` says it.
+pub(crate) fn returncode(status: Option<ExitStatus>) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal))).unwrap_or(-1)
 }

@@ -28,10 +28,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) folders: Vec<PathBuf>,
     /// File that the process writes its stack to, when it is asked.
     pub(crate) stack: PathBuf,
-    /// File for standard output.
-    pub(crate) stdout: PathBuf,
-    /// File for standard error.
-    pub(crate) stderr: PathBuf,
+    /// Where its standard streams go.
+    pub(crate) streams: Streams,
     /// Variables to set.
     pub(crate) variables: Vec<(String, String)>,
     /// Index of its GPU.
@@ -40,6 +38,23 @@ pub(crate) struct ProcessSettings {
     pub(crate) token: String,
     /// What they are known by when they have lost the token.
     pub(crate) mark: Mark,
+}
+
+/// Where the standard streams of a process go.
+#[derive(Debug, Clone)]
+pub(crate) enum Streams {
+    /// Output to files; there is no input. The process leads a group of its own.
+    Files {
+        /// For standard output.
+        stdout: PathBuf,
+        /// For standard error.
+        stderr: PathBuf,
+    },
+    /// They are those of this program, whose group the process stays in, so that it may read from the terminal.
+    Inherited {
+        /// Whether standard output is this program's standard error.
+        stdout_is_stderr: bool,
+    },
 }
 
 /// A process that could not be started.
@@ -51,14 +66,14 @@ pub(crate) struct SpawnError {
 }
 
 /// A process that was started.
-pub(super) struct Spawned {
-    pub(super) child: Child,
-    pub(super) socket: UnixStream,
-    pub(super) page: ProcessPage,
+pub(crate) struct Spawned {
+    pub(crate) child: Child,
+    pub(crate) socket: UnixStream,
+    pub(crate) page: ProcessPage,
 }
 
-/// Starts the process in its own process group.
-pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
+/// Starts the process.
+pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     let failed = |what: &PathBuf| {
         let what = what.clone();
         move |source| SpawnError { what, source }
@@ -66,8 +81,6 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     for folder in settings.folders.iter().chain([&settings.working_dir]) {
         fs::create_dir_all(folder).map_err(failed(folder))?;
     }
-    let open = |path: &PathBuf| -> Result<File, SpawnError> { open_append(path).map_err(failed(path)) };
-    let (stdout, stderr) = (open(&settings.stdout)?, open(&settings.stderr)?);
     let python = failed(&settings.python);
     let page = ProcessPage::create().map_err(failed(&settings.python))?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed(&settings.python))?;
@@ -78,10 +91,6 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     command
         .args(["-m", "azureml_user.parallel_run.process"])
         .current_dir(&settings.working_dir)
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0)
         .kill_on_drop(true)
         .env_remove("CUDA_VISIBLE_DEVICES")
         // They hold the passwords of servers that are none of the script's business.
@@ -90,6 +99,7 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .env("PYTHONPATH", python_path(settings))
         .env(TOKEN_VARIABLE, &settings.token);
+    direct(&mut command, &settings.streams)?;
     if let Some(gpu) = settings.gpu {
         command.env("CUDA_VISIBLE_DEVICES", gpu.to_string());
     }
@@ -107,6 +117,23 @@ pub(super) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     prepare(&mut command, numbers, settings.mark);
     let child = command.spawn().map_err(python)?;
     Ok(Spawned { child, socket, page })
+}
+
+/// Directs the standard streams of the child.
+fn direct(command: &mut Command, streams: &Streams) -> Result<(), SpawnError> {
+    match streams {
+        Streams::Files { stdout, stderr } => {
+            let open = |path: &PathBuf| -> Result<File, SpawnError> {
+                open_append(path).map_err(|source| SpawnError { what: path.clone(), source })
+            };
+            command.stdin(Stdio::null()).stdout(open(stdout)?).stderr(open(stderr)?).process_group(0);
+        }
+        Streams::Inherited { stdout_is_stderr } => {
+            command.stdin(Stdio::inherit()).stderr(Stdio::inherit());
+            command.stdout(if *stdout_is_stderr { Stdio::from(io::stderr()) } else { Stdio::inherit() });
+        }
+    }
+    Ok(())
 }
 
 /// Gives the child its `mark` and lets it inherit `descriptors`: they are closed on exec in this process, so that no

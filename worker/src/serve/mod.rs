@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prs_common::ledger::NodeInfo;
 use prs_orchestrator::{Fleet, membership};
 use tokio::time::Instant;
 
@@ -58,8 +59,7 @@ pub struct WorkerSettings {
 
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
 pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
-    let name = format!("{}-{}-{}", settings.name, std::process::id(), unique());
-    let mut search = Search { fleet, settings, name, left: HashMap::new() };
+    let mut search = Search { fleet, settings, info: idle_info(settings), left: HashMap::new() };
     let mut bell = None;
     let mut idle_since = Instant::now();
     loop {
@@ -93,6 +93,25 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
     }
 }
 
+/// What a worker says of itself while it has no job.
+fn idle_info(settings: &WorkerSettings) -> NodeInfo {
+    let WorkerSettings { host, slots, .. } = settings;
+    let instance = instance(settings);
+    NodeInfo {
+        worker: instance.clone(),
+        ip: host.ip.clone(),
+        slots: slots.unwrap_or_else(|| host.default_slots()),
+        host: host.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instance,
+    }
+}
+
+/// A name for this program that no other has.
+fn instance(settings: &WorkerSettings) -> String {
+    format!("{}-{}-{}", settings.name, std::process::id(), unique())
+}
+
 /// Sends the last answers to the broker, for without them some messages would come again, and closes the connections to it.
 /// Their buffers are three quarters of what an idle worker has in memory; the next job opens others.
 pub async fn let_go_of_broker(fleet: &Fleet) {
@@ -111,8 +130,8 @@ fn spread(mean: Duration) -> Duration {
 struct Search<'a> {
     fleet: &'a Fleet,
     settings: &'a WorkerSettings,
-    /// Who it is to the ledger while it has no job.
-    name: String,
+    /// What it says of itself while it has no job.
+    info: NodeInfo,
     /// What it leaves to others of which runs.
     left: HashMap<String, Left>,
 }
@@ -123,7 +142,7 @@ impl Search<'_> {
         let mut offered = Vec::new();
         let mut are_all = true;
         for target in &self.settings.targets {
-            match membership::offers(self.fleet, target, &self.name).await {
+            match membership::offers(self.fleet, target, &self.info).await {
                 Ok(offers) => offered.extend(offers.offered.into_iter().map(|one| (target.clone(), one))),
                 Err(error) => {
                     tracing::warn!(target, %error, "whether there is a job is not known; looking again");
@@ -146,7 +165,8 @@ impl Search<'_> {
 
     /// Serves the first of `found` that can be; false when none can.
     async fn serve_one_of(&mut self, found: Vec<Choice>, end: &NodeEnd) -> bool {
-        let service = Service { fleet: self.fleet, settings: self.settings, end };
+        let service =
+            Service { fleet: self.fleet, settings: self.settings, end, instance: &self.info.instance };
         for choice in found {
             if end.drain.is_cancelled() {
                 return false;
@@ -179,8 +199,9 @@ impl Search<'_> {
 
 /// Serves one job, whether or not it wants more nodes, until it is over or the worker is asked to end.
 pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, end: &NodeEnd) -> Parting {
+    let instance = instance(settings);
     loop {
-        let service = Service { fleet, settings, end };
+        let service = Service { fleet, settings, end, instance: &instance };
         match service.serve(job_id).await {
             // Its result is being written by another node: how it ends shows then.
             Served::Over(Parting::JobGoesOn) | Served::Again | Served::NotHere | Served::Full => {}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prs_common::job::check_file_name;
-use prs_common::ledger::{Duty, JobState, LedgerErrorKind, NodeInfo};
+use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_orchestrator::job_record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, orchestrate};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
 use crate::unique::unique;
-use crate::{NodeEnd, NodeSettings, Prefetch, find_interpreter, run_node, work_folder};
+use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node, work_folder};
 
 /// Mini-batches a node of a fleet takes before they are settled, at most. Half of them fill a segment while the other half
 /// is stored and committed: at 20,000 a second that may take a tenth of a second, as with a store 30 ms away.
@@ -60,6 +60,8 @@ pub(super) struct Service<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) settings: &'a WorkerSettings,
     pub(super) end: &'a NodeEnd,
+    /// Name of this program, the same for all jobs that it serves.
+    pub(super) instance: &'a str,
 }
 
 impl Service<'_> {
@@ -157,8 +159,7 @@ impl Service<'_> {
 
     /// Takes one of the seats for nodes; false when none is free.
     async fn takes_seat(&self, job: &JobContext, worker: &str) -> bool {
-        let slots = self.slots(job);
-        let info = NodeInfo { worker: worker.to_owned(), ip: self.settings.host.ip.clone(), slots };
+        let info = self.node_settings(job, worker).info();
         match job.ledger.take_seat(&job.run, &info, membership::seats(job)).await {
             Ok(seat) => seat.is_some(),
             // The books are lost: the first node opens them again.
@@ -274,15 +275,17 @@ impl Service<'_> {
     fn node_settings(&self, job: &JobContext, worker: &str) -> NodeSettings {
         let settings = self.settings;
         let python = find_interpreter(job.spec.environment.as_deref());
+        let lacks = python.as_ref().err().map(|error| Unfit {
+            reason: format!("{error}\n  host         {} ({})", settings.host.name, settings.host.ip),
+            is_of_host: true,
+        });
         // No job file brings such a name.
-        let unfit = check_file_name(&job.spec.append_row_file_name).err();
-        let unfit = unfit.map(|reason| format!("append_row_file_name: {reason}"));
+        let misnamed = check_file_name(&job.spec.append_row_file_name).err();
+        let misnamed = misnamed
+            .map(|reason| Unfit { reason: format!("append_row_file_name: {reason}"), is_of_host: false });
         NodeSettings {
-            unfit: python
-                .as_ref()
-                .err()
-                .map(|error| format!("{error} (on {})", settings.host.name))
-                .or(unfit),
+            unfit: misnamed.or(lacks),
+            instance: self.instance.to_owned(),
             python: python.unwrap_or_default(),
             extension: settings.extension.clone(),
             worker: worker.to_owned(),

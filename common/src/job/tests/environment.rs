@@ -89,6 +89,27 @@ fn refused_environments() {
 }
 
 #[test]
+fn an_interpreter_of_the_workers_is_not_looked_for_here() {
+    let project = Project::new();
+    let for_workers = |environment: &str| {
+        project.write("job.yml", &format!("{REQUIRED}environment: {environment}\n"));
+        load_for(RunsOn::Workers, &project.path("job.yml"), &[])
+    };
+    let absent = project.path("venv/bin/python").display().to_string();
+    for (given, expected) in [
+        ("/opt/no-such-folder/bin/python", "/opt/no-such-folder/bin/python"),
+        ("venv/bin/python", &*absent),
+        ("no-such-command", "no-such-command"),
+        ("{python: {userManagedDependencies: true, interpreterPath: no-such-command}}", "no-such-command"),
+    ] {
+        assert_eq!(for_workers(given).unwrap().environment.as_deref(), Some(expected), "{given}");
+    }
+    for given in ["''", "requirements.txt", "docker://image", "[python3]"] {
+        assert!(for_workers(given).is_err(), "{given}");
+    }
+}
+
+#[test]
 fn variables_of_the_job_come_before_those_of_the_mapping() {
     let project = Project::new();
     let yaml = format!(

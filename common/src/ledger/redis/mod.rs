@@ -17,8 +17,9 @@
 //! | `prs:{<job>}:heard` | sorted set | ids of the nodes that have not left, by when they were heard (µs) |
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
 //! | `prs:storage` | string | identity of the storage that the ledger belongs to |
+//! | `prs:targets` | sorted set | targets that idle workers looked for, by when (µs) |
 //! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
-//! | `prs:{@<target>}:idle` | sorted set | workers without a job, by when they looked (µs) |
+//! | `prs:{@<target>}:idle` | sorted set | workers without a job, packed, by when they looked (µs) |
 //! | `prs:{@<target>}:filled` | string | there while the offers are, or are about to be, compared with storage; expires |
 //!
 //! The channel `prs:{@<target>}:bell` rings for the idle workers of a target. *Packed* is MessagePack. A million mini-batches take 125 kB, and some hundred bytes a segment.
@@ -49,9 +50,9 @@ use self::connection::Connection;
 use self::failure::Failure;
 use self::scripts::Script;
 use super::{
-    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, JobState,
-    Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer, Offered, Offers,
-    Progress, Seats, Signal, TryLimits, Verdict, superseded,
+    Begin, Bell, Blame, Books, Checkpoint, CommittedSegment, Conclusion, Duty, Entry, FailedTry, IdleWorker,
+    JobState, Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView, Offer,
+    Offered, Offers, Progress, Seats, Signal, TryLimits, Verdict, superseded,
 };
 use crate::message_pack;
 use crate::mini_batch::MiniBatchIndex;
@@ -60,6 +61,8 @@ use crate::mini_batch::MiniBatchIndex;
 const ASKED_AT_ONCE: usize = 4096;
 /// The key with the identity of the storage that the ledger belongs to.
 const STORAGE: &str = "prs:storage";
+/// The key with the names of all targets.
+const TARGETS: &str = "prs:targets";
 /// How long the keys of a job and of a target are kept when nobody cares for them, far beyond any pause.
 const TIME_TO_LIVE: Duration = Duration::from_hours(14 * 24);
 /// How long the ledger remembers that a worker had nothing to do.
@@ -124,6 +127,8 @@ enum TargetKey {
     Offers,
     Idle,
     Filled,
+    /// Of all targets together.
+    All,
     /// A channel, and no key.
     Bell,
 }
@@ -135,6 +140,7 @@ impl TargetKey {
             Self::Offers => "offers",
             Self::Idle => "idle",
             Self::Filled => "filled",
+            Self::All => return TARGETS.to_owned(),
             Self::Bell => "bell",
         };
         format!("prs:{{@{target}}}:{kind}")
@@ -542,15 +548,16 @@ impl Membership for RedisLedger {
     async fn offers(
         &self,
         target: &str,
-        worker: Option<&str>,
+        worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
         type Answer = (bool, Vec<(Vec<u8>, u32, String, bool, bool)>);
         let times = [quiet, IDLE_IS_REMEMBERED].map(|time| time.as_micros().to_string());
         let alive = seconds_to_live();
-        let worker = worker.unwrap_or_default();
-        let arguments = [worker.as_bytes(), times[0].as_bytes(), times[1].as_bytes(), alive.as_bytes()];
-        let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled];
+        let worker = worker.map(pack).unwrap_or_default();
+        let arguments: [&[u8]; 5] =
+            [&worker, times[0].as_bytes(), times[1].as_bytes(), alive.as_bytes(), target.as_bytes()];
+        let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All];
         let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, &arguments).await?;
         let mut offered = Vec::with_capacity(found.len());
         for (offer, nodes, state, is_concluded, is_watched) in found {
@@ -570,6 +577,23 @@ impl Membership for RedisLedger {
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
         let within = within.as_micros().to_string();
         self.run_for(target, &scripts::IDLE, &[TargetKey::Idle], &[within.as_bytes()]).await
+    }
+
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
+        let within = within.as_micros().to_string();
+        let keys = [TargetKey::Idle];
+        let packed: Vec<(Vec<u8>, u64)> =
+            self.run_for(target, &scripts::IDLE_WORKERS, &keys, &[within.as_bytes()]).await?;
+        let idle = |(info, silent): (Vec<u8>, u64)| {
+            let silent = Duration::from_micros(silent);
+            self.unpack(target, &info).map(|info| IdleWorker { info, silent })
+        };
+        packed.into_iter().map(idle).collect()
+    }
+
+    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
+        let within = TIME_TO_LIVE.as_micros().to_string();
+        self.run_for("", &scripts::TARGETS, &[TargetKey::All], &[within.as_bytes()]).await
     }
 
     async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {

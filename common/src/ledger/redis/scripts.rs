@@ -50,6 +50,8 @@ scripts! {
     WITHDRAW = "withdraw";
     OFFERS = "offers";
     IDLE = "idle";
+    IDLE_WORKERS = "idle_workers";
+    TARGETS = "targets";
     BEGIN_TO_FILL = "begin_to_fill";
     FILLED = "filled";
     BELONGS_TO = "belongs_to";

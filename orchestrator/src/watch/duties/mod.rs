@@ -147,6 +147,7 @@ pub(super) mod tests {
                 nodes: vec![Self::node()],
                 seats_taken: 1,
                 publishing: Publishing::Idle,
+                untried_workers: 0,
                 upkeep: None,
             };
             let policy = Policy::fleet();
@@ -162,7 +163,7 @@ pub(super) mod tests {
         pub(crate) fn node() -> NodeView {
             NodeView {
                 node_id: 0,
-                info: NodeInfo { worker: "w".to_owned(), ip: String::new(), slots: 2 },
+                info: NodeInfo { worker: "w".to_owned(), slots: 2, ..NodeInfo::default() },
                 report: NodeReport { processes: 2, ever_ready: true, ..NodeReport::default() },
                 silent: Duration::ZERO,
                 left: false,

@@ -81,10 +81,13 @@ pub(super) async fn targets_are_apart(ledger: &dyn Ledger) {
     let (one, other, run) = (unique("target"), unique("target"), unique("run"));
     ledger.offer(&one, &offer(&run)).await.unwrap();
     ledger.begin_to_fill(&one, MINUTE).await.unwrap();
-    ledger.offers(&one, Some("w"), MINUTE).await.unwrap();
+    ledger.offers(&one, Some(&worker("w")), MINUTE).await.unwrap();
     assert_eq!(offered(ledger, &other).await, []);
     assert!(!ledger.offers(&other, None, MINUTE).await.unwrap().are_filled);
     assert_eq!(ledger.idle(&other, MINUTE).await.unwrap(), 0);
+    assert_eq!(ledger.idle_workers(&other, MINUTE).await.unwrap(), []);
+    let targets = ledger.targets().await.unwrap();
+    assert!(targets.contains(&one) && !targets.contains(&other), "{targets:?}");
     ledger.withdraw(&other, &run).await.unwrap();
     assert_eq!(offered(ledger, &one).await.len(), 1);
 }
@@ -92,11 +95,16 @@ pub(super) async fn targets_are_apart(ledger: &dyn Ledger) {
 pub(super) async fn idle_workers_are_counted(ledger: &dyn Ledger) {
     let target = unique("target");
     for name in ["a", "b", "a"] {
-        ledger.offers(&target, Some(name), MINUTE).await.unwrap();
+        ledger.offers(&target, Some(&worker(name)), MINUTE).await.unwrap();
     }
     assert_eq!(ledger.idle(&target, MINUTE).await.unwrap(), 2);
+    let idle = ledger.idle_workers(&target, MINUTE).await.unwrap();
+    let told: Vec<_> = idle.iter().map(|idle| &idle.info).collect();
+    assert_eq!(told, [&worker("b"), &worker("a")], "the longest ago first");
+    assert!(idle.iter().all(|idle| idle.silent < MINUTE), "{idle:?}");
+    assert!(ledger.targets().await.unwrap().contains(&target));
     eventually("who looked a while ago to be no longer idle", || async {
-        ledger.offers(&target, Some("b"), MINUTE).await.unwrap();
+        ledger.offers(&target, Some(&worker("b")), MINUTE).await.unwrap();
         (ledger.idle(&target, Duration::from_millis(100)).await.unwrap() == 1).then_some(())
     })
     .await;

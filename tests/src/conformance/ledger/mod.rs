@@ -144,7 +144,14 @@ fn spoiled(index: u64, id: &str) -> FailedTry {
 }
 
 fn worker(name: &str) -> NodeInfo {
-    NodeInfo { worker: name.to_owned(), ip: "192.0.2.7".to_owned(), slots: 4 }
+    NodeInfo {
+        worker: name.to_owned(),
+        ip: "192.0.2.7".to_owned(),
+        slots: 4,
+        host: "the host".to_owned(),
+        version: "1.2.3".to_owned(),
+        instance: format!("instance of {name}"),
+    }
 }
 
 async fn ended(ledger: &dyn Ledger, job: &str, range: Range<u64>) -> Result<Vec<bool>, LedgerError> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, Signal};
+use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, SeenError, Signal};
+use prs_common::source_line::SourceLine;
 
 use super::{fresh, worker};
 use crate::deadline::eventually;
@@ -74,13 +75,29 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
     let node_id = ledger.join(&job, &worker("b"), None).await.unwrap();
     let report = NodeReport {
         processes: 3,
+        starting: 1,
         init_failures: 2,
+        fails_to_import: true,
         ever_ready: true,
         all_in_init: Some(1.5),
         gave_up: true,
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
+        is_unfit: true,
         in_hand: 7,
+        failed_tries: 1_000_000,
+        errors: vec![SeenError {
+            at_us: 1_763_776_000_000_123,
+            what: "mini-batch 7 (a.txt), try 1 of 3".to_owned(),
+            category: "ValueError".to_owned(),
+            message: "é".to_owned(),
+            line: Some(SourceLine {
+                file: "/code/main.py".to_owned(),
+                line: 9,
+                function: "run".to_owned(),
+                text: "raise ValueError('é')".to_owned(),
+            }),
+        }],
         init_failure: Some(InitFailure { category: "ValueError".to_owned(), ..InitFailure::default() }),
     };
     let silent = |node_id: u32| {

@@ -2,14 +2,17 @@
 -- lately, the state ('' where the books are lost), whether it is concluded and whether it is watched (0, 1).
 -- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
 -- ARGV: the worker that looks ('' for none), how long a node may be quiet and how long an idle worker is remembered, both
--- in microseconds, time to live in seconds
-local offers, idle, filled = KEYS[1], KEYS[2], KEYS[3]
+-- in microseconds, time to live in seconds, the name of the target
+local offers, idle, filled, targets = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 if ARGV[1] ~= '' then
   redis.call('ZADD', idle, now, ARGV[1])
   redis.call('ZREMRANGEBYSCORE', idle, '-inf', now - tonumber(ARGV[3]))
   redis.call('EXPIRE', idle, ARGV[4])
+  redis.call('ZADD', targets, now, ARGV[5])
+  redis.call('ZREMRANGEBYSCORE', targets, '-inf', now - tonumber(ARGV[4]) * 1000000)
+  redis.call('EXPIRE', targets, ARGV[4])
 end
 local quiet = now - tonumber(ARGV[2])
 local found = {}

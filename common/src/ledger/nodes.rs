@@ -1,0 +1,164 @@
+//! What the ledger knows of a node: what it said when it joined, and what it says regularly.
+//!
+//! Both are written and read whole. What one version of prs does not say another takes as nothing.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::source_line::SourceLine;
+
+/// Most distinct errors that a node tells of.
+pub const MOST_SEEN_ERRORS: usize = 3;
+
+/// What a node says of itself when it joins, and a worker while it has no job.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeInfo {
+    /// Unique name of the worker as this node, across restarts; of one without a job, its `instance`.
+    pub worker: String,
+    /// Its address.
+    pub ip: String,
+    /// Processes it runs.
+    pub slots: u32,
+    /// Name of its host.
+    pub host: String,
+    /// Version of prs.
+    pub version: String,
+    /// Name of the program, the same for all jobs that it serves, and while it has none.
+    pub instance: String,
+}
+
+/// What a node says of itself regularly.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeReport {
+    /// Processes that are up.
+    pub processes: u32,
+    /// Of these, processes that import the script or are in `init()`.
+    pub starting: u32,
+    /// Failures to import the script and of `init()` so far.
+    pub init_failures: u32,
+    /// Whether the last of them was one to import it.
+    pub fails_to_import: bool,
+    /// Whether a process ever got through `init()`.
+    pub ever_ready: bool,
+    /// How long every process has been in `init()`, seconds; absent when one is not.
+    pub all_in_init: Option<f64>,
+    /// The node gave up: `init()` failed too often in a row (spec S6).
+    pub gave_up: bool,
+    /// The last error of `init()`.
+    pub init_error: Option<String>,
+    /// Why the node cannot go on (no room on the disk, ...).
+    pub fatal: Option<String>,
+    /// Whether that is because its host lacks what the script needs (its interpreter, a module): another may have it.
+    pub is_unfit: bool,
+    /// Mini-batches it took from the queue and has not settled.
+    pub in_hand: u64,
+    /// Tries of mini-batches that the user's code failed.
+    pub failed_tries: u64,
+    /// The first distinct errors, [`MOST_SEEN_ERRORS`] at most.
+    pub errors: Vec<SeenError>,
+    /// The last failure to import the script or of `init()`, for the list of errors.
+    pub init_failure: Option<InitFailure>,
+}
+
+/// A failure to import the script, or of `init()`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitFailure {
+    /// Class of the exception, or what stands for it.
+    pub category: String,
+    /// Its message.
+    pub message: String,
+    /// The last line of the user's code in it.
+    pub frame: Option<SourceLine>,
+    /// The process that had it.
+    pub process: String,
+}
+
+/// An error of the user's code, as a node saw it first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenError {
+    /// When that was, microseconds since the Unix epoch, by the clock of the node.
+    pub at_us: u64,
+    /// What failed, such as `mini-batch 7 (a.txt), try 1 of 3`.
+    pub what: String,
+    /// Class of the exception.
+    pub category: String,
+    /// First line of its message, cut where it is long.
+    pub message: String,
+    /// Where in the user's code.
+    pub line: Option<SourceLine>,
+}
+
+impl SeenError {
+    /// Whether this is another occurrence of `other`: the same class from the same line, or with the same message where
+    /// no line is known.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let place = |error: &Self| error.line.as_ref().map(|line| (line.file.clone(), line.line));
+        let (here, there) = (place(self), place(other));
+        self.category == other.category && here == there && (here.is_some() || self.message == other.message)
+    }
+}
+
+/// A worker without a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IdleWorker {
+    /// What it says of itself.
+    pub info: NodeInfo,
+    /// How long ago it looked for something to do.
+    pub silent: Duration,
+}
+
+/// A node of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Position in the job, from 0.
+    pub node_id: u32,
+    /// What it said when it joined.
+    pub info: NodeInfo,
+    /// What it said last.
+    pub report: NodeReport,
+    /// How long ago that was.
+    pub silent: Duration,
+    /// Whether it left in order.
+    pub left: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_class_from_one_line_are_the_same() {
+        let error = |category: &str, message: &str, line: Option<u32>| SeenError {
+            at_us: 0,
+            what: String::new(),
+            category: category.to_owned(),
+            message: message.to_owned(),
+            line: line.map(|line| SourceLine {
+                file: "a.py".into(),
+                line,
+                function: "run".into(),
+                text: String::new(),
+            }),
+        };
+        let first = error("ValueError", "cannot parse 1.txt", Some(9));
+        assert!(first.is_as(&error("ValueError", "cannot parse 2.txt", Some(9))));
+        assert!(!first.is_as(&error("ValueError", "cannot parse 1.txt", Some(8))));
+        assert!(!first.is_as(&error("OSError", "cannot parse 1.txt", Some(9))));
+        assert!(!first.is_as(&error("ValueError", "cannot parse 1.txt", None)));
+        let timeout = error("Timeout", "run() took longer", None);
+        assert!(timeout.is_as(&timeout));
+        assert!(!timeout.is_as(&error("Timeout", "reading took longer", None)));
+    }
+
+    #[test]
+    fn what_another_version_does_not_say_is_nothing() {
+        let old = serde_json::json!({ "worker": "w", "ip": "192.0.2.7", "slots": 4 });
+        let info: NodeInfo = serde_json::from_value(old).unwrap();
+        assert_eq!((info.slots, &*info.version), (4, ""));
+        let report: NodeReport = serde_json::from_value(serde_json::json!({ "processes": 2 })).unwrap();
+        assert_eq!(report, NodeReport { processes: 2, ..NodeReport::default() });
+    }
+}

@@ -1,0 +1,207 @@
+//! `list`: the jobs of a folder or of a fleet.
+
+use std::cmp::Reverse;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use console::{Term, truncate_str};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use prs_common::timestamp::now_us;
+use prs_orchestrator::report::progress_overview::duration;
+
+use super::inspect::StatusView;
+use crate::cli::{Format, List, Order};
+use crate::failure::{Code, Failure};
+use crate::naming::Id;
+use crate::output;
+use crate::place::{Place, Seen, look_at_all};
+
+/// Jobs that are shown to a person who does not say how many.
+const LIMIT: usize = 20;
+/// Between two looks of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Columns of a reason at least: in a terminal without room for them there are none.
+const LEAST_REASON: usize = 20;
+
+/// Lists jobs, the newest first.
+pub(super) async fn list(arguments: &List, format: Format) -> Result<ExitCode, Failure> {
+    let terminal = Term::stdout();
+    if arguments.watch && (format == Format::Json || !terminal.is_term()) {
+        return Err(Failure::wrong(
+            "--watch draws on a terminal; leave it out where the list goes elsewhere",
+        ));
+    }
+    loop {
+        let found = find(arguments, format).await?;
+        if arguments.watch {
+            // Not before the answer is there: an empty screen tells nothing.
+            let _ = terminal.clear_screen();
+        }
+        print(found, format, &terminal)?;
+        if !arguments.watch {
+            return Ok(Code::Completed.into());
+        }
+        tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+/// Jobs, and how many more there are.
+struct Found {
+    jobs: Vec<Seen>,
+    left_out: usize,
+}
+
+/// Looks at the jobs that are asked for. What their ids tell is not looked at.
+async fn find(arguments: &List, format: Format) -> Result<Found, Failure> {
+    let List { limit, all, state, name, since, sort, .. } = arguments;
+    let wanted =
+        (!all).then_some(limit.unwrap_or(LIMIT)).filter(|_| limit.is_some() || format == Format::Table);
+    let places = Place::all(&arguments.whereabouts).await?;
+    let mut known = Vec::with_capacity(places.len());
+    for place in places {
+        known.push((place.id().await, place));
+    }
+    let since = since.map_or(0, |since| now_us().saturating_sub(since.as_micros() as u64));
+    let day_and_time = (since > 0).then(|| digits(since));
+    known.retain(|(id, _)| fits(id.as_ref(), name.as_deref(), day_and_time.as_deref()));
+    known.sort_by_cached_key(|(id, _)| Reverse(id.as_ref().map(|id| id.submitted.clone())));
+    let mut left_out = 0;
+    if let Some(wanted) = wanted.filter(|_| state.is_empty() && *sort == Order::Time) {
+        left_out = known.len().saturating_sub(wanted);
+        // Of the jobs of one second the records know the order.
+        let last = known.get(wanted.saturating_sub(1)).and_then(|(id, _)| id.clone());
+        let same_second = |id: &Option<Id>| {
+            id.as_ref().zip(last.as_ref()).is_some_and(|(one, last)| one.submitted == last.submitted)
+        };
+        let beyond = known.iter().skip(wanted).take_while(|(id, _)| same_second(id)).count();
+        known.truncate(wanted + beyond);
+    }
+    let mut jobs = look_at_all(known.into_iter().map(|(_, place)| place).collect()).await?;
+    jobs.retain(|Seen { record, result, .. }| {
+        record.submitted_us >= since && (state.is_empty() || state.contains(&result.state))
+    });
+    jobs.sort_by(|one, other| {
+        let key = |seen: &Seen| match sort {
+            Order::Time => String::new(),
+            Order::Name => seen.result.name.clone(),
+            Order::State => seen.result.state.as_str().to_owned(),
+        };
+        key(one).cmp(&key(other)).then(other.record.submitted_us.cmp(&one.record.submitted_us))
+    });
+    if let Some(wanted) = wanted {
+        left_out = left_out.max(jobs.len().saturating_sub(wanted));
+        jobs.truncate(wanted);
+    }
+    Ok(Found { jobs, left_out })
+}
+
+/// Whether a job with this id may be one that is asked for.
+fn fits(id: Option<&Id>, name: Option<&str>, since: Option<&str>) -> bool {
+    let Some(id) = id else { return name.is_none() && since.is_none() };
+    name.is_none_or(|name| id.name == name) && since.is_none_or(|since| &*id.submitted >= since)
+}
+
+/// A moment as ids have it.
+fn digits(us: u64) -> String {
+    prs_common::timestamp::format_us(us)[..19].chars().filter(char::is_ascii_digit).collect()
+}
+
+fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Result<(), Failure> {
+    let views = jobs.into_iter().map(|seen| (seen.record.submitted_us, StatusView::new(seen)));
+    if format == Format::Json {
+        return output::json(&views.map(|(_, view)| view).collect::<Vec<_>>());
+    }
+    let mut rows: Vec<Vec<String>> = views
+        .map(|(submitted, StatusView { result, standing, .. })| {
+            let waits = standing.waits().filter(|_| !result.state.is_final());
+            vec![
+                result.job_id,
+                result.state.as_str().to_owned(),
+                local(submitted),
+                format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
+                result.mini_batches.failed.to_string(),
+                duration(result.seconds),
+                result.reason.or(waits).unwrap_or_default().replace('\n', " "),
+            ]
+        })
+        .collect();
+    let mut headings = vec!["JOB", "STATE", "SUBMITTED", "DONE", "FAILED", "TIME", "REASON"];
+    if let Some((_, columns)) = terminal.size_checked().filter(|_| terminal.is_term()) {
+        cut_reasons(&mut headings, &mut rows, columns.into());
+    }
+    output::table(&headings, &rows)?;
+    if left_out > 0 {
+        output::say(format_args!("... {left_out} more; --all shows them"));
+    }
+    Ok(())
+}
+
+/// Cuts the last column so that the others and it fit side by side, or takes it away.
+fn cut_reasons(headings: &mut Vec<&str>, rows: &mut [Vec<String>], columns: usize) {
+    let others: usize = headings[..headings.len() - 1]
+        .iter()
+        .enumerate()
+        .map(|(at, heading)| {
+            let widest = rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+            widest.max(heading.len()) + 2
+        })
+        .sum();
+    let room = columns.saturating_sub(others);
+    if room < LEAST_REASON {
+        headings.pop();
+        for row in rows {
+            row.pop();
+        }
+        return;
+    }
+    for reason in rows.iter_mut().filter_map(|row| row.last_mut()) {
+        *reason = truncate_str(reason, room, "...").into_owned();
+    }
+}
+
+/// A moment in the time zone of this machine.
+fn local(us: u64) -> String {
+    let moment = Timestamp::from_microsecond(us as i64).unwrap_or_default();
+    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_name_and_time() {
+        let id = Id::parse("rows-20261121-210310-fe8c");
+        let table = [
+            (None, None, true),
+            (Some("rows"), None, true),
+            (Some("row"), None, false),
+            (None, Some("20261121210310"), true),
+            (None, Some("20261121210311"), false),
+        ];
+        for (name, since, expected) in table {
+            assert_eq!(fits(id.as_ref(), name, since), expected, "{name:?} {since:?}");
+        }
+        assert!(fits(None, None, None) && !fits(None, Some("rows"), None) && !fits(None, None, Some("2")));
+        assert_eq!(digits(1_795_381_390_000_000), "20261122210310");
+    }
+
+    #[test]
+    fn reasons_are_cut_to_the_width() {
+        let reason = "a reason that is longer than there is room for";
+        let table = [
+            (80, Some(reason)),
+            (40, Some("a reason that is longer than t...")),
+            (27, Some("a reason that is ...")),
+            (26, None),
+        ];
+        for (columns, expected) in table {
+            let mut rows = vec![vec!["job-1".to_owned(), reason.to_owned()]];
+            let mut headings = vec!["JOB", "REASON"];
+            cut_reasons(&mut headings, &mut rows, columns);
+            assert_eq!(rows[0].get(1).map(String::as_str), expected, "{columns}");
+            assert_eq!(headings.len(), rows[0].len());
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `workers`: who serves a fleet, and with what each is busy.
+
+use std::process::ExitCode;
+
+use prs_common::ledger::RedisLedger;
+use prs_common::servers::ConnectError;
+use prs_orchestrator::report::progress_overview::duration;
+use prs_orchestrator::workers::{WorkerView, workers as workers_of};
+use serde::Serialize;
+
+use crate::cli::{Format, Workers};
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+struct WorkersView {
+    schema: u32,
+    workers: Vec<WorkerView>,
+}
+
+/// Lists the workers of a fleet. It asks Redis alone.
+pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
+    let Some(urls) = arguments.servers.urls_if_any()? else {
+        return Err(Failure::wrong(
+            "workers are those of a fleet: say which with --broker, --redis and --storage, or the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL",
+        ));
+    };
+    let ledger = RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?;
+    let target = arguments.target.as_deref();
+    let workers = workers_of(&ledger, target).await.map_err(Failure::server)?;
+    if format == Format::Json {
+        output::json(&WorkersView { schema: 1, workers })?;
+        return Ok(Code::Completed.into());
+    }
+    if workers.is_empty() {
+        let target = target.unwrap_or("default");
+        output::say(format_args!("no worker is there; start one: prs-worker --target {target}"));
+        return Ok(Code::Completed.into());
+    }
+    let rows: Vec<Vec<String>> = workers.into_iter().map(row).collect();
+    output::table(&["WORKER", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"], &rows)?;
+    Ok(Code::Completed.into())
+}
+
+fn row(worker: WorkerView) -> Vec<String> {
+    vec![
+        worker.worker,
+        worker.host,
+        worker.targets.join(","),
+        worker.slots.to_string(),
+        worker.job.unwrap_or_else(|| "idle".to_owned()),
+        worker.version,
+        format!("{} ago", duration(worker.seen_seconds)),
+    ]
+}

@@ -1,0 +1,214 @@
+//! What came of a mini-batch that was tried, for people and for programs.
+
+use std::fmt::Write;
+
+use prs_common::job::OutputAction;
+use prs_common::mini_batch::{MiniBatch, Work, id_of};
+use prs_common::wire::{ErrorInfo, Stage};
+use prs_orchestrator::report::progress_overview::duration;
+use prs_worker::foreground::Tried;
+use serde::Serialize;
+
+use super::Trial;
+use crate::failure::{Code, Failure};
+
+/// Rows that are shown.
+const FIRST_ROWS: usize = 10;
+/// Characters of a row that are shown to people.
+const WIDTH: usize = 200;
+
+/// What `try -o json` prints.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    mini_batch_id: String,
+    minibatch_index: u64,
+    input: String,
+    detail: String,
+    init_seconds: Option<f64>,
+    run_seconds: Option<f64>,
+    items: u64,
+    returned: u64,
+    header: Option<String>,
+    first_rows: Vec<String>,
+    bytes: usize,
+    files: Vec<String>,
+    notices: Vec<String>,
+    error: Option<Error>,
+    #[serde(skip)]
+    appends: bool,
+}
+
+/// Why a mini-batch failed.
+#[derive(Debug, Serialize)]
+struct Error {
+    stage: &'static str,
+    category: String,
+    message: String,
+    traceback: String,
+}
+
+/// One line that says what `mini_batch` is made of.
+pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
+    let names = mini_batch.file_names();
+    let what = match (&mini_batch.work, names.as_slice()) {
+        (Work::Delimited { .. } | Work::DelimitedObject { .. }, _) => {
+            format!("{} rows, {}", mini_batch.items(), mini_batch.detail())
+        }
+        (_, []) => mini_batch.detail(),
+        (_, [only]) => format!("1 file, {only}"),
+        (_, [first, .., last]) => format!("{} files, {first} … {last}", names.len()),
+    };
+    format!("mini-batch {}: {what}", mini_batch.index)
+}
+
+impl Shown {
+    /// What came of `mini_batch`.
+    pub(crate) fn new(trial: &Trial, mini_batch: &MiniBatch<'_>, tried: Tried) -> Self {
+        let rows = tried.rows.split_inclusive(|byte| *byte == b'\n').take(FIRST_ROWS);
+        let rows = rows.map(|row| String::from_utf8_lossy(row).trim_end_matches('\n').to_owned());
+        let input = trial.spec.inputs.get(mini_batch.input as usize);
+        let mut notices = tried.notices;
+        if let Some(error) = &tried.shutdown_error {
+            notices.push(format!("shutdown() failed: {}: {}", error.category, error.message));
+        }
+        Self {
+            mini_batch_id: id_of(mini_batch.index),
+            minibatch_index: mini_batch.index,
+            input: input.map(|input| input.name.clone()).unwrap_or_default(),
+            detail: mini_batch.detail(),
+            init_seconds: tried.init_seconds,
+            run_seconds: tried.run_seconds,
+            items: tried.items,
+            returned: tried.returned,
+            header: tried.header,
+            first_rows: rows.collect(),
+            bytes: tried.rows.len(),
+            files: tried.files,
+            notices,
+            error: tried.error.map(Error::from),
+            appends: trial.spec.output_action == OutputAction::AppendRow,
+        }
+    }
+
+    /// The same in lines.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        if let Some(seconds) = self.init_seconds {
+            let _ = writeln!(out, "init()    {}", short(seconds));
+        }
+        if let Some(seconds) = self.run_seconds {
+            let _ = writeln!(out, "run()     {}", short(seconds));
+        }
+        for notice in &self.notices {
+            let _ = writeln!(out, "note      {notice}");
+        }
+        if let Some(error) = &self.error {
+            if !error.traceback.is_empty() {
+                let _ = write!(out, "\n{}", error.traceback);
+            }
+            return out;
+        }
+        let _ = writeln!(out, "returned  {}", self.returned());
+        if !self.files.is_empty() {
+            let _ = writeln!(out, "files     {}", self.files.join(", "));
+        }
+        if self.appends {
+            let _ = writeln!(
+                out,
+                "output    {} bytes{}",
+                self.bytes,
+                if self.first_rows.is_empty() { "" } else { ", which begin" }
+            );
+            for row in self
+                .header
+                .iter()
+                .map(|header| header.trim_end())
+                .chain(self.first_rows.iter().map(String::as_str))
+            {
+                let cut: String = row.chars().take(WIDTH).collect();
+                let _ = writeln!(out, "  {cut}{}", if cut.len() < row.len() { " …" } else { "" });
+            }
+        } else {
+            let _ = writeln!(out, "output    no rows (summary_only)");
+        }
+        out.push_str("ok\n");
+        out
+    }
+
+    fn returned(&self) -> String {
+        let Self { items, returned, .. } = *self;
+        let counts = format!("{returned} element{} for {items} item{}", plural(returned), plural(items));
+        match items.saturating_sub(returned) {
+            0 => counts,
+            lost => format!("{counts}: {lost} item{} would count as failed", plural(lost)),
+        }
+    }
+
+    /// The exit code, or why the mini-batch failed.
+    pub(crate) fn end(&self) -> Result<Code, Failure> {
+        let Some(Error { stage, category, message, .. }) = &self.error else { return Ok(Code::Completed) };
+        Err(match category.as_str() {
+            "KeyboardInterrupt" => Failure::interrupted("interrupted (Ctrl-C)"),
+            "BdbQuit" => Failure::interrupted("the debugger was left before the end"),
+            _ => Failure::from(anyhow::anyhow!("{stage} failed: {category}: {message}")),
+        })
+    }
+}
+
+impl From<ErrorInfo> for Error {
+    fn from(ErrorInfo { stage, category, message, traceback, .. }: ErrorInfo) -> Self {
+        let stage = match stage {
+            Stage::Import => "importing the script",
+            Stage::Init => "init()",
+            Stage::Load => "reading the data",
+            Stage::Run => "run()",
+            Stage::Shutdown => "shutdown()",
+        };
+        Self { stage, category, message, traceback }
+    }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// As [`duration`], in milliseconds where it is less than a second.
+fn short(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { duration(seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mini_batch_is_described_by_what_is_in_it() {
+        let files = |paths| Work::Files { base: "/data", paths, versions: &[] };
+        let table = Work::Delimited {
+            path: "/data/t.csv",
+            origin: "/data/t.csv",
+            version: "",
+            start: 10,
+            end: 99,
+            records: 7,
+            checksum: 0,
+            schema: &[],
+        };
+        for (work, expected) in [
+            (files(vec!["a", "b", "c"]), "mini-batch 3: 3 files, /data/a … /data/c"),
+            (files(vec!["a"]), "mini-batch 3: 1 file, /data/a"),
+            (table, "mini-batch 3: 7 rows, /data/t.csv bytes 10-99"),
+            (
+                Work::Unreadable { origin: "/data/t.csv", offset: 5, reason: "" },
+                "mini-batch 3: /data/t.csv from byte 5",
+            ),
+        ] {
+            assert_eq!(describe(&MiniBatch { index: 3, input: 0, work }), expected);
+        }
+    }
+
+    #[test]
+    fn times_are_readable() {
+        assert_eq!((short(0.0312), short(4.23)), ("31.2 ms".to_owned(), "4.2 s".to_owned()));
+    }
+}

@@ -1,0 +1,163 @@
+//! Processes that do not become ready: the script cannot be imported, `init()` fails, the process dies over it.
+//!
+//! What may pass is tried again, and gives the node up after as many failures as `prs_orchestrator::init_failures` says.
+//! What cannot (a module that is not installed, a script that is no Python) gives it up at once: another host may have
+//! what this one lacks.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::{InitFailure, Signal};
+use prs_common::timestamp::now_us;
+use prs_common::wire::{self, ErrorInfo};
+use prs_orchestrator::init_failures;
+
+use super::Dispatcher;
+use crate::import_failure::ImportFailure;
+use crate::interpreter::how_found;
+use crate::seen_errors;
+use crate::slot::{Running, Stage};
+
+/// Pause before a process is started again, for each failure in a row.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+/// Longest such pause.
+const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
+/// Longest message that the list of errors is told, bytes.
+const LONGEST_MESSAGE: usize = 2_000;
+
+/// A process that did not become ready.
+pub(super) struct Started {
+    name: String,
+    /// How long it was up.
+    long: Duration,
+}
+
+impl Started {
+    pub(super) fn of(running: &Running) -> Self {
+        Self { name: running.who.name.clone(), long: running.since.elapsed() }
+    }
+}
+
+impl Dispatcher<'_> {
+    /// A process said that it cannot use the script.
+    pub(super) fn not_ready(&mut self, position: usize, error: &ErrorInfo, is_permanent: bool) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        running.init_failed = true;
+        running.stage = Stage::Ending;
+        let what = if error.stage == wire::Stage::Import { "import" } else { "init" };
+        running.log.error(what, now_us(), error);
+        let (started, python) = (Started::of(running), running.python.clone());
+        let (name, node_id) = (&started.name, self.with.node_id);
+        self.with.main_log.line(format_args!(
+            "{name}: {}: {}: {}",
+            failed(error),
+            error.category,
+            error.message
+        ));
+        self.note_init_failure(&started.name, error);
+        // Where a process of this node could use it, whatever this one lacks comes and goes.
+        if is_permanent && !self.with.report.borrow().ever_ready {
+            self.cannot_be_used(&python, error);
+        } else {
+            let file = format!("logs/user/error/{node_id}/{name}.txt");
+            self.init_failed(position, &started, error, &file);
+        }
+    }
+
+    /// Tells the list of errors of a process that did not become ready.
+    pub(super) fn note_init_failure(&self, name: &str, error: &ErrorInfo) {
+        let message = &error.message;
+        let failure = InitFailure {
+            category: error.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
+            frame: error.frame.as_deref().cloned(),
+            process: name.to_owned(),
+        };
+        self.with.report.send_modify(|report| report.init_failure = Some(failure));
+    }
+
+    /// No process of this host can use the script.
+    fn cannot_be_used(&mut self, version: &str, error: &ErrorInfo) {
+        if self.ending.is_some() {
+            return;
+        }
+        let (settings, job) = (self.with.settings, self.with.job);
+        let host = format!("{} ({})", settings.host.name, settings.host.ip);
+        let line = self.with.with_code(|code| code.line_of(error));
+        let found = how_found(job.spec.environment.as_deref());
+        let failure = ImportFailure {
+            error,
+            line: line.as_ref(),
+            python: &settings.python,
+            version,
+            found: &found,
+            host: job.policy.has_others.then_some(&host),
+        };
+        let reason = failure.explain();
+        self.with.main_log.line(format_args!("{}: the node gives up", failure.cause()));
+        self.with.with_code(|code| {
+            self.with.report.send_modify(|report| {
+                report.init_failures += 1;
+                report.fails_to_import = error.stage == wire::Stage::Import;
+                report.fatal = Some(reason);
+                report.is_unfit = true;
+                // Without others the job ends with it at once, and says it all.
+                if job.policy.has_others {
+                    seen_errors::note(report, code, error, || format!("{} on {host}", failed(error)));
+                }
+            });
+        });
+        self.obey(Signal::Stop);
+    }
+
+    /// Counts a process that did not become ready, and gives the node up when there were too many (spec S6).
+    pub(super) fn init_failed(&mut self, position: usize, process: &Started, error: &ErrorInfo, file: &str) {
+        let most = init_failures::failures_of_a_node(self.with.settings.slots);
+        let line = self.with.with_code(|code| code.line_of(error));
+        let place = line.map(|line| format!("{line}; ")).unwrap_or_default();
+        let summary = format!("{}: {} ({place}{file})", error.category, error.message);
+        self.with.with_code(|code| {
+            self.with.report.send_modify(|report| {
+                seen_errors::note(report, code, error, || {
+                    format!(
+                        "{} in {} of node {} after {:.1} s (the node gives up after {most} failures in a row)",
+                        failed(error),
+                        process.name,
+                        self.with.node_id,
+                        process.long.as_secs_f64()
+                    )
+                });
+            });
+        });
+        self.count_failure(position, error.stage, &summary);
+    }
+
+    /// A process could not even be started.
+    pub(super) fn could_not_start(&mut self, position: usize, error: &str) {
+        self.count_failure(position, wire::Stage::Import, error);
+    }
+
+    fn count_failure(&mut self, position: usize, stage: wire::Stage, error: &str) {
+        self.failures_in_a_row += 1;
+        let row = self.failures_in_a_row;
+        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
+        let fails_to_import = stage == wire::Stage::Import;
+        self.with.report.send_modify(|report| {
+            report.init_failures += 1;
+            report.fails_to_import = fails_to_import;
+            report.init_error = Some(error.to_owned());
+            report.gave_up |= gives_up;
+        });
+        let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
+        self.slots[position].restart_at = Some(Instant::now() + pause);
+        if gives_up && self.ending.is_none() {
+            let what = init_failures::what_fails(fails_to_import);
+            self.with.main_log.line(format_args!("{what} failed {row} times in a row: the node gives up"));
+            self.obey(Signal::Stop);
+        }
+    }
+}
+
+/// What failed, as a sentence that its error ends.
+fn failed(error: &ErrorInfo) -> &'static str {
+    if error.stage == wire::Stage::Import { "importing the script failed" } else { "init() failed" }
+}

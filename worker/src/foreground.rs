@@ -1,0 +1,253 @@
+//! One mini-batch in one process that has this program's terminal: `prs-producer try`.
+//!
+//! The process is what a node starts, and reads the data and writes the rows as there; what differs is that its standard
+//! streams are those of this program, that nothing is timed, and that a debugger may look into what `init()` or `run()`
+//! raises. There is no queue, no ledger and no second try.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use bytes::Bytes;
+use prs_common::process_page::{Phase, ProcessPage};
+use prs_common::wire::{ErrorInfo, FOREGROUND_VARIABLE, Stage, ToProcess, encode_frame, encode_run};
+use prs_orchestrator::JobContext;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio_util::sync::CancellationToken;
+
+use crate::descendants::Family;
+use crate::launch::{Launch, process_name};
+use crate::node_settings::NodeSettings;
+use crate::process::{
+    FrameReader, LAST_FRAMES, Message, OwnedOutcome, Spawned, Streams, returncode, silent_death, spawn,
+};
+use crate::unique::unique;
+use crate::{gpu, python_home};
+
+/// Class of the error of a process whose debugger cannot be had.
+const NO_DEBUGGER: &str = "DebuggerUnavailable";
+
+/// What looks into the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Debugger {
+    /// Nothing, unless the script asks for it with `breakpoint()`.
+    None,
+    /// `pdb`, at what `init()` or `run()` raises.
+    PostMortem,
+    /// `debugpy`, which waits on this port for an editor to connect.
+    Listen(u16),
+}
+
+/// How a mini-batch is run in the foreground.
+#[derive(Debug)]
+pub struct Foreground<'a> {
+    /// The job. Of its places only the local folders are written to.
+    pub job: &'a JobContext,
+    /// The interpreter, the extension, the host.
+    pub settings: &'a NodeSettings,
+    /// Folder of the code.
+    pub code: &'a Path,
+    /// What looks into the script.
+    pub debugger: Debugger,
+    /// Whether what the script prints goes to standard error.
+    pub stdout_is_stderr: bool,
+    /// Ends the process when it is cancelled.
+    pub stop: CancellationToken,
+}
+
+/// What came of a mini-batch in the foreground.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// Seconds that import and `init()` took; absent when they failed.
+    pub init_seconds: Option<f64>,
+    /// Seconds inside `run()`; absent when it was not called.
+    pub run_seconds: Option<f64>,
+    /// Input items.
+    pub items: u64,
+    /// Elements that `run()` returned.
+    pub returned: u64,
+    /// The rows as they would go into the result.
+    pub rows: Bytes,
+    /// Header of a returned DataFrame, where the job asks for one.
+    pub header: Option<String>,
+    /// Files that would be published.
+    pub files: Vec<String>,
+    /// What a person should read.
+    pub notices: Vec<String>,
+    /// Why `init()`, the reading of the data, or `run()` failed.
+    pub error: Option<ErrorInfo>,
+    /// What `shutdown()` raised.
+    pub shutdown_error: Option<ErrorInfo>,
+}
+
+/// Why a mini-batch could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ForegroundError {
+    /// prs's own Python cannot be made ready.
+    #[error("cannot prepare {}: {source}", path.display())]
+    Prepare {
+        /// The folder.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The process cannot be started.
+    #[error("{0}")]
+    Start(String),
+    /// The debugger that was asked for is not there.
+    #[error("{0}")]
+    Debugger(String),
+    /// It was stopped.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Foreground<'_> {
+    /// `sys.argv[1:]` of the process.
+    pub fn arguments(&self) -> Vec<String> {
+        let Self { job, settings, .. } = *self;
+        let folder = job.work.join("node-0");
+        let launch = Launch { job, settings, node_id: 0, service: "", folder: &folder };
+        launch.start_message(&process_name(0)).arguments
+    }
+}
+
+/// Runs the mini-batch with the descriptor `local`, whose data is on this host.
+pub async fn run_in_foreground(with: &Foreground<'_>, local: &[u8]) -> Result<Tried, ForegroundError> {
+    let Foreground { job, settings, .. } = *with;
+    let folder = job.work.join("node-0");
+    let home = folder.join("python");
+    python_home::prepare(&home, &settings.extension)
+        .map_err(|source| ForegroundError::Prepare { path: home, source })?;
+    let (service, name) = (unique(), process_name(0));
+    let launch = Launch { job, settings, node_id: 0, service: &service, folder: &folder };
+    let mut start = launch.start_message(&name);
+    start.code_dir = with.code.to_string_lossy().into_owned();
+    let gpu = gpu::lowest_free(settings.host.gpus, std::iter::empty());
+    let mut process = launch.process_settings(&name, &start, gpu);
+    process.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
+    process.variables.push((FOREGROUND_VARIABLE.to_owned(), with.debugger.name()));
+    let spawned = spawn(&process).map_err(|error| ForegroundError::Start(error.to_string()))?;
+    let family = Family::of_process(&process.token, process.mark);
+
+    let mut frame = Vec::new();
+    encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
+    let ended = converse(spawned, frame, local, &with.stop).await;
+    // What the script left behind would go on without a terminal.
+    if let Err(panic) = tokio::task::spawn_blocking(move || family.kill()).await {
+        tracing::error!(%panic, "what the script started is left behind");
+    }
+    let tried = ended.ok_or(ForegroundError::Stopped)?;
+    match tried.error {
+        Some(error) if error.category == NO_DEBUGGER => Err(ForegroundError::Debugger(error.message)),
+        _ => Ok(tried),
+    }
+}
+
+impl Debugger {
+    /// As the process reads it; see `azureml_user.parallel_run.foreground`.
+    fn name(self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::PostMortem => "pdb".to_owned(),
+            Self::Listen(port) => format!("listen:{port}"),
+        }
+    }
+}
+
+/// Speaks with the process to its end; nothing when it was stopped.
+async fn converse(spawned: Spawned, start: Vec<u8>, local: &[u8], stop: &CancellationToken) -> Option<Tried> {
+    let Spawned { mut child, socket, page } = spawned;
+    let (read, mut write) = socket.into_split();
+    let mut reader = FrameReader::new(read);
+    let mut tried = Tried::default();
+    send(&mut write, &start).await;
+    let mut reading = true;
+    let status = loop {
+        tokio::select! {
+            message = reader.next(), if reading => match message {
+                Some(message) => answer(message, &mut tried, &mut write, &page, local).await,
+                None => reading = false,
+            },
+            status = child.wait() => break status.ok(),
+            () = stop.cancelled() => {
+                let _ = child.kill().await;
+                return None;
+            }
+        }
+    };
+    let rest = async {
+        while let Some(message) = reader.next().await {
+            answer(message, &mut tried, &mut write, &page, local).await;
+        }
+    };
+    if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
+        tracing::warn!("the socket of a dead process stays open; its last words are lost");
+    }
+    if tried.error.is_none() && tried.run_seconds.is_none() {
+        tried.error = Some(death(&page, status));
+        tried.items = page.items();
+    }
+    Some(tried)
+}
+
+/// Notes what the process said, and says what it is to do next.
+async fn answer(
+    message: Message,
+    tried: &mut Tried,
+    write: &mut OwnedWriteHalf,
+    page: &ProcessPage,
+    local: &[u8],
+) {
+    match message {
+        Message::Hello { protocol, python } => tracing::debug!(protocol, python, "the process is up"),
+        Message::Ready { seconds, .. } => {
+            tried.init_seconds = Some(seconds);
+            page.grant(1);
+            let mut frame = Vec::new();
+            encode_run([(1, 0, local)].into_iter(), &mut frame);
+            send(write, &frame).await;
+        }
+        Message::InitFailed { error, .. } => tried.error = Some(error),
+        Message::Outcomes(outcomes) => {
+            for outcome in outcomes {
+                note(tried, outcome);
+            }
+            let mut frame = Vec::new();
+            encode_frame(&ToProcess::Shutdown, &mut frame);
+            send(write, &frame).await;
+        }
+        Message::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
+        Message::Notice(text) => tried.notices.push(text),
+        Message::Bye(error) => tried.shutdown_error = error,
+    }
+}
+
+/// A process that is gone does not read; its end is seen elsewhere.
+async fn send(write: &mut OwnedWriteHalf, frame: &[u8]) {
+    if let Err(error) = write.write_all(frame).await {
+        tracing::debug!(%error, "the process no longer reads");
+    }
+}
+
+fn note(tried: &mut Tried, outcome: OwnedOutcome) {
+    let was_run = outcome.error.as_ref().is_none_or(|error| error.stage == Stage::Run);
+    tried.run_seconds = was_run.then_some(outcome.run_us as f64 / 1e6);
+    tried.items = outcome.items;
+    tried.returned = outcome.returned;
+    tried.rows = outcome.rows;
+    tried.header = outcome.header;
+    tried.files = outcome.files;
+    tried.error = outcome.error;
+}
+
+/// The error of a process that ended without saying how its mini-batch did.
+fn death(page: &ProcessPage, status: Option<ExitStatus>) -> ErrorInfo {
+    let (stage, during) = match page.phase().0 {
+        Phase::Starting | Phase::Init => (Stage::Init, "while it imported the script or ran init()"),
+        Phase::Loading => (Stage::Load, "while it read the data of the mini-batch"),
+        Phase::Running => (Stage::Run, "while it ran this mini-batch"),
+        Phase::Idle | Phase::Shutdown => (Stage::Run, "between init() and the end of the mini-batch"),
+    };
+    silent_death(stage, returncode(status), during)
+}

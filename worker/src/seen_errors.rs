@@ -1,0 +1,140 @@
+//! The first distinct errors of a node, which people see while the job runs: they travel with its heartbeat.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use prs_common::ledger::{MOST_SEEN_ERRORS, NodeReport, SeenError};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::source_line::SourceLine;
+use prs_common::timestamp::now_us;
+use prs_common::wire::ErrorInfo;
+
+/// Longest message and longest name of what failed, bytes.
+const LONGEST: usize = 300;
+
+/// A try of a mini-batch.
+#[derive(Debug, Clone)]
+pub(crate) struct TryName {
+    /// The mini-batch.
+    pub(crate) index: MiniBatchIndex,
+    /// Its descriptor.
+    pub(crate) planned: Bytes,
+    /// Which try it is, from 1.
+    pub(crate) number: u32,
+    /// Tries that it may have.
+    pub(crate) most: u32,
+}
+
+impl TryName {
+    fn words(&self) -> String {
+        let detail = MiniBatch::decode(&self.planned).map(|mini_batch| mini_batch.detail());
+        let of = detail.map(|detail| format!(" ({})", cut(&detail))).unwrap_or_default();
+        format!("mini-batch {}{of}, try {} of {}", self.index, self.number, self.most)
+    }
+}
+
+/// Where the user's code is: for the process, and for the user.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeFolders<'a> {
+    pub(crate) code_dir: &'a Path,
+    pub(crate) source_directory: &'a Path,
+}
+
+impl CodeFolders<'_> {
+    /// The line of the user's code that `error` came from.
+    pub(crate) fn line_of(self, error: &ErrorInfo) -> Option<SourceLine> {
+        let told = error.frame.as_deref().cloned();
+        told.or_else(|| {
+            SourceLine::last_of(&error.traceback, &self.code_dir.to_string_lossy(), self.source_directory)
+        })
+    }
+}
+
+/// Notes that a try failed by the user's code.
+pub(crate) fn note_try(report: &mut NodeReport, code: CodeFolders<'_>, tried: &TryName, error: &ErrorInfo) {
+    report.failed_tries += 1;
+    note(report, code, error, || tried.words());
+}
+
+/// Notes an error, where it is one of the first that are distinct; `what` says what failed.
+pub(crate) fn note(
+    report: &mut NodeReport,
+    code: CodeFolders<'_>,
+    error: &ErrorInfo,
+    what: impl FnOnce() -> String,
+) {
+    if report.errors.len() >= MOST_SEEN_ERRORS {
+        return;
+    }
+    let first_line = error.message.lines().next().unwrap_or_default();
+    let mut seen = SeenError {
+        at_us: now_us(),
+        what: String::new(),
+        category: cut(&error.category),
+        message: cut(first_line),
+        line: code.line_of(error),
+    };
+    if report.errors.iter().any(|known| known.is_as(&seen)) {
+        return;
+    }
+    seen.what = what();
+    report.errors.push(seen);
+}
+
+/// The beginning of `text`.
+fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(LONGEST);
+    if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::mini_batch::Work;
+    use prs_common::wire::Stage;
+
+    use super::*;
+
+    fn error(category: &str, message: &str, line: u32) -> ErrorInfo {
+        let traceback =
+            format!("  File \"/work/code/main.py\", line {line}, in run\n    x()\n{category}: x\n");
+        ErrorInfo {
+            stage: Stage::Run,
+            category: category.into(),
+            message: message.into(),
+            traceback,
+            frame: None,
+        }
+    }
+
+    #[test]
+    fn the_first_of_each_distinct_error_is_noted_and_all_are_counted() {
+        let paths = vec!["a.txt", "b.txt"];
+        let work = Work::Files { base: "/data", paths, versions: &[] };
+        let planned: Bytes = MiniBatch { index: 7, input: 0, work }.encode().into();
+        let tried = TryName { index: 7, planned, number: 2, most: 3 };
+        let code =
+            CodeFolders { code_dir: Path::new("/work/code"), source_directory: Path::new("/home/ana/code") };
+        let mut report = NodeReport::default();
+        let errors = [
+            error("ValueError", "cannot parse a.txt\nat all", 9),
+            error("ValueError", "cannot parse b.txt", 9),
+            error("OSError", &"x".repeat(1_000), 9),
+            error("ValueError", "other", 12),
+            error("KeyError", "one more", 13),
+        ];
+        for error in &errors {
+            note_try(&mut report, code, &tried, error);
+        }
+        assert_eq!(report.failed_tries, 5);
+        let told: Vec<_> = report
+            .errors
+            .iter()
+            .map(|seen| (&*seen.category, seen.line.as_ref().map(ToString::to_string).unwrap_or_default()))
+            .collect();
+        let place = |line: u32| format!("/home/ana/code/main.py:{line} in run");
+        assert_eq!(told, [("ValueError", place(9)), ("OSError", place(9)), ("ValueError", place(12))]);
+        assert_eq!(report.errors[0].what, "mini-batch 7 (a.txt and 1 more), try 2 of 3");
+        assert_eq!(report.errors[0].message, "cannot parse a.txt");
+        assert!(report.errors[1].message.len() < 310 && report.errors[1].message.ends_with('…'));
+    }
+}
