@@ -132,6 +132,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80, failed: 0 },
             items: ItemCounts { total: 400, succeeded: 400, failed: 0 },
             seconds: 3.6,
+            starts: Vec::new(),
             findings: Findings { complete: true, ..Findings::default() },
         }
     }

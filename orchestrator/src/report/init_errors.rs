@@ -72,7 +72,7 @@ mod tests {
                 process: format!("process00{init_failures}"),
             };
             let report = NodeReport { init_failures, init_failure: Some(failure), ..NodeReport::default() };
-            let info = NodeInfo { worker: "w".into(), ip: String::new(), slots: 2 };
+            let info = NodeInfo { worker: "w".into(), slots: 2, ..NodeInfo::default() };
             errors.add(&NodeView { node_id, info, report, silent: Duration::ZERO, left: false });
         };
         add(0, 1, "no /models/a", Some(4));

@@ -116,6 +116,7 @@ mod tests {
             mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80 - failed, failed },
             items: ItemCounts { total: items.0, succeeded: items.0 - items.1, failed: items.1 },
             seconds: 1.0,
+            starts: Vec::new(),
             findings: Findings { mini_batches_missing: failed, ..Findings::default() },
         }
     }

@@ -200,7 +200,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
         let resumed = fleet::resume(&fleet, record, next, &behind);
-        let handed = behind.unless_interrupted(&mut signals, resumed).await?;
+        let handed = Box::pin(behind.unless_interrupted(&mut signals, resumed)).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
         return hand_over(handed, target, arguments.detach, signals, format).await;
     }
