@@ -62,7 +62,9 @@ pub(crate) enum Command {
     Show(Job),
     /// Follow a job to its end: progress and logs.
     Stream(Job),
-    /// List the logs of a job, or print one.
+    /// Show the distinct errors of a job with their tracebacks, or the items that failed.
+    Errors(Errors),
+    /// List the logs of a job, print or follow them.
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
@@ -224,6 +226,16 @@ pub(crate) struct List {
     pub(crate) whereabouts: Whereabouts,
 }
 
+/// Show the distinct errors of a job with their tracebacks, or the items that failed.
+#[derive(Debug, Args)]
+pub(crate) struct Errors {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Print the items of mini-batches that failed or lack items, one a line: a file, or file, first and last byte.
+    #[arg(long)]
+    pub(crate) items: bool,
+}
+
 /// List the workers of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
@@ -267,14 +279,20 @@ pub(crate) enum Order {
     State,
 }
 
-/// List the logs of a job, or print one.
+/// List the logs of a job, print or follow them.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     #[command(flatten)]
     pub(crate) job: Job,
-    /// The log to print, as the list names it.
-    #[arg(long)]
+    /// The log to print, as the list or a message names it.
+    #[arg(long, value_name = "NAME")]
     pub(crate) file: Option<String>,
+    /// Go on printing what comes until the job has ended: of --file, else of all processes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print what the processes that had errors wrote: errors, standard output and standard error.
+    #[arg(long, conflicts_with_all = ["file", "follow"])]
+    pub(crate) failed: bool,
 }
 
 impl Command {
@@ -290,6 +308,7 @@ impl Command {
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })
             | Self::Logs(Logs { job, .. })
+            | Self::Errors(Errors { job, .. })
             | Self::Status(job)
             | Self::Show(job)
             | Self::Stream(job)

@@ -17,6 +17,7 @@ use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::fleet::remove_job;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job_record::{JobRecordError, Output};
+use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use prs_worker::opener;
 use serde::Serialize;
@@ -322,6 +323,7 @@ impl Place {
             items: progress.into(),
             seconds: record.status.seconds,
             starts: Vec::new(),
+            findings: Findings::default(),
         }
     }
 }

@@ -346,6 +346,17 @@ fn a_compressed_table_is_read_again() {
 }
 
 #[test]
+fn a_mini_batch_that_lacks_items_has_failed_too() {
+    let short = "def run(mini_batch, context):\n    return mini_batch[:1] if context.minibatch_index == 2 else mini_batch\n";
+    let lacks = job(short).with_files(8);
+    let submitted = lacks.submit();
+    let told =
+        submitted.stderr + &lacks.command(&["status", &lacks.run().path().display().to_string()]).stdout;
+    assert!(told.contains("--failed   runs the first of them here"), "{told}");
+    says(&try_run(&lacks, &["--failed"], ""), 0, &["mini-batch 2: ", "1 element for 2 items"]);
+}
+
+#[test]
 fn what_failed_is_known_while_the_job_runs_and_after_it_was_killed() {
     let script = r#"
 from marks import mark, wait_for

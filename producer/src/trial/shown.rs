@@ -156,7 +156,7 @@ impl Shown {
 }
 
 impl From<ErrorInfo> for Error {
-    fn from(ErrorInfo { stage, category, message, traceback }: ErrorInfo) -> Self {
+    fn from(ErrorInfo { stage, category, message, traceback, .. }: ErrorInfo) -> Self {
         let stage = match stage {
             Stage::Import => "importing the script",
             Stage::Init => "init()",

@@ -40,14 +40,14 @@ class Foreground:
         """As `errors.describe`, after the debugger has looked into it."""
         if self._debugger == "pdb" and not isinstance(error, _ENDS):
             self._look_into(error)
-        return errors.describe(error, place)
+        return errors.describe(error, place, self._code_dir)
 
     def _look_into(self, error: BaseException) -> None:
         frames = error.__traceback__
         if frames is None or not any(self._is_of_script(frame) for frame in _frames_of(frames)):
             print("pdb has nothing to show: no line of the script is in the traceback", file=sys.stderr)
             return
-        category, message, _ = errors.describe(error, "the script")
+        category, message, *_ = errors.describe(error, "the script")
         print(f"{category}: {message}", file=sys.stderr, flush=True)
         debugger = _PostMortem(self._is_of_script)
         debugger.reset()
