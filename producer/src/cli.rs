@@ -1,11 +1,13 @@
 //! The command line: what can be said. What it means is in `commands`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prs_common::ledger::JobState;
 use prs_worker::command_line::Servers;
+
+use crate::trial::is_job_file;
 
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
@@ -113,7 +115,7 @@ pub(crate) struct Validate {
 /// Run one mini-batch here, in this terminal, and show what would be written.
 #[derive(Debug, Args)]
 pub(crate) struct Try {
-    /// A job file, or a former job: its id, without a fleet also the folder of its run.
+    /// A job file, or a former job: its id, its beginning, its name, @latest or @failed, or the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -300,7 +302,7 @@ impl Command {
             Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) | Self::Rm(_) => {
                 return None;
             }
-            Self::Try(Try { name, .. }) if Path::new(name).is_file() => return None,
+            Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })

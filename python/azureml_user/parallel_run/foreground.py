@@ -76,7 +76,8 @@ class _PostMortem(pdb.Pdb):
             if self._is_of_script(self.stack[index][0]):
                 self.curindex = index
                 self.curframe = self.stack[index][0]
-                if sys.version_info < (3, 13):
+                if sys.version_info < (3, 14):
+                    # Later ones read the locals of the frame itself.
                     self.curframe_locals = self.curframe.f_locals
                 return
 
@@ -90,6 +91,8 @@ def _frames_of(traceback: TracebackType | None) -> list[FrameType]:
 
 
 def _wait_for_editor(port: int) -> None:
+    # It warns that it cannot stop in some of the standard library, in lines that look like an error.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         import debugpy
     except ModuleNotFoundError:
