@@ -255,7 +255,7 @@ impl Command {
     /// The job that it names, and where to look for it.
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
-            Self::Submit(_) | Self::Validate(_) | Self::List(_) => return None,
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) => return None,
             Self::Try(Try { name, .. }) if Path::new(name).is_file() => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
