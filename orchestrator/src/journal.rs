@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use prs_common::ledger::NodeView;
+use prs_common::ledger::{NodeReport, NodeView};
 use prs_common::log_file::LogFile;
 
 use crate::catalog::Catalog;
@@ -71,9 +71,11 @@ impl Journal {
             });
             if node.left && !*left {
                 let why = match &node.report {
-                    report if report.gave_up => ": init() failed too often",
-                    report if report.fatal.is_some() => ": it cannot go on",
-                    _ => "",
+                    report if report.gave_up => ": init() failed too often".to_owned(),
+                    NodeReport { fatal: Some(reason), .. } => {
+                        format!(": it cannot go on: {}", reason.lines().next().unwrap_or_default())
+                    }
+                    _ => String::new(),
                 };
                 self.master.line(format_args!("node {} left{why}", node.node_id));
             } else if !node.left && *left {

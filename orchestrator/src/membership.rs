@@ -138,7 +138,11 @@ pub async fn untried_workers(
     nodes: &[NodeView],
 ) -> Result<u64, LedgerError> {
     let idle = ledger.idle_workers(target, LOOKS_WITHIN).await?;
-    let is_other = |worker: &&IdleWorker| nodes.iter().all(|node| node.info.instance != worker.info.instance);
+    // Those of another version leave the job alone.
+    let is_other = |IdleWorker { info, .. }: &&IdleWorker| {
+        info.version == env!("CARGO_PKG_VERSION")
+            && nodes.iter().all(|node| node.info.instance != info.instance)
+    };
     Ok(idle.iter().filter(is_other).count() as u64)
 }
 

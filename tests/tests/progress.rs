@@ -159,16 +159,18 @@ def run(mini_batch):
 "#;
     let job = Job::new(script).with_files(2).with("process_count_per_node", 1);
     let mut submit = job.start_submit(&[]);
-    submit.wait_until_said("✗ init() failed in process000 of node 0 after");
+    submit.wait_until_said("✗ init() failed in process000 after");
     assert!(!submit.has_ended(), "it is told while there is hope");
     job.mark("seen");
     let ended = submit.wait();
     job.has_failed(&ended, &["init() failed 3 times in a row", "no kernel image", "code/main.py:9 in init"]);
     let told = errors(&ended);
     assert_eq!(told.len(), 1, "{}", ended.stderr);
-    for part in
-        ["RuntimeError: CUDA error: no kernel image", "code/main.py:9 in init", "after 3 failures in a row"]
-    {
+    for part in [
+        "RuntimeError: CUDA error: no kernel image",
+        "code/main.py:9 in init",
+        "(the job fails after 3 failures in a row)",
+    ] {
         assert!(told[0].contains(part), "{part:?} is not said: {}", told[0]);
     }
 }
@@ -238,4 +240,37 @@ def run(mini_batch):
 
     let always = Job::new("raise OSError('no answer')\n").with_files(2).with("process_count_per_node", 1);
     always.fails(&["importing the script failed 3 times in a row: OSError: no answer", "code/main.py:1"]);
+}
+
+#[test]
+fn status_tells_the_errors_of_a_job_that_runs() {
+    let script = r#"
+import os
+from marks import wait_for
+
+def run(mini_batch, context):
+    if context.minibatch_index == 0:
+        wait_for("go")
+        return [os.path.basename(path) for path in mini_batch]
+    raise ValueError("no good")
+"#;
+    let job = Job::new(script).with_files(4).with("run_max_try", 1);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until_said("✗ mini-batch 1 ");
+    let run = job.run().path().display().to_string();
+    // A run folder is brought up to date once a second.
+    let told = prs_tests::deadline::wait_for("the error in the status", Duration::from_secs(30), || {
+        let told = job.command(&["status", &run]).stdout;
+        told.contains("ValueError").then_some(told)
+    });
+    let line = told.lines().find(|line| line.starts_with("error ")).unwrap();
+    assert!(line.contains("mini-batch 1 (") && line.contains("code/main.py:9 in run"), "{told}");
+    let told = job.command(&["status", &run, "-o", "json"]).json();
+    assert_eq!(
+        (&told["failed_tries"], &told["errors"][0]["category"]),
+        (&1.into(), &"ValueError".into()),
+        "{told}"
+    );
+    job.mark("go");
+    submit.wait();
 }

@@ -24,6 +24,9 @@ pub(super) struct Memory {
     /// When the last node joined.
     pub(super) joined: Instant,
     nodes: usize,
+    /// When the last node told that its host lacks what the script needs.
+    pub(super) lacked: Instant,
+    unfit: usize,
     /// Seats that were taken at the look before, and at this one.
     pub(super) seats: (usize, usize),
     /// Since when nothing waits, nothing is in hand and nothing is published, while mini-batches have no outcome.
@@ -53,6 +56,8 @@ impl Memory {
             mark: (0, 0, 0),
             joined: now,
             nodes: 0,
+            lacked: now,
+            unfit: 0,
             seats: (0, 0),
             quiet_since: None,
             followed: 0,
@@ -74,6 +79,10 @@ impl Memory {
         }
         if seen.nodes.len() != self.nodes {
             (self.joined, self.nodes) = (seen.at, seen.nodes.len());
+        }
+        let unfit = seen.nodes.iter().filter(|node| node.report.is_unfit).count();
+        if unfit != self.unfit {
+            (self.lacked, self.unfit) = (seen.at, unfit);
         }
         self.seats = (self.seats.1, seen.seats_taken);
         if let Publishing::Ended { outcome, refills } = &seen.publishing {

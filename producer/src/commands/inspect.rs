@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use prs_common::ledger::Conclusion;
+use prs_common::ledger::{Conclusion, SeenError};
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen};
+use crate::progress::describe_error;
 use crate::standing::{Shown, Standing};
 
 /// What `status -o json` prints: the result so far and how it goes on (spec section 7).
@@ -24,6 +25,10 @@ pub(super) struct StatusView {
     processes: u32,
     per_second: f64,
     eta_seconds: Option<f64>,
+    /// Tries of mini-batches that the script failed in this start of the job.
+    failed_tries: u64,
+    /// Its first distinct errors.
+    errors: Vec<SeenError>,
     /// How it ends, where that is decided and not written down.
     conclusion: Option<Conclusion>,
     #[serde(flatten)]
@@ -43,6 +48,8 @@ impl StatusView {
             processes: if running { status.processes } else { 0 },
             per_second: if running { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| running),
+            failed_tries: status.failed_tries,
+            errors: status.errors,
             conclusion: status.progress.conclusion.filter(|_| running),
             standing,
         }
@@ -60,12 +67,14 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
     } else if view.result.state.is_final() {
         output::result(format, &view.result, &place.called())?;
     } else {
-        output::pairs(&[
+        let mut rows = vec![
             ("job", view.result.job_id.clone()),
             ("progress", line),
             ("processes", format!("{} (nodes: {})", view.processes, view.nodes)),
-            ("logs", view.result.logs.clone()),
-        ])?;
+        ];
+        rows.extend(view.errors.iter().map(|error| ("error", describe_error(error))));
+        rows.push(("logs", view.result.logs.clone()));
+        output::pairs(&rows)?;
     }
     Ok(Code::Completed.into())
 }

@@ -26,6 +26,7 @@ use self::news::{News, Told};
 use crate::output;
 use crate::standing::Shown;
 
+pub(crate) use self::news::describe as describe_error;
 pub(crate) use self::uploading::Uploading;
 
 /// Between two looks.

@@ -65,7 +65,7 @@ impl News {
 }
 
 /// One line about an error.
-fn describe(error: &SeenError) -> String {
+pub(crate) fn describe(error: &SeenError) -> String {
     let SeenError { what, category, message, line, .. } = error;
     let place = line.as_ref().map(|line| {
         let mut line = line.clone();

@@ -115,18 +115,19 @@ impl Dispatcher<'_> {
         let line = self.with.with_code(|code| code.line_of(error));
         let place = line.map(|line| format!("{line}; ")).unwrap_or_default();
         let summary = format!("{}: {} ({place}{file})", error.category, error.message);
+        let (node, who) = if self.with.job.policy.has_others {
+            (format!(" of node {}", self.with.node_id), "the node gives up")
+        } else {
+            (String::new(), "the job fails")
+        };
+        let what = format!(
+            "{} in {}{node} after {:.1} s ({who} after {most} failures in a row)",
+            failed(error),
+            process.name,
+            process.long.as_secs_f64()
+        );
         self.with.with_code(|code| {
-            self.with.report.send_modify(|report| {
-                seen_errors::note(report, code, error, || {
-                    format!(
-                        "{} in {} of node {} after {:.1} s (the node gives up after {most} failures in a row)",
-                        failed(error),
-                        process.name,
-                        self.with.node_id,
-                        process.long.as_secs_f64()
-                    )
-                });
-            });
+            self.with.report.send_modify(|report| seen_errors::note(report, code, error, || what));
         });
         self.count_failure(position, error.stage, &summary);
     }

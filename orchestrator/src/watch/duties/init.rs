@@ -8,6 +8,8 @@ use crate::init_failures::{awaited, job_fails};
 
 /// How long a worker may take to be known as idle, after the last one that lacked what the script needs.
 const SETTLING: Duration = Duration::from_secs(3);
+/// How long an idle worker may take to try. One that has not tried then leaves the job alone for another reason.
+const TRYING: Duration = Duration::from_secs(30);
 
 pub(super) fn decide(situation: &Situation) -> Option<Action> {
     let Situation { now, memory, policy, spec } = *situation;
@@ -15,9 +17,9 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
         return None;
     }
     // Who takes the other seats may do what those who came first cannot, but not for ever.
-    let since_joined = now.at - memory.joined;
-    let others_come = policy.has_others && since_joined <= patience(spec);
-    let untried_come = policy.has_others && (now.untried_workers > 0 || since_joined <= SETTLING);
+    let others_come = policy.has_others && now.at - memory.joined <= patience(spec);
+    let time = if now.untried_workers > 0 { TRYING } else { SETTLING };
+    let untried_come = policy.has_others && now.at - memory.lacked <= time;
     let awaited = awaited(spec, &now.nodes, untried_come, others_come);
     job_fails(spec, &now.nodes, awaited, now.at - memory.started).map(fail)
 }
@@ -61,6 +63,8 @@ mod tests {
         assert_eq!(unfit(1, 2, 0, |_| {}), None, "who may be idle is not known yet");
         assert!(unfit(1, 10, 0, |_| {}).is_some(), "no other is there");
         assert_eq!(unfit(1, 10, 1, |_| {}), None, "another one may come");
+        assert!(unfit(1, 31, 1, |_| {}).is_some(), "it had time to come");
+        assert_eq!(unfit(1, 41, 1, |given| given.memory.lacked = at(20)), None, "the import took long");
         assert_eq!(unfit(7, 10, 1, |_| {}), None);
         assert!(unfit(8, 10, 1, |_| {}).is_some(), "enough have tried");
         assert!(
