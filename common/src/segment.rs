@@ -7,6 +7,7 @@
 //! of a job are enough to rebuild everything else about it.
 
 mod bundle;
+mod error_detail;
 mod read;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -16,10 +17,13 @@ use crate::checksum::crc32c;
 use crate::mini_batch::{MiniBatch, MiniBatchIndex, checksum};
 
 pub use bundle::{Bundle, Bundled};
+pub use error_detail::ErrorDetail;
 pub use read::{READS, ReadIndex, SegmentError, read_again_after, read_index};
 
 /// Last bytes of every segment.
 pub const MAGIC: &[u8; 8] = b"PRSSEG03";
+/// Distinct errors that a segment explains.
+const MOST_ERRORS: usize = 64;
 /// Rows of one mini-batch at least this long are passed on without a copy, bytes.
 const LARGE: usize = 1 << 20;
 
@@ -100,9 +104,9 @@ pub struct TryRecord {
     pub succeeded: u64,
     /// Elements that `run` returned.
     pub returned: u64,
-    /// Class of the error; empty on success.
+    /// Class of the error; empty on success, unless items are missing.
     pub category: String,
-    /// Message of the error; empty on success.
+    /// Message of the error; empty on success, unless items are missing.
     pub message: String,
     /// What the mini-batch consists of, for people.
     pub detail: String,
@@ -116,11 +120,14 @@ pub struct TryRecord {
     pub header: Option<String>,
     /// Files to publish with the outcome.
     pub files: Vec<OutputFile>,
-    /// The descriptor of a mini-batch that failed for good, to name its items.
+    /// The descriptor of a mini-batch that failed for good, or that lacks items, to name its items.
     #[serde(with = "serde_bytes")]
     pub failed: Option<Vec<u8>>,
     /// What the ledger calls this try; empty where it needs no name, because it succeeded.
     pub id: String,
+    /// Position in [`SegmentIndex::errors`] of what more is known of the error.
+    #[serde(default)]
+    pub error: Option<u32>,
 }
 
 impl TryRecord {
@@ -151,7 +158,19 @@ impl TryRecord {
             files: Vec::new(),
             failed: None,
             id: String::new(),
+            error: None,
         }
+    }
+
+    /// Whether every item of the mini-batch succeeded.
+    pub fn is_whole(&self) -> bool {
+        self.status == TryStatus::RunDone && self.succeeded >= self.items
+    }
+
+    /// Whether it is an outcome that counts. Of a former start of the job only what is whole does: what failed or
+    /// lacks items is tried anew.
+    pub fn is_outcome(&self, of_this_start: bool) -> bool {
+        self.last && (of_this_start || self.is_whole())
     }
 }
 
@@ -179,6 +198,16 @@ pub struct SegmentIndex {
     pub processes: Vec<ProcessRef>,
     /// The tries, by mini-batch.
     pub tries: Vec<TryRecord>,
+    /// The distinct errors of the tries.
+    #[serde(default)]
+    pub errors: Vec<ErrorDetail>,
+}
+
+impl SegmentIndex {
+    /// What more is known of the error of one of its tries.
+    pub fn error_of(&self, record: &TryRecord) -> Option<&ErrorDetail> {
+        self.errors.get(record.error? as usize)
+    }
 }
 
 /// Collects tries until they are worth an object.
@@ -186,6 +215,7 @@ pub struct SegmentIndex {
 pub struct SegmentBuilder {
     processes: Vec<ProcessRef>,
     tries: Vec<(TryRecord, Bytes)>,
+    errors: Vec<ErrorDetail>,
     bytes: usize,
 }
 
@@ -200,6 +230,19 @@ impl SegmentBuilder {
         record.crc = crc32c(&rows);
         self.bytes += rows.len();
         self.tries.push((record, rows));
+    }
+
+    /// Takes note of what is known of an error: the position is for [`TryRecord::error`]. Nothing where the segment has
+    /// enough of them; errors that are alike are one.
+    pub fn explain(&mut self, error: &ErrorDetail) -> Option<u32> {
+        let known = self.errors.iter().rposition(|known| known.is_like(error));
+        let position = known.or_else(|| {
+            (self.errors.len() < MOST_ERRORS).then(|| {
+                self.errors.push(error.clone());
+                self.errors.len() - 1
+            })
+        });
+        position.map(|position| position as u32)
     }
 
     /// Rows so far, bytes.
@@ -243,6 +286,7 @@ impl SegmentBuilder {
             ip: ip.to_owned(),
             processes: self.processes,
             tries,
+            errors: self.errors,
         };
         let encoded = rmp_serde::to_vec(&index).expect("an index holds only integers and strings");
         parts.push(tail.freeze());

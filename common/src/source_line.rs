@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const LONGEST_TEXT: usize = 200;
 
 /// A line of the user's code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SourceLine {
     /// The file, below the `source_directory` of the job.
     pub file: String,

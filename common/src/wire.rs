@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::message_pack;
+use crate::source_line::SourceLine;
 
 /// Version of this protocol; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 3;
@@ -78,6 +79,10 @@ pub struct Start {
     pub profile_path: Option<String>,
     /// The inputs of the job, by position.
     pub inputs: Vec<InputInfo>,
+    /// File that the stack goes to when the process crashes, or gets `stack_signal`.
+    pub stack_path: String,
+    /// Number of the signal that asks for the stack.
+    pub stack_signal: i32,
 }
 
 /// What the script may know of an input.
@@ -117,6 +122,8 @@ pub enum FromProcess<'a> {
     Ready {
         /// Seconds that import and `init()` took.
         seconds: f64,
+        /// Where `run()` begins, where that is known.
+        run: Option<SourceLine>,
     },
     /// The script cannot be imported, has no `run`, or `init()` raised.
     InitFailed {
@@ -178,6 +185,8 @@ pub struct ErrorInfo {
     pub message: String,
     /// Full traceback; empty where there is none.
     pub traceback: String,
+    /// The last line of the user's code in it.
+    pub frame: Option<Box<SourceLine>>,
 }
 
 /// What a process was doing.

@@ -12,12 +12,16 @@ use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
 
 use crate::damage::Damaged;
 use crate::report::errors::ErrorSummary;
+use crate::report::findings::{Surplus, TryCounts};
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::summaries::Summaries;
 use crate::schedule::KnownChecksums;
 
 /// Longest message of a failed try that is remembered, bytes.
 const LONGEST_MESSAGE: usize = 2_000;
+/// Mini-batches without some of their items that are remembered with their names. A script that leaves items out on
+/// purpose does so all the time; those that failed are remembered all.
+const MOST_SHORT: u64 = 100_000;
 
 /// Where the rows of a mini-batch are.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +49,7 @@ pub(crate) struct Prefix {
     pub(crate) bytes: u64,
 }
 
-/// A failed try, for the list of failed mini-batches.
+/// A try that failed or lacks items, for the list of failed mini-batches.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct TryFailure {
     #[serde(rename = "try")]
@@ -60,17 +64,33 @@ pub(crate) struct TryFailure {
 }
 
 impl TryFailure {
+    /// What `record`, of `index`, tells.
+    pub(crate) fn new(index: &SegmentIndex, process: &str, record: &TryRecord) -> Self {
+        let message = &record.message;
+        Self {
+            number: record.number,
+            incarnation: index.incarnation,
+            status: record.status,
+            category: record.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
+            node_id: index.node_id,
+            process: process.to_owned(),
+        }
+    }
+
     /// Sorts the tries of a mini-batch by age.
     pub(crate) fn order(&self) -> (u32, u32) {
         (self.incarnation, self.number)
     }
 }
 
-/// What is remembered of a mini-batch that had failed tries.
+/// What is remembered of a mini-batch that had failed tries, or that lacks items.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// Its descriptor, once it has failed for good.
+    /// Its descriptor, once it has failed for good, or lacks items.
     pub(crate) body: Option<Vec<u8>>,
+    /// Its items, and those that are missing.
+    pub(crate) items: (u64, u64),
     /// The tries.
     pub(crate) tries: Vec<TryFailure>,
 }
@@ -103,6 +123,12 @@ pub(crate) struct Catalog {
     pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
     /// Mini-batches with failed tries.
     pub(crate) failures: BTreeMap<MiniBatchIndex, Failures>,
+    /// Mini-batches that succeeded without some of their items.
+    short: u64,
+    /// Mini-batches that failed for good.
+    failed: u64,
+    /// What was returned beyond the items.
+    pub(crate) surplus: Surplus,
     /// Distinct errors.
     pub(crate) errors: ErrorSummary,
     /// Sums by process and by node.
@@ -127,6 +153,9 @@ impl Catalog {
             damaged: Vec::new(),
             files: Vec::new(),
             failures: BTreeMap::new(),
+            short: 0,
+            failed: 0,
+            surplus: Surplus::default(),
             errors: ErrorSummary::default(),
             summaries: Summaries::default(),
             report,
@@ -146,6 +175,27 @@ impl Catalog {
             .filter(|failure| failure.body.is_some())
             .map(|failure| failure.tries.len())
             .sum()
+    }
+
+    /// Mini-batches whose items are missing, all or some.
+    pub(crate) fn missing(&self) -> u64 {
+        self.failed + self.short
+    }
+
+    /// Mini-batches whose items are missing and that are not in the list, for there are too many.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.short.saturating_sub(MOST_SHORT)
+    }
+
+    /// Tries that failed, and those of them that did no harm.
+    pub(crate) fn try_counts(&self) -> TryCounts {
+        let succeeded = |index: MiniBatchIndex| {
+            self.places.get(index as usize).copied().flatten().is_some_and(|place| place.succeeded)
+        };
+        let open = self.failures.iter().filter(|(index, _)| !succeeded(**index));
+        let harmful: usize = open.map(|(_, failures)| failures.tries.len()).sum();
+        let failed = self.errors.failed_tries();
+        TryCounts { failed, made_good: failed.saturating_sub(harmful as u64) }
     }
 
     /// Checksums of the descriptors of mini-batches that succeeded.
@@ -185,15 +235,20 @@ impl Catalog {
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);
+            let is_outcome = record.is_outcome(current) && !segment.lost.contains(&record.index);
             if record.status != TryStatus::RunDone {
-                self.errors.add(index.node_id, process, record);
+                self.errors.add(&index, record, is_outcome);
                 self.add_failure(&index, process, record);
+            } else if is_outcome && !record.is_whole() {
+                self.errors.add(&index, record, true);
+                if self.short < MOST_SHORT {
+                    self.add_failure(&index, process, record);
+                }
             }
         }
         for record in index.tries {
-            let succeeded = record.status == TryStatus::RunDone;
-            // What failed for good before a `resume` was tried anew.
-            if record.last && (succeeded || current) && !segment.lost.contains(&record.index) {
+            // What failed for good or lacked items before a `resume` was tried anew.
+            if record.is_outcome(current) && !segment.lost.contains(&record.index) {
                 self.add_outcome(position, record);
             }
         }
@@ -209,16 +264,28 @@ impl Catalog {
         if at >= self.places.len() {
             self.places.resize(at + 1, None);
         }
-        let succeeded = record.status == TryStatus::RunDone;
+        let (succeeded, is_whole) = (record.status == TryStatus::RunDone, record.is_whole());
         let TryRecord { offset, length, crc, checksum, .. } = record;
         self.places[at] = Some(Place { segment, offset, length, crc, checksum, succeeded });
         self.outcomes += 1;
         self.descriptors = self.descriptors.wrapping_add(fingerprint(record.index, checksum));
+        if is_whole || (succeeded && self.short >= MOST_SHORT) {
+            self.failures.remove(&record.index);
+        } else {
+            let failures = self.failures.entry(record.index).or_default();
+            failures.items = (record.items, record.items - record.succeeded);
+            failures.body = record.failed;
+        }
         if !succeeded {
-            self.failures.entry(record.index).or_default().body = record.failed;
+            self.failed += 1;
             return;
         }
-        self.failures.remove(&record.index);
+        self.short += u64::from(!is_whole);
+        if record.returned > record.items {
+            self.surplus.mini_batches += 1;
+            self.surplus.items += record.items;
+            self.surplus.elements += record.returned;
+        }
         self.returned += record.returned;
         *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
@@ -230,16 +297,6 @@ impl Catalog {
     }
 
     fn add_failure(&mut self, index: &SegmentIndex, process: &str, record: &TryRecord) {
-        let mut message = record.message.clone();
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-        self.failures.entry(record.index).or_default().tries.push(TryFailure {
-            number: record.number,
-            incarnation: index.incarnation,
-            status: record.status,
-            category: record.category.clone(),
-            message,
-            node_id: index.node_id,
-            process: process.to_owned(),
-        });
+        self.failures.entry(record.index).or_default().tries.push(TryFailure::new(index, process, record));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::segment::{SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
+use prs_common::segment::{SegmentError, SegmentIndex, TryRecord, read_index};
 use prs_common::storage::Storage;
 
 use crate::recover::READ_AT_ONCE;
@@ -58,7 +58,7 @@ impl Found {
     fn add(&mut self, segment: SegmentIndex) {
         for record in segment.tries.into_iter().filter(|record| record.last) {
             let index = record.index;
-            if is_whole(&record) {
+            if record.is_whole() {
                 self.succeeded.insert(index);
                 self.failed.remove(&index);
             } else if !self.succeeded.contains(&index)
@@ -72,12 +72,10 @@ impl Found {
     }
 }
 
-fn is_whole(record: &TryRecord) -> bool {
-    record.status == TryStatus::RunDone && record.succeeded >= record.items
-}
-
 #[cfg(test)]
 mod tests {
+    use prs_common::segment::TryStatus;
+
     use super::*;
 
     fn segment(incarnation: u32, tries: Vec<TryRecord>) -> SegmentIndex {
@@ -88,6 +86,7 @@ mod tests {
             ip: String::new(),
             processes: Vec::new(),
             tries,
+            errors: Vec::new(),
         }
     }
 

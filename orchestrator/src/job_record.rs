@@ -8,6 +8,7 @@ use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Vers
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
+use crate::report::findings::Findings;
 pub use crate::status::{Rates, Status};
 
 /// How often others may write a record between reading and writing it.
@@ -77,6 +78,16 @@ pub struct JobResult {
     /// What each start of the job brought to its result, and with which code; empty where nobody could tell.
     #[serde(default)]
     pub starts: Vec<StartResult>,
+    /// Whether all is in the result, and why not.
+    #[serde(flatten)]
+    pub findings: Findings,
+}
+
+impl JobResult {
+    /// Whether the job completed with every item.
+    pub fn is_complete(&self) -> bool {
+        self.state == JobState::Completed && self.mini_batches.failed == 0 && self.items.failed == 0
+    }
 }
 
 /// What one start of a job brought to its result.
@@ -227,14 +238,17 @@ impl JobRecord {
         if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
             return Err(damaged());
         }
+        if let Some(result) = &mut record.result {
+            // Records of versions before 0.2.0 do not say so.
+            result.findings.complete = result.is_complete();
+        }
         record.version = Some(version);
         Ok(record)
     }
 
-    /// Whether it completed and nothing is left to resume.
+    /// Whether it completed and nothing is left to resume: no mini-batch failed, and no item is missing.
     pub fn is_done_with(&self) -> bool {
-        let result = self.result.as_ref();
-        result.is_some_and(|result| result.state == JobState::Completed && result.mini_batches.failed == 0)
+        self.result.as_ref().is_some_and(JobResult::is_complete)
     }
 
     /// Starts the job again: what is missing or failed of it is to run.
@@ -341,6 +355,7 @@ mod tests {
                 items: ItemCounts::default(),
                 seconds: 1.0,
                 starts: Vec::new(),
+                findings: Findings::default(),
             });
         };
         let table: [(&str, Change, bool); 4] = [

@@ -10,6 +10,9 @@ use prs_common::ledger::{NodeReport, NodeView};
 use prs_common::log_file::LogFile;
 
 use crate::catalog::Catalog;
+use crate::report::error_list::{self, ErrorList};
+use crate::report::errors::ErrorGroup;
+use crate::report::init_errors::InitErrors;
 use crate::report::progress_overview::ProgressOverview;
 use crate::report::readme;
 
@@ -21,6 +24,7 @@ pub(crate) struct Journal {
     overview: ProgressOverview,
     /// For each node, whether its leaving is written down.
     left: BTreeMap<u32, bool>,
+    init: InitErrors,
 }
 
 impl Journal {
@@ -33,6 +37,7 @@ impl Journal {
             errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
             overview: ProgressOverview::new(logs.to_owned()),
             left: BTreeMap::new(),
+            init: InitErrors::default(),
             logs: logs.to_owned(),
         })
     }
@@ -55,6 +60,7 @@ impl Journal {
     /// Which nodes came and went since the last call.
     pub(crate) fn nodes(&mut self, nodes: &[NodeView]) {
         for node in nodes {
+            self.init.add(node);
             let info = &node.info;
             let left = self.left.entry(node.node_id).or_insert_with(|| {
                 self.master.line(format_args!(
@@ -79,13 +85,20 @@ impl Journal {
         }
     }
 
+    /// The distinct failures of `init()`.
+    pub(crate) fn init_errors(&self) -> Vec<ErrorGroup> {
+        self.init.groups()
+    }
+
     /// Writes the summaries of errors, processes and nodes anew.
     pub(crate) fn summaries(&self, catalog: Option<&Catalog>) {
         let Some(catalog) = catalog else { return };
-        let errors = catalog.errors.text();
+        let errors = ErrorList::new(&catalog.errors, self.init_errors());
+        let json = serde_json::to_string_pretty(&errors).expect("a list holds only plain values");
         let files = [
-            ("job_error.txt", errors.clone()),
-            ("user/error.txt", errors),
+            ("job_error.txt", errors.text()),
+            ("user/error.txt", errors.text()),
+            (error_list::NAME, json),
             ("sys/job_report/process_summary.csv", catalog.summaries.by_process()),
             ("sys/job_report/node_summary.csv", catalog.summaries.by_node()),
         ];

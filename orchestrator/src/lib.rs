@@ -8,6 +8,7 @@ mod bundles;
 mod catalog;
 pub mod damage;
 pub mod failed;
+pub mod failed_mini_batches;
 pub mod fleet;
 pub mod init_failures;
 pub mod inputs;

@@ -2,8 +2,8 @@
 //!
 //! Used by `resume`, and by everyone who begins to watch over a job or finds it stalled: a ledger that was lost is
 //! rebuilt, one that lost its last moments is completed, and segments whose writer died before their commit are
-//! used. Outcomes of mini-batches that succeeded count, whichever incarnation brought them; failures only those
-//! of the present one, for what failed before is open again.
+//! used. Outcomes of mini-batches that succeeded with all their items count, whichever incarnation brought them; others
+//! only those of the present one, for what failed or lacked items before is open again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -177,7 +177,7 @@ async fn commit(
     let mut spoiled = Vec::new();
     let mut ended = Vec::new();
     for record in &index.tries {
-        if record.last && (record.status == TryStatus::RunDone || current) {
+        if record.is_outcome(current) {
             ended.push(record);
         } else if current && !record.id.is_empty() {
             let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };

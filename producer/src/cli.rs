@@ -1,11 +1,13 @@
 //! The command line: what can be said. What it means is in `commands`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use prs_common::ledger::JobState;
 use prs_worker::command_line::Servers;
+
+use crate::trial::is_job_file;
 
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
@@ -60,10 +62,14 @@ pub(crate) enum Command {
     Show(Job),
     /// Follow a job to its end: progress and logs.
     Stream(Job),
-    /// List the logs of a job, or print one.
+    /// Show the distinct errors of a job with their tracebacks, or the items that failed.
+    Errors(Errors),
+    /// List the logs of a job, print or follow them.
     Logs(Logs),
     /// End a job; what is done is kept.
     Cancel(Job),
+    /// Remove jobs that have ended, with their logs and results.
+    Rm(Remove),
     /// List the workers of a fleet.
     Workers(Workers),
 }
@@ -109,7 +115,7 @@ pub(crate) struct Validate {
 /// Run one mini-batch here, in this terminal, and show what would be written.
 #[derive(Debug, Args)]
 pub(crate) struct Try {
-    /// A job file, or a former job: its id, without a fleet also the folder of its run.
+    /// A job file, or a former job: its id, its beginning, its name, @latest or @failed, or the folder of its run.
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -132,7 +138,7 @@ pub(crate) struct Try {
     /// Print it as a test for pytest, and run nothing.
     #[arg(long, conflicts_with_all = ["pdb", "listen"])]
     pub(crate) pytest: bool,
-    /// Of a former job: the code of its `source_directory` as it is now [default], or that of the job.
+    /// Of a former job: the code of its `source_directory` as it is now, which is the default, or that of the job.
     #[arg(long, value_enum)]
     pub(crate) code: Option<CodeChoice>,
     /// Override a setting; may be given several times.
@@ -220,6 +226,16 @@ pub(crate) struct List {
     pub(crate) whereabouts: Whereabouts,
 }
 
+/// Show the distinct errors of a job with their tracebacks, or the items that failed.
+#[derive(Debug, Args)]
+pub(crate) struct Errors {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Print the items of mini-batches that failed or lack items, one a line: a file, or file, first and last byte.
+    #[arg(long)]
+    pub(crate) items: bool,
+}
+
 /// List the workers of a fleet.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
@@ -228,6 +244,28 @@ pub(crate) struct Workers {
     pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) servers: Servers,
+}
+
+/// Remove jobs that have ended, with their logs and results.
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The jobs: ids, their beginnings, names, @latest or @failed; without a fleet also folders of runs.
+    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"])]
+    pub(crate) jobs: Vec<String>,
+    /// All jobs in this state; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// All jobs of this name.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// All jobs submitted longer ago than this: 90s, 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) older: Option<Duration>,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
 }
 
 /// The order of a list.
@@ -241,27 +279,36 @@ pub(crate) enum Order {
     State,
 }
 
-/// List the logs of a job, or print one.
+/// List the logs of a job, print or follow them.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     #[command(flatten)]
     pub(crate) job: Job,
-    /// The log to print, as the list names it.
-    #[arg(long)]
+    /// The log to print, as the list or a message names it.
+    #[arg(long, value_name = "NAME")]
     pub(crate) file: Option<String>,
+    /// Go on printing what comes until the job has ended: of --file, else of all processes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print what the processes that had errors wrote: errors, standard output and standard error.
+    #[arg(long, conflicts_with_all = ["file", "follow"])]
+    pub(crate) failed: bool,
 }
 
 impl Command {
     /// The job that it names, and where to look for it.
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
-            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) => return None,
-            Self::Try(Try { name, .. }) if Path::new(name).is_file() => return None,
+            Self::Submit(_) | Self::Validate(_) | Self::List(_) | Self::Workers(_) | Self::Rm(_) => {
+                return None;
+            }
+            Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })
             | Self::Logs(Logs { job, .. })
+            | Self::Errors(Errors { job, .. })
             | Self::Status(job)
             | Self::Show(job)
             | Self::Stream(job)

@@ -76,7 +76,7 @@ pub(crate) async fn next_start(
     let spec =
         adjust(&record.spec, name, &arguments.set, &here, whereabouts.runs_on()?).map_err(Failure::usage)?;
     let same = NextStart { spec, ..NextStart::same(record) };
-    if arguments.code == Some(CodeChoice::Old) {
+    if arguments.code == Some(CodeChoice::Old) || runs_nothing(record) {
         return Ok(same);
     }
     let source = &record.spec.source_directory;
@@ -106,6 +106,12 @@ pub(crate) async fn next_start(
     let key = layout::code_archive(&now.checksum);
     output::say(format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));
     Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
+}
+
+/// Whether every row is there already, so that no code runs: what is missing is the result alone.
+fn runs_nothing(record: &JobRecord) -> bool {
+    let progress = &record.status.progress;
+    progress.is_complete() && progress.failed == 0 && progress.items_failed() == 0
 }
 
 /// Which code a new job of a former one's runs, in a line for people.
@@ -189,7 +195,7 @@ fn made_with_it(record: &JobRecord) -> Option<String> {
     let counts =
         record.result.as_ref().map_or_else(|| (&record.status.progress).into(), |result| result.mini_batches);
     (counts.succeeded > 0)
-        .then(|| format!("{} of {} mini-batches were made before", counts.succeeded, counts.scheduled))
+        .then(|| format!("{} of {} mini-batches were made with that", counts.succeeded, counts.scheduled))
 }
 
 /// Asks the person at the terminal; nothing where there is none.

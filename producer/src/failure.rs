@@ -14,6 +14,8 @@ pub(crate) enum Code {
     Usage = 2,
     /// A server of the fleet cannot be used.
     CannotConnect = 3,
+    /// The job completed without some of its items, and its job file does not say that any may be missing.
+    Incomplete = 10,
     /// The job failed, or prs itself could not go on.
     Failed = 42,
     /// The user interrupted.

@@ -20,6 +20,8 @@ pub(crate) struct LogTail {
     files: HashMap<String, Followed>,
     /// Whether what is found was there before anybody looked.
     first: bool,
+    /// Whether lines are data, for standard output.
+    is_data: bool,
 }
 
 /// How far one log was read.
@@ -35,7 +37,21 @@ struct Followed {
 impl LogTail {
     /// Follows the logs of the job in `storage`.
     pub(crate) fn new(storage: Arc<dyn Storage>) -> Self {
-        Self { storage, files: HashMap::new(), first: true }
+        Self { storage, files: HashMap::new(), first: true, is_data: false }
+    }
+
+    /// The lines are what the command prints, from the beginning of each log.
+    pub(crate) fn on_standard_output(self) -> Self {
+        Self { first: false, is_data: true, ..self }
+    }
+
+    fn show(&self, name: &str, line: &str) {
+        if self.is_data {
+            // A reader that went away has read enough.
+            let _ = output::line(&format!("[{name}] {line}"));
+        } else {
+            output::say(format_args!("[{name}] {line}"));
+        }
     }
 
     /// Shows what is new; true where there may be more.
@@ -62,11 +78,15 @@ impl LogTail {
     /// Shows all that is left, whole line or not.
     pub(crate) async fn finish(&mut self) {
         while self.look().await {}
+        let mut rests = Vec::new();
         for (name, followed) in &mut self.files {
             let rest = std::mem::take(&mut followed.rest);
             if !rest.is_empty() {
-                output::say(format_args!("[{name}] {}", String::from_utf8_lossy(&rest)));
+                rests.push((name.clone(), rest));
             }
+        }
+        for (name, rest) in rests {
+            self.show(&name, &String::from_utf8_lossy(&rest));
         }
     }
 
@@ -85,10 +105,11 @@ impl LogTail {
         let end = object.size.min(followed.offset + PIECE);
         let piece = self.storage.get_range(&object.key, followed.offset..end).await?;
         followed.offset += piece.len() as u64;
-        for line in followed.lines(&piece) {
-            output::say(format_args!("[{name}] {line}"));
+        let (lines, offset) = (followed.lines(&piece), followed.offset);
+        for line in lines {
+            self.show(name, &line);
         }
-        Ok(!piece.is_empty() && followed.offset < object.size)
+        Ok(!piece.is_empty() && offset < object.size)
     }
 }
 
@@ -116,6 +137,19 @@ fn shown_name(file: &str) -> Option<String> {
     stem.strip_prefix("user/stdout/").or_else(|| stem.strip_prefix("user/stderr/")).map(str::to_owned)
 }
 
+/// The log that is called so before its lines.
+pub(crate) fn file_of(shown: &str) -> Option<String> {
+    if shown == "master_role" {
+        return Some("sys/master_role.txt".to_owned());
+    }
+    let (process, kind) = shown.rsplit_once('.')?;
+    match kind {
+        "error" => Some(format!("user/error/{process}.txt")),
+        "stdout" | "stderr" => Some(format!("user/{kind}/{shown}.txt")),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prs_common::storage::{LocalStorage, PutMode};
@@ -134,6 +168,9 @@ mod tests {
             ("job_result.txt", None),
         ] {
             assert_eq!(shown_name(file).as_deref(), expected, "{file}");
+            if let Some(name) = expected {
+                assert_eq!(file_of(name).as_deref(), Some(file));
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod place;
 mod progress;
 mod run_folder;
 mod standing;
+mod summary;
 mod trial;
 
 use std::process::ExitCode;

@@ -8,13 +8,12 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
-use prs_common::ledger::JobState;
 use prs_orchestrator::JobResult;
-use prs_orchestrator::report::progress_overview::duration;
 use serde::Serialize;
 
 use crate::cli::Format;
 use crate::failure::Failure;
+use crate::summary;
 
 /// The progress bar that is shown.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -35,6 +34,12 @@ pub(crate) fn say(text: impl Display) {
 
 fn write_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Asks something; the answer comes on the same line.
+pub(crate) fn ask(question: impl Display) {
+    let mut stderr = io::stderr();
+    let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
 }
 
 /// The progress bar that is shown, or none any more.
@@ -98,36 +103,13 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failu
 
 /// Prints names and values, one a line.
 pub(crate) fn pairs(pairs: &[(&str, String)]) -> Result<(), Failure> {
-    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines = pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n"));
-    text(&lines.collect::<String>())
+    text(&summary::pairs(pairs))
 }
 
-/// Prints how a job ended.
-pub(crate) fn result(format: Format, result: &JobResult) -> Result<(), Failure> {
-    if format == Format::Json {
-        return json(result);
+/// Prints how a job ended, which commands call `name`.
+pub(crate) fn result(format: Format, result: &JobResult, name: &str) -> Result<(), Failure> {
+    match format {
+        Format::Json => json(result),
+        Format::Table => text(&summary::text(result, name, std::env::current_dir().ok().as_deref())),
     }
-    let (counts, items) = (&result.mini_batches, &result.items);
-    let mut rows = vec![("job", result.job_id.clone()), ("state", result.state.as_str().to_owned())];
-    rows.extend(result.reason.iter().map(|reason| ("reason", reason.clone())));
-    rows.push((
-        "mini-batches",
-        format!("{} scheduled, {} succeeded, {} failed", counts.scheduled, counts.succeeded, counts.failed),
-    ));
-    rows.push((
-        "items",
-        format!("{} total, {} succeeded, {} failed", items.total, items.succeeded, items.failed),
-    ));
-    rows.push(("time", duration(result.seconds)));
-    if result.state == JobState::Completed {
-        let output = &result.output;
-        let size = match output.sha256 {
-            Some(_) => format!(" ({} rows, {} bytes)", output.rows, output.bytes),
-            None => String::new(),
-        };
-        rows.push(("output", format!("{}{size}", output.uri)));
-    }
-    rows.push(("logs", result.logs.clone()));
-    pairs(&rows)
 }

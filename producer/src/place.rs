@@ -11,12 +11,16 @@ use anyhow::Context;
 use futures_util::StreamExt;
 use prs_common::job::RunsOn;
 use prs_common::layout;
+use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
+use prs_orchestrator::fleet::remove_job;
 use prs_orchestrator::inputs::InputStores;
-use prs_orchestrator::job_record::Output;
+use prs_orchestrator::job_record::{JobRecordError, Output};
+use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use prs_worker::opener;
+use serde::Serialize;
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, Whereabouts};
@@ -58,6 +62,16 @@ pub(crate) struct Seen {
     pub(crate) result: JobResult,
     /// What a fleet does for it.
     pub(crate) standing: Standing,
+}
+
+/// What is there of a job that is to be removed.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Leftover {
+    /// It has ended.
+    Job { state: JobState, name: String, submitted_us: u64 },
+    /// It has no record: somebody was stopped while the job was removed, or before it was handed in.
+    Remains,
 }
 
 impl Seen {
@@ -113,6 +127,14 @@ impl Place {
         }
     }
 
+    /// The place of a job that is to be removed; a fleet may have no more than its entry in the list.
+    pub(crate) async fn find_to_remove(name: &str, whereabouts: &Whereabouts) -> Result<Self, Failure> {
+        match Reader::connect(whereabouts.urls()?).await? {
+            Some(reader) => Self::on_fleet(Arc::new(reader), name),
+            None => Ok(Self::folder(run_folder::find_in(name, whereabouts.runs())?)),
+        }
+    }
+
     /// The places of all jobs of a folder or a fleet.
     pub(crate) async fn all(whereabouts: &Whereabouts) -> Result<Vec<Self>, Failure> {
         if let Some(reader) = Reader::connect(whereabouts.urls()?).await? {
@@ -156,6 +178,59 @@ impl Place {
             Home::Folder(_) => Id::parse(&self.record().await.ok()?.job_id),
             Home::Fleet { job_id, .. } => Id::parse(job_id),
         }
+    }
+
+    /// Whether the job may have this name in its job file, as far as its id tells.
+    pub(crate) fn may_have_name(&self, name: &str) -> bool {
+        match &self.home {
+            Home::Folder(_) => true,
+            Home::Fleet { job_id, .. } => Id::parse(job_id).is_none_or(|id| id.name == name),
+        }
+    }
+
+    /// What is there to be removed; a job that has not ended is refused.
+    pub(crate) async fn leftover(&self) -> Result<Leftover, Failure> {
+        let record = match (JobRecord::read(&*self.storage).await, &self.home) {
+            (Ok(record), _) => record,
+            (Err(JobRecordError::Absent { .. }), Home::Fleet { reader, job_id })
+                if reader.job_ids().await?.contains(job_id) =>
+            {
+                return Ok(Leftover::Remains);
+            }
+            (Err(error), Home::Fleet { reader, job_id }) => {
+                return Err(fleet::unreadable(reader.storage(), job_id, error));
+            }
+            (Err(error), Home::Folder(_)) => return Err(Failure::usage(error)),
+        };
+        let id = self.called();
+        let has_ended = match &self.home {
+            Home::Folder(folder) => !run_folder::is_locked(folder),
+            Home::Fleet { .. } => record.result.is_some(),
+        };
+        if !has_ended {
+            return Err(Failure::wrong(format!(
+                "job {id} has not ended; prs-producer cancel {id} ends it, and then it can be removed"
+            )));
+        }
+        Ok(Leftover::Job { state: record.state, name: record.spec.name, submitted_us: record.submitted_us })
+    }
+
+    /// What everything of the job takes, bytes.
+    pub(crate) async fn bytes(&self) -> Result<u64, Failure> {
+        let listed = self.storage.list("").await.context("cannot list what the job has");
+        let listed = listed.map_err(|error| self.failure(error))?;
+        Ok(listed.iter().map(|object| object.size).sum())
+    }
+
+    /// Removes the job. It is in the list to the last, so what was interrupted can be done again.
+    pub(crate) async fn remove(&self) -> Result<(), Failure> {
+        let removed = match &self.home {
+            Home::Folder(folder) => run_folder::remove(folder)?,
+            Home::Fleet { reader, job_id } => remove_job(reader.storage(), job_id).await.map_err(Into::into),
+        };
+        removed
+            .with_context(|| format!("cannot remove job {}", self.called()))
+            .map_err(|error| self.failure(error))
     }
 
     /// The record as it is stored.
@@ -248,6 +323,7 @@ impl Place {
             items: progress.into(),
             seconds: record.status.seconds,
             starts: Vec::new(),
+            findings: Findings::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ use anyhow::Context;
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::private_folder::PrivateFolder;
+use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, TEMPORARY};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job_record::JobRecordError;
@@ -113,19 +114,46 @@ fn prepare(folder: &PrivateFolder) -> Result<PathBuf, Failure> {
 
 /// The folder of the job that a command names by id or folder.
 pub(crate) fn find(job: &Job) -> Result<PathBuf, Failure> {
-    let found = look_for(job)?;
+    find_in(&job.name, job.whereabouts.runs())
+}
+
+/// The folder of the job `name`, an id or a folder, where `runs` holds the runs of this machine.
+pub(crate) fn find_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let found = look_in(name, runs)?;
     fs::canonicalize(&found)
         .with_context(|| format!("cannot open {}", found.display()))
         .map_err(Failure::usage)
 }
 
+/// Removes a run, but for an output elsewhere. Its record goes last: until then it is in the list.
+pub(crate) fn remove(folder: &Path) -> Result<anyhow::Result<()>, Failure> {
+    let locked = lock(folder)?;
+    if locked.is_none() {
+        return Err(Failure::wrong(format!("{} is in use by another run", folder.display())));
+    }
+    let remove = || {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if !path.ends_with(layout::JOB) && !path.ends_with(LOCK) {
+                remove_tree(&path)?;
+            }
+        }
+        remove_tree(folder)
+    };
+    Ok(remove().with_context(|| format!("cannot remove {}", folder.display())))
+}
+
 fn look_for(job: &Job) -> Result<PathBuf, Failure> {
-    let folders = [PathBuf::from(&job.name), job.whereabouts.runs().join(&job.name)];
+    look_in(&job.name, job.whereabouts.runs())
+}
+
+fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let folders = [PathBuf::from(name), runs.join(name)];
     let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
     found.cloned().ok_or_else(|| {
         Failure::wrong(format!(
             "there is no job {:?}: neither {} nor {} holds a job.json; prs-producer list shows the jobs of a folder",
-            job.name,
+            name,
             folders[0].display(),
             folders[1].display()
         ))

@@ -47,6 +47,8 @@ pub(crate) struct StartInfo {
     pub(crate) profile_path: Option<String>,
     /// Name, kind and path of every input.
     pub(crate) inputs: Vec<(String, String, String)>,
+    pub(crate) stack_path: String,
+    pub(crate) stack_signal: i32,
 }
 
 impl From<Start> for StartInfo {
@@ -68,6 +70,8 @@ impl From<Start> for StartInfo {
             scratch_dir: start.scratch_dir,
             profile_path: start.profile_path,
             inputs: start.inputs.into_iter().map(|input| (input.name, input.kind, input.path)).collect(),
+            stack_path: start.stack_path,
+            stack_signal: start.stack_signal,
         }
     }
 }
@@ -160,9 +164,10 @@ impl Connection {
         Ok((connection, (*start).into()))
     }
 
-    /// `init()` has returned, `seconds` after the start message.
-    fn ready(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
-        self.send(py, &FromProcess::Ready { seconds })
+    /// `init()` has returned, `seconds` after the start message; `run` is where `run()` begins.
+    #[pyo3(signature = (seconds, run))]
+    fn ready(&self, py: Python<'_>, seconds: f64, run: Option<errors::PyFrame>) -> PyResult<()> {
+        self.send(py, &FromProcess::Ready { seconds, run: run.map(errors::frame) })
     }
 
     /// The script cannot be imported; `parts` are category, message and traceback. Nothing follows.

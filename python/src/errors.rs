@@ -3,13 +3,25 @@
 //! The wording is made in Python (`azureml_user.parallel_run.errors`), where tracebacks are at home; this is
 //! the way there, and what is said when even that fails (no memory, no stack).
 
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{ErrorInfo, Stage};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+/// A frame as Python has it: file, line, function, text of the line.
+pub(crate) type PyFrame = (String, u32, String, String);
+
+/// Category, message, traceback and frame.
+type Described = (String, String, String, Option<PyFrame>);
+
+/// A frame that Python described.
+pub(crate) fn frame((file, line, function, text): PyFrame) -> SourceLine {
+    SourceLine { file, line, function, text }
+}
+
 /// Turns exceptions into [`ErrorInfo`].
 pub(crate) struct Describer {
-    /// `describe(exception, where) -> (category, message, traceback)`.
+    /// `describe(exception, where) -> (category, message, traceback, frame)`.
     describe: Py<PyAny>,
 }
 
@@ -22,28 +34,28 @@ impl Describer {
     pub(crate) fn info(&self, py: Python<'_>, stage: Stage, place: &str, error: &PyErr) -> ErrorInfo {
         // As a value of its own the exception carries its traceback along.
         let exception = error.clone_ref(py).into_value(py);
-        let described = self
-            .describe
-            .bind(py)
-            .call1((exception, place))
-            .and_then(|parts| parts.extract::<(String, String, String)>());
-        if let Ok((category, message, traceback)) = described {
-            return ErrorInfo { stage, category, message, traceback };
+        let described =
+            self.describe.bind(py).call1((exception, place)).and_then(|parts| parts.extract::<Described>());
+        if let Ok(described) = described {
+            return info(stage, described);
         }
         let name = error.get_type(py).name().and_then(|name| name.extract::<String>());
         let category = name.unwrap_or_else(|_| "Exception".to_owned());
         let message = format!("{place} raised {category}; the exception could not be described");
-        ErrorInfo { stage, category, message, traceback: String::new() }
+        plain(stage, &category, message)
     }
 }
 
-/// Reads `(category, message, traceback)` as Python hands it over.
+fn info(stage: Stage, (category, message, traceback, frame_of): Described) -> ErrorInfo {
+    ErrorInfo { stage, category, message, traceback, frame: frame_of.map(frame).map(Box::new) }
+}
+
+/// Reads `(category, message, traceback, frame)` as Python hands it over.
 pub(crate) fn from_parts(stage: Stage, parts: &Bound<'_, PyTuple>) -> PyResult<ErrorInfo> {
-    let (category, message, traceback) = parts.extract()?;
-    Ok(ErrorInfo { stage, category, message, traceback })
+    Ok(info(stage, parts.extract()?))
 }
 
 /// An error that no exception stands behind.
 pub(crate) fn plain(stage: Stage, category: &str, message: String) -> ErrorInfo {
-    ErrorInfo { stage, category: category.to_owned(), message, traceback: String::new() }
+    ErrorInfo { stage, category: category.to_owned(), message, traceback: String::new(), frame: None }
 }

@@ -27,6 +27,15 @@ DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
 
+class Frame(NamedTuple):
+    """`Frame`."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+
 class Error(NamedTuple):
     """`ErrorInfo`."""
 
@@ -34,6 +43,14 @@ class Error(NamedTuple):
     category: str
     message: str
     traceback: str
+    frame: Frame | None
+
+    @classmethod
+    def of(cls, fields: list[Any] | None) -> Error | None:
+        if fields is None:
+            return None
+        *rest, frame = fields
+        return cls(*rest, frame=None if frame is None else Frame(*frame))
 
 
 class Outcome(NamedTuple):
@@ -187,12 +204,15 @@ class Process:
             "scratch_dir": str(folder / "scratch"),
             "profile_path": None,
             "inputs": inputs or [["images", "file", "./images"]],
+            "stack_path": str(folder / "stack.txt"),
+            "stack_signal": 40,
         }
         self.start_fields.update(start)
         self.page = Page()
         self.notices: list[str] = []
         self.is_permanent: bool | None = None
         self.skipped: list[int] = []
+        self.run_frame: Frame | None = None
         self._seq = 0
         self._backlog: list[Outcome] = []
         self._spawn(environment or {}, sitecustomize)
@@ -278,6 +298,7 @@ class Process:
         kind, content = self.receive()
         assert kind == "Ready", (kind, content)
         assert content[0] >= 0
+        self.run_frame = None if content[1] is None else Frame(*content[1])
         return self
 
     def init_failed(self) -> Error:
@@ -285,8 +306,10 @@ class Process:
         kind, content = self.receive()
         assert kind == "InitFailed", (kind, content)
         assert self.wait() == 1
-        error, self.is_permanent = content
-        return Error(*error)
+        content, self.is_permanent = content
+        error = Error.of(content)
+        assert error is not None
+        return error
 
     def hand_over(self, *work: dict[str, Any], grant: int | None = None, retry_count: int = 0) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers."""
@@ -303,9 +326,7 @@ class Process:
         while not self._backlog:
             kind, content = self.receive()
             if kind == "Outcomes":
-                self._backlog.extend(
-                    Outcome(*one[:-1], error=None if one[-1] is None else Error(*one[-1])) for one in content
-                )
+                self._backlog.extend(Outcome(*one[:-1], error=Error.of(one[-1])) for one in content)
             elif kind == "Notice":
                 self.notices.append(content)
             elif kind == "Skipped":
@@ -325,7 +346,7 @@ class Process:
         kind, content = self.receive()
         assert kind == "Bye", (kind, content)
         assert self.wait() == 0, self.stderr
-        return None if content is None else Error(*content)
+        return Error.of(content)
 
     def wait(self) -> int:
         return self.popen.wait(DEADLINE)

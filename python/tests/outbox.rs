@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use outbox::{Finished, MAX_ROWS, Outbox};
 use prs_common::process_page::monotonic_ns;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{self, ErrorInfo, FromProcess, Outcome, Stage};
 
 fn pair() -> (Arc<Outbox>, UnixStream) {
@@ -46,6 +47,12 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
         category: "ValueError".into(),
         message: "bad".into(),
         traceback: "File ...".into(),
+        frame: Some(Box::new(SourceLine {
+            file: "/code/x.py".into(),
+            line: 3,
+            function: "run".into(),
+            text: "raise".into(),
+        })),
     };
     let full = Finished {
         seq: 1,

@@ -62,6 +62,56 @@ def test_exceptions_are_described(start, body, category, message):
         assert category in error.traceback
 
 
+def test_an_error_names_the_last_line_of_the_script(start):
+    script = (
+        "import json\nfrom helper import parse\ndef run(mini_batch):\n    return list(map(parse, mini_batch))"
+    )
+    helper = "import json\ndef parse(path):\n    return json.loads(path)\n"
+    process = start(
+        script, code={"lib/helper.py": helper, "helper.py": "from lib.helper import parse\n"}
+    ).ready()
+    frame = process.run().error.frame
+    # The exception itself comes out of a package.
+    assert frame.file == str(process.code_dir / "lib/helper.py")
+    assert (frame.line, frame.function, frame.source) == (3, "parse", "return json.loads(path)")
+    assert process.run_frame.file == str(process.code_dir / "score.py")
+    assert (process.run_frame.line, process.run_frame.source) == (3, "def run(mini_batch):")
+
+
+def test_what_the_script_did_not_raise_has_no_line(start):
+    assert failing(start, "return None").frame is None
+
+
+def test_a_script_that_python_does_not_understand_names_the_line(start):
+    error = start("def run(mini_batch):\n    return [\n").init_failed()
+    assert (error.frame.line, error.frame.function) in [(2, ""), (3, "")]
+    error = start("import nowhere\ndef run(mini_batch):\n    return []\n").init_failed()
+    assert (error.frame.line, error.frame.source) == (1, "import nowhere")
+
+
+def test_a_process_writes_its_stack_when_it_is_asked_and_when_it_crashes(start):
+    script = (
+        "import os, time\ndef hang(): time.sleep(60)\ndef run(mini_batch):\n"
+        "    os.kill(os.getpid(), 11) if mini_batch[0] == '/data/crash' else hang()\n"
+    )
+    process = start(script).ready()
+    path = process.folder / "stack.txt"
+    process.hand_over(files("hang"))
+    eventually(lambda: process.page.phase == "Running", "the mini-batch")
+    os.kill(process.popen.pid, 40)
+    eventually(lambda: "in run" in path.read_text(), "the stack")
+    assert 'score.py", line 2 in hang' in path.read_text()
+    process.popen.kill()
+    for variable, written in [(None, True), ("", False), ("1", False)]:
+        environment = {} if variable is None else {"PYTHONFAULTHANDLER": variable}
+        process = start(script, environment=environment).ready()
+        process.hand_over(files("crash"))
+        assert process.wait() == -signal.SIGSEGV
+        text = (process.folder / "stack.txt").read_text()
+        assert text.startswith("Fatal Python error: Segmentation fault") == written, text
+        assert ("Fatal Python error" in process.stderr) == (variable == "1")
+
+
 def test_huge_messages_and_tracebacks_are_cut(start):
     error = failing(start, "raise ValueError('x' * 10_000_000 + 'end')")
     assert len(error.message) < 70_000

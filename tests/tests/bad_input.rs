@@ -213,7 +213,6 @@ fn a_compressed_table_that_was_cut_short_fails_alone() {
     job.data("200.csv", "id,name,value\n5,x,1.5\n");
     let job = job.with("inputs", json!([{ "type": "tabular", "path": "data" }]));
     let ended = job.submit();
-    ended.expect_code(0);
     let printed = job.has_completed(&ended);
     assert!(printed["mini_batches"]["failed"].as_u64().unwrap() >= 1, "{printed}");
     let rows = job.run().rows();

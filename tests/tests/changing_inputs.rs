@@ -74,7 +74,7 @@ impl Host<'_> {
         change();
         job.mark("go");
         let ended = submitted.wait();
-        ended.expect_code(0);
+        ended.expect_completed();
         Outcome { rows: self.output(job, &ended, "parallel_run_step.txt"), failed: self.failed(job, &ended) }
     }
 

@@ -129,7 +129,7 @@ fn an_output_that_a_submit_waits_to_fill_is_no_other_jobs() {
     fleet.completes(&job);
     let place = RunFolder::new(job.path("place"));
     assert_eq!(place.text(RESULT), "row\nrow\n");
-    assert_eq!(place.files(""), [RESULT]);
+    assert_eq!(place.files(""), [FAILURES, RESULT], "one row for two files");
 }
 
 #[test]

@@ -58,8 +58,26 @@ fn a_file_job_appends_its_rows_in_input_order() {
     assert!(!printed["job_id"].as_str().unwrap().is_empty());
 
     let keys: Vec<_> = printed.as_object().unwrap().keys().map(String::as_str).collect();
-    let expected =
-        ["items", "job_id", "logs", "mini_batches", "name", "output", "reason", "seconds", "starts", "state"];
+    let expected = [
+        "complete",
+        "distinct_errors",
+        "errors",
+        "failures_allowed",
+        "items",
+        "job_id",
+        "logs",
+        "mini_batches",
+        "mini_batches_missing",
+        "mini_batches_unlisted",
+        "name",
+        "output",
+        "reason",
+        "seconds",
+        "starts",
+        "state",
+        "surplus",
+        "tries",
+    ];
     assert_eq!(keys, expected);
     for name in ["job.json", "code", "segments", "output", "logs"] {
         assert!(run.path().join(name).exists(), "{name} is part of a run folder");

@@ -278,7 +278,7 @@ fn job_result_tells_counts_thresholds_and_where_to_go_on() {
     job.completes();
     let text = job.run().text("logs/job_result.txt");
     for part in [
-        "completed\n",
+        "completed: 2 of 10 items are missing from the result\n",
         "5 scheduled, 4 succeeded, 1 failed",
         "10 total, 8 succeeded, 2 failed",
         "error_threshold 5",
@@ -292,7 +292,7 @@ fn job_result_tells_counts_thresholds_and_where_to_go_on() {
         job.run().files("logs").into_iter().find(|name| name.contains("job_progress_overview")).unwrap();
     let overview = job.run().text(&overview);
     let last = overview.trim_end().lines().last().unwrap();
-    assert!(last.ends_with("completed"), "the result stands at the end:\n{overview}");
+    assert!(last.contains("completed: 2 of 10 items"), "the result stands at the end:\n{overview}");
     assert!(overview.contains("5 of 5 mini-batches processed, 1 failed"), "{overview}");
 }
 

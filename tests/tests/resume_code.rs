@@ -66,7 +66,7 @@ fn a_changed_script_runs_what_had_failed_once_that_is_said() {
     let refused = resume(&job, &[]);
     refused.expect_code(2);
     for part in [
-        "code/main.py differs from the code of the job; 4 of 6 mini-batches were made before",
+        "code/main.py differs from the code of the job; 4 of 6 mini-batches were made with that",
         &format!("prs-producer resume {run} --code new   with code as it is now"),
         &format!("prs-producer resume {run} --code old   with the code of the job"),
     ] {
@@ -121,6 +121,24 @@ fn code_that_is_the_same_raises_no_question_wherever_the_output_lies() {
     let resumed = resume(&job, &[]);
     assert!(!resumed.stderr.contains("differ"), "{}", resumed.stderr);
     assert_eq!(job.marks("ran").len(), 8, "the two that had failed ran again: {}", resumed.stderr);
+}
+
+#[test]
+fn a_job_that_lacks_its_result_alone_runs_no_code() {
+    let script = "from marks import mark, wait_for\ndef run(mini_batch):\n    mark('on'); wait_for('go')\n    return mini_batch\n";
+    let job = Job::new(script).with_files(4);
+    let mut submit = job.start_submit(&[]);
+    submit.wait_until("work", || !job.marks("on").is_empty());
+    // Something else takes the name of the result meanwhile.
+    let taken = job.run().path().join("output/parallel_run_step.txt");
+    fs::create_dir_all(taken.parent().unwrap()).unwrap();
+    fs::write(&taken, "mine").unwrap();
+    job.mark("go");
+    submit.wait().expect_code(42);
+    fs::remove_file(&taken).unwrap();
+    job.script(MENDED);
+    job.has_completed(&resume(&job, &[]));
+    assert_eq!((job.run().rows().len(), job.marks("mended").len()), (4, 0));
 }
 
 #[test]

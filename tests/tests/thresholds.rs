@@ -56,7 +56,12 @@ fn a_threshold_that_is_exceeded_fails_the_job_and_names_itself() {
         ("error_threshold", json!(0), "error_threshold 0"),
     ] {
         let job = failing(3, 10).with(key, value);
-        job.fails(&[named, "more than"]);
+        job.fails(&[
+            named,
+            "more than",
+            "; the most frequent error: ValueError: no good (",
+            "main.py:6 in run",
+        ]);
         assert!(!job.run().path().join("output/parallel_run_step.txt").exists());
         assert!(job.run().text("logs/sys/master_role.txt").contains(named), "{}", job.run().story());
     }

@@ -205,7 +205,13 @@ fn a_short_return_counts_its_missing_items_and_is_not_tried_again() {
     let tries = job.run().tries();
     let short = tries.iter().find(|row| row["Mini-batch Id"] == "mb-0000000001").unwrap();
     assert_eq!([&short["Total"], &short["Succeeded"], &short["Failed"]], ["2", "1", "1"]);
-    assert_eq!(short["Status"], "RUN_DONE");
+    assert_eq!([&short["Status"], &short["Error Category"]], ["RUN_DONE", "ReturnedTooFew"]);
+    assert_eq!(short["Error Message"], "run() returned 1 element for 2 items");
+    let listed = job.run().failed_mini_batches();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0]["items"].as_array().unwrap().len(), 2);
+    assert_eq!((&listed[0]["items_total"], &listed[0]["items_missing"]), (&json!(2), &json!(1)));
+    assert_eq!(listed[0]["tries"][0]["category"], "ReturnedTooFew");
 }
 
 #[test]
@@ -213,6 +219,9 @@ fn more_rows_than_items_are_all_written_and_counted_at_most_as_items() {
     let job = job_with("return ['row'] * 5");
     let printed = job.completes();
     assert_eq!(printed["items"], json!({ "total": 8, "succeeded": 8, "failed": 0 }));
+    assert_eq!(printed["surplus"], json!({ "mini_batches": 1, "items": 2, "elements": 5 }));
+    let note = "run() returned 5 elements for 2 items, in 1 mini-batch";
+    assert!(job.run().text("logs/job_result.txt").contains(note), "{}", job.run().story());
     assert_eq!(printed["output"]["rows"], 11);
     assert_eq!(job.run().rows().len(), 11);
 }
@@ -230,6 +239,13 @@ fn no_row_at_all_is_fine_for_summary_only() {
     let job =
         Job::new("def run(mini_batch):\n    return []\n").with_files(4).with("output_action", "summary_only");
     assert_eq!(job.completes()["items"], json!({ "total": 4, "succeeded": 0, "failed": 4 }));
+}
+
+#[test]
+fn a_summary_only_job_of_which_every_mini_batch_failed_fails() {
+    let job = Job::new("def run(mini_batch):\n    raise ValueError('no model')\n").with_files(4);
+    let printed = job.with("output_action", "summary_only").fails(&["every mini-batch failed", "no model"]);
+    assert_eq!(printed["mini_batches"], json!({ "scheduled": 2, "succeeded": 0, "failed": 2 }));
 }
 
 #[test]

@@ -203,6 +203,45 @@ def run(mini_batch):
     says(&try_file(&job, &["--pdb"], "q\n"), 42, &["pdb has nothing to show", "run() returned None"]);
 }
 
+/// Runs a command in a terminal of its own, and presses Ctrl-C there when it has printed this.
+const CTRL_C_AT: &str = r#"
+import os, pty, sys
+
+at = sys.argv[1].encode()
+seen = b""
+
+def read(descriptor):
+    global seen, at
+    data = os.read(descriptor, 4096)
+    seen += data
+    if at and at in seen:
+        at = b""
+        os.write(descriptor, b"\x03")
+    return data
+
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[2:], read)))
+"#;
+
+#[test]
+fn ctrl_c_is_the_scripts() {
+    let script = "import time\ndef run(mini_batch):\n    print('it works', flush=True)\n    time.sleep(60)\n    return mini_batch\n";
+    let job = job(script).with_files(2);
+    let mut command = std::process::Command::new(prs_tests::harness::python());
+    command.args(["-c", CTRL_C_AT, "it works"]).arg(prs_tests::harness::bin_dir().join("prs-producer"));
+    command.arg("try").arg(job.write_job_file()).env("TMPDIR", job.path("tmp"));
+    let ended = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let seen = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.code() == Some(130) && seen.contains("interrupted (Ctrl-C)"), "{seen}");
+    assert_eq!(fs::read_dir(job.path("tmp")).unwrap().count(), 0, "nothing is left behind");
+
+    // Who is told to end by other means takes the script along.
+    let mut other = job.start(&["try", &job.path("job.yml").display().to_string()]);
+    other.wait_until("run() to be called", || !job.script_processes().is_empty());
+    other.signal(rustix::process::Signal::TERM);
+    other.wait().expect_code(130);
+    job.has_left_nothing();
+}
+
 #[test]
 fn an_editor_is_waited_for_where_debugpy_is_installed() {
     let script = "def run(mini_batch):\n    return mini_batch\n";
@@ -304,6 +343,54 @@ fn a_compressed_table_is_read_again() {
         42,
         &["table.csv.gz bytes", "run() failed: ValueError: cannot parse"],
     );
+}
+
+#[test]
+fn what_failed_is_known_while_the_job_runs_and_after_it_was_killed() {
+    let script = r#"
+from marks import mark, wait_for
+
+def run(mini_batch, context):
+    if context.minibatch_index == 1:
+        raise ValueError("early")
+    if context.minibatch_index > 1:
+        mark("held")
+        wait_for("never")
+    return mini_batch
+"#;
+    let killed = job(script).with_files(12).with("run_max_try", 1);
+    let mut submit = killed.start_submit(&[]);
+    let report = "logs/sys/job_report/processed_mini-batches.csv";
+    submit.wait_until("a failure", || killed.run().text_so_far(report).contains("RUN_EXCEPTION"));
+    // A job that is running can be looked into as well.
+    let run = killed.run().path().display().to_string();
+    says(&killed.command(&["try", &run, "--failed"]), 42, &["mini-batch 1: ", "ValueError: early"]);
+    assert!(submit.kill());
+    killed.soon_leaves_nothing();
+    fs::remove_dir_all(killed.path("tmp")).unwrap();
+    fs::create_dir(killed.path("tmp")).unwrap();
+    says(&try_run(&killed, &["--failed"], ""), 42, &["mini-batch 1: ", "ValueError: early"]);
+}
+
+#[test]
+fn objects_of_a_bucket_are_fetched_for_the_one_mini_batch() {
+    let fleet = Fleet::shared();
+    let script = "import os\ndef run(mini_batch):\n    folder = os.path.dirname(mini_batch[0])\n    return [f'{open(path).read()} of {sorted(os.listdir(folder))}' for path in mini_batch]\n";
+    let job = fleet.job(job(script));
+    for number in 0..6 {
+        fleet.s3.put_object("fleet", &format!("tried/{number}.txt"), format!("item {number}").as_bytes());
+    }
+    let job = job
+        .with("mini_batch_size", 2)
+        .with("inputs", json!([{ "type": "file", "path": "s3://fleet/tried" }]));
+    let ended = try_file(&job, &["--item", "s3://fleet/tried/3.txt"], "");
+    says(&ended, 0, &["mini-batch 1: 2 files, s3://fleet/tried/2.txt", "  item 3 of ['2.txt', '3.txt']"]);
+    let cached = with_own_cache(job);
+    let file = cached.write_job_file().display().to_string();
+    cached.script("def run(mini_batch):\n    texts = [open(path).read() for path in mini_batch]\n    assert texts == ['item 4', 'item 5']\n    return texts\n");
+    let (text, output) = as_a_test(&cached, &[&file, "--mini-batch", "2"]);
+    assert!(text.contains("\"item 5\""), "what was fetched stands in the test: {text}");
+    tests_say(&output, 0, "1 passed");
 }
 
 #[test]

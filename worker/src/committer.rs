@@ -263,7 +263,10 @@ impl Committer {
 
     /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
     async fn add(&self, prepared: Prepared, open: &mut Open) {
-        let Prepared { ready, tried: Tried { mut record, process, rows, .. }, verdict } = prepared;
+        let Prepared { ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
+        if verdict != Some(Verdict::Done) {
+            record.error = error.and_then(|error| open.builder.explain(&error));
+        }
         match verdict {
             None if !open.is_first(ready.index) => {
                 self.backlog.0.fetch_sub(rows.len(), Ordering::Relaxed);
@@ -272,6 +275,9 @@ impl Committer {
             None => {
                 record.number = ready.spoiled + 1;
                 record.last = true;
+                if !record.is_whole() {
+                    record.failed = Some(ready.planned.to_vec());
+                }
                 open.add(record, &process, rows, ready);
             }
             Some(Verdict::Done) => {

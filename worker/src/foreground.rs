@@ -201,7 +201,7 @@ async fn answer(
 ) {
     match message {
         Message::Hello { protocol, python } => tracing::debug!(protocol, python, "the process is up"),
-        Message::Ready { seconds } => {
+        Message::Ready { seconds, .. } => {
             tried.init_seconds = Some(seconds);
             page.grant(1);
             let mut frame = Vec::new();

@@ -93,6 +93,7 @@ mod tests {
             category: category.into(),
             message: message.into(),
             traceback: traceback.into(),
+            frame: None,
         }
     }
 

@@ -64,6 +64,8 @@ mod tests {
     use prs_orchestrator::JobResult;
     use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
 
+    use prs_orchestrator::report::findings::Findings;
+
     use super::*;
 
     fn ended(record: &mut JobRecord, state: JobState, failed: u64) {
@@ -79,6 +81,7 @@ mod tests {
             items: ItemCounts::default(),
             seconds: 1.0,
             starts: Vec::new(),
+            findings: Findings::default(),
         });
     }
 

@@ -12,6 +12,10 @@ use prs_orchestrator::JobContext;
 use crate::descendants::{Family, Mark};
 use crate::node_settings::NodeSettings;
 use crate::process::{ProcessSettings, Streams};
+use crate::stack;
+
+/// The folder of a node that has the code of the job.
+pub(crate) const CODE: &str = "code";
 
 /// What all processes of a node have in common.
 pub(crate) struct Launch<'a> {
@@ -50,7 +54,7 @@ impl Launch<'_> {
             job_id: self.job.id.clone(),
             node_id: self.node_id,
             process_name: name.to_owned(),
-            code_dir: text(self.folder.join("code")),
+            code_dir: text(self.folder.join(CODE)),
             entry_script: spec.entry_script.clone(),
             arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
             logging_level: spec.logging_level.to_string(),
@@ -63,6 +67,8 @@ impl Launch<'_> {
             scratch_dir: text(self.job.work.clone()),
             profile_path: Some(text(profile)),
             inputs: spec.inputs.iter().map(describe_input).collect(),
+            stack_path: text(stack::file(&folder)),
+            stack_signal: stack::SIGNAL,
         }
     }
 
@@ -109,6 +115,7 @@ impl Launch<'_> {
             python: self.settings.python.clone(),
             python_home: self.folder.join("python"),
             working_dir: start.working_dir.clone().into(),
+            stack: start.stack_path.clone().into(),
             folders: vec![start.output_dir.clone().into(), start.staging_dir.clone().into()],
             streams: Streams::Files {
                 stdout: logs.join(format!("user/stdout/{node_id}/{name}.stdout.txt")),

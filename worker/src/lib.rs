@@ -33,6 +33,8 @@ pub mod serve;
 mod settlement;
 mod silence;
 mod slot;
+mod sources;
+mod stack;
 mod suspects;
 mod unique;
 mod work_folder;

@@ -34,6 +34,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "parallel_run/results.py",
     "parallel_run/script.py",
     "parallel_run/settings.py",
+    "parallel_run/stacks.py",
     "parallel_run/tables.py",
     "parallel_run/testing.py",
 ];

@@ -43,7 +43,10 @@ pub(crate) struct CodeFolders<'a> {
 impl CodeFolders<'_> {
     /// The line of the user's code that `error` came from.
     pub(crate) fn line_of(self, error: &ErrorInfo) -> Option<SourceLine> {
-        SourceLine::last_of(&error.traceback, &self.code_dir.to_string_lossy(), self.source_directory)
+        let told = error.frame.as_deref().cloned();
+        told.or_else(|| {
+            SourceLine::last_of(&error.traceback, &self.code_dir.to_string_lossy(), self.source_directory)
+        })
     }
 }
 
@@ -95,7 +98,13 @@ mod tests {
     fn error(category: &str, message: &str, line: u32) -> ErrorInfo {
         let traceback =
             format!("  File \"/work/code/main.py\", line {line}, in run\n    x()\n{category}: x\n");
-        ErrorInfo { stage: Stage::Run, category: category.into(), message: message.into(), traceback }
+        ErrorInfo {
+            stage: Stage::Run,
+            category: category.into(),
+            message: message.into(),
+            traceback,
+            frame: None,
+        }
     }
 
     #[test]

@@ -10,13 +10,15 @@ use prs_common::job::JobSpec;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, id_of};
 use prs_common::process_page::Phase;
 use prs_common::queue::Delivery;
-use prs_common::segment::{ProcessRef, TryRecord, TryStatus};
+use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
+use prs_common::source_line::SourceLine;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 
 use crate::inputs::Pin;
 use crate::process::{OwnedOutcome, silent_death};
 use crate::slot::{Kill, Running};
+use crate::stack::Stack;
 
 /// A mini-batch that may run.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub(crate) struct Tried {
     pub(crate) files: Vec<String>,
     /// Where the process stages files.
     pub(crate) staging: Arc<Path>,
+    /// What more is known of its error, or of items that are missing.
+    pub(crate) error: Option<Box<ErrorDetail>>,
 }
 
 impl Tried {
@@ -111,6 +115,7 @@ impl Tried {
             category: self.record.category.clone(),
             message: self.record.message.clone(),
             traceback: String::new(),
+            frame: self.error.as_ref().and_then(|error| error.frame.clone()).map(Box::new),
         }
     }
 
@@ -140,10 +145,23 @@ fn planned_items(ready: &Ready) -> u64 {
     MiniBatch::decode(&ready.planned).map_or(0, |mini_batch| mini_batch.items())
 }
 
-fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) {
+fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) -> ErrorDetail {
     record.status = status;
     record.category.clone_from(&error.category);
     record.message.clone_from(&error.message);
+    ErrorDetail::new(&error.category, error.frame.as_deref().cloned(), &error.traceback)
+}
+
+/// Class of the error that fewer elements came back than there were items.
+const RETURNED_TOO_FEW: &str = "ReturnedTooFew";
+
+/// Notes that items are missing (spec E7): the try stands, and is not made again.
+fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
+    let (items, returned) = (record.items, record.returned);
+    let elements = if returned == 1 { "element" } else { "elements" };
+    RETURNED_TOO_FEW.clone_into(&mut record.category);
+    record.message = format!("run() returned {returned} {elements} for {items} items");
+    ErrorDetail::new(RETURNED_TOO_FEW, run, "")
 }
 
 /// The settlement of a try that the process reported.
@@ -154,27 +172,31 @@ pub(crate) fn settle_outcome(running: &mut Running, ready: Ready, outcome: Owned
     record.cpu_us = outcome.cpu_us;
     record.run_us = outcome.run_us;
     record.items = outcome.items;
-    match &outcome.error {
+    let mut error = None;
+    match outcome.error {
         None => {
             record.returned = outcome.returned;
             record.succeeded = outcome.returned.min(outcome.items);
             record.header = outcome.header;
+            if record.succeeded < record.items {
+                error = Some(miss(&mut record, running.run.clone()));
+            }
         }
-        Some(error) => {
-            let loading = error.stage == wire::Stage::Load;
-            fail(
-                &mut record,
-                if loading { TryStatus::LoadException } else { TryStatus::RunException },
-                error,
-            );
+        Some(mut told) => {
+            let loading = told.stage == wire::Stage::Load;
+            if !loading && told.frame.is_none() {
+                told.frame = running.run.clone().map(Box::new);
+            }
+            let status = if loading { TryStatus::LoadException } else { TryStatus::RunException };
+            error = Some(fail(&mut record, status, &told));
             record.items = if outcome.items > 0 { outcome.items } else { planned_items(&ready) };
             let what = format!("{} try {}", id_of(ready.index), ready.spoiled + 1);
-            running.log.error(&what, outcome.started_us, error);
+            running.log.error(&what, outcome.started_us, &told);
         }
     }
     running.log.note(&record);
-    let rows = if outcome.error.is_none() { outcome.rows } else { Bytes::new() };
-    settlement(running, outcome.seq, ready, record, rows, outcome.files)
+    let rows = if record.status == TryStatus::RunDone { outcome.rows } else { Bytes::new() };
+    settlement(running, outcome.seq, ready, (record, error), rows, outcome.files)
 }
 
 /// How a process died.
@@ -187,6 +209,8 @@ pub(crate) struct Death {
     pub(crate) long: Duration,
     /// Input items of the mini-batch, 0 where unknown.
     pub(crate) items: u64,
+    /// Where it was.
+    pub(crate) stack: Stack,
 }
 
 /// The settlement of the mini-batch that a process was running when it died.
@@ -195,10 +219,10 @@ pub(crate) fn settle_death(
     running: &mut Running,
     seq: u32,
     ready: Ready,
-    death: &Death,
+    death: Death,
 ) -> Settlement {
     let mut record = new_record(&ready);
-    let (status, error) = match running.killed {
+    let (status, mut error) = match running.killed {
         Some(Kill::RunTimeout) => {
             (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout))
         }
@@ -211,7 +235,9 @@ pub(crate) fn settle_death(
             (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
         }
     };
-    fail(&mut record, status, &error);
+    (error.traceback, error.frame) = (death.stack.text, death.stack.frame.map(Box::new));
+    running.sources.name(&mut error);
+    let detail = fail(&mut record, status, &error);
     let long = death.long.as_micros() as u64;
     record.started_us = now_us().saturating_sub(long);
     record.elapsed_us = long;
@@ -221,15 +247,18 @@ pub(crate) fn settle_death(
     running.log.error(&what, now_us(), &error);
     running.log.note(&record);
     running.log.flush();
-    settlement(running, seq, ready, record, Bytes::new(), Vec::new())
+    settlement(running, seq, ready, (record, Some(detail)), Bytes::new(), Vec::new())
 }
 
 fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
     ErrorInfo {
         stage: wire::Stage::Run,
         category: "Timeout".to_owned(),
-        message: format!("{what} took longer than {key} ({seconds} s); the process was killed"),
+        message: format!(
+            "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
+        ),
         traceback: String::new(),
+        frame: None,
     }
 }
 
@@ -237,13 +266,14 @@ fn settlement(
     running: &Running,
     seq: u32,
     ready: Ready,
-    record: TryRecord,
+    (record, error): (TryRecord, Option<ErrorDetail>),
     rows: Bytes,
     files: Vec<String>,
 ) -> Settlement {
     let (process, staging) = (Arc::clone(&running.who), Arc::clone(&running.staging));
+    let error = error.map(Box::new);
     Settlement {
         ready,
-        settle: Settle::Tried(Box::new(Tried { record, process, seq, rows, files, staging })),
+        settle: Settle::Tried(Box::new(Tried { record, process, seq, rows, files, staging, error })),
     }
 }

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
+use prs_common::source_line::SourceLine;
 use prs_common::wire::encode_run;
 
 use crate::batch_size::Cost;
 use crate::process::Process;
 use crate::process_log::ProcessLog;
 use crate::settlement::Ready;
+use crate::sources::Sources;
 
 /// A place for a process.
 #[derive(Debug, Default)]
@@ -68,6 +70,10 @@ pub(crate) struct Running {
     pub(crate) log: ProcessLog,
     /// Where it stages the files of finished mini-batches.
     pub(crate) staging: Arc<Path>,
+    /// The user's names for its code.
+    pub(crate) sources: Arc<Sources>,
+    /// Where `run()` begins, once it is known.
+    pub(crate) run: Option<SourceLine>,
     /// Its own folder, removed when it has ended.
     pub(crate) folder: PathBuf,
     /// Mini-batches it was given, by `seq`.
@@ -145,7 +151,10 @@ impl Running {
         if self.killed.is_none() {
             self.killed = Some(why);
             self.stage = Stage::Ending;
-            self.process.kill();
+            match why {
+                Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
+                Kill::Stop | Kill::Nonsense => self.process.kill(),
+            }
         }
     }
 }

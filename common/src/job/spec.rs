@@ -33,6 +33,10 @@ pub struct JobSpec {
     /// Percentage of failed mini-batches, 0 to 100, beyond which the job is aborted once all of
     /// them are scheduled; 100 ignores all failures.
     pub allowed_failed_percent: f64,
+    /// Whether the job file, or `--set`, has any of the three: then items may be missing from the result of a job that
+    /// completed, as far as they allow it.
+    #[serde(default)]
+    pub failures_allowed: bool,
     /// What becomes of the returned rows.
     pub output_action: OutputAction,
     /// Name of the result file of `append_row`.
@@ -97,6 +101,7 @@ impl JobSpec {
             error_threshold: -1,
             allowed_failed_count: -1,
             allowed_failed_percent: 100.0,
+            failures_allowed: false,
             output_action: OutputAction::AppendRow,
             append_row_file_name: "parallel_run_step.txt".to_owned(),
             node_count: 1,

@@ -240,6 +240,8 @@ fn thresholds(reader: &mut Reader<'_>, spec: &mut JobSpec) {
         reader.integer("allowed_failed_count", -1..=i64::MAX, all).unwrap_or(spec.allowed_failed_count);
     spec.allowed_failed_percent =
         reader.number("allowed_failed_percent", 0.0..=100.0).unwrap_or(spec.allowed_failed_percent);
+    let keys = ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
+    spec.failures_allowed |= keys.iter().any(|key| reader.has(key));
 }
 
 fn processes(reader: &mut Reader<'_>, spec: &mut JobSpec) {

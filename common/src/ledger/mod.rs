@@ -22,7 +22,7 @@ use crate::mini_batch::MiniBatchIndex;
 #[cfg(feature = "fleet")]
 pub use self::redis::RedisLedger;
 pub use embedded::EmbeddedLedger;
-pub use nodes::{IdleWorker, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, SeenError};
+pub use nodes::{IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, SeenError};
 pub use offers::{Bell, Books, Membership, Offer, Offered, Offers, Seats};
 
 /// Meaning of a ledger error.

@@ -59,6 +59,21 @@ pub struct NodeReport {
     pub failed_tries: u64,
     /// The first distinct errors, [`MOST_SEEN_ERRORS`] at most.
     pub errors: Vec<SeenError>,
+    /// The last failure to import the script or of `init()`, for the list of errors.
+    pub init_failure: Option<InitFailure>,
+}
+
+/// A failure to import the script, or of `init()`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitFailure {
+    /// Class of the exception, or what stands for it.
+    pub category: String,
+    /// Its message.
+    pub message: String,
+    /// The last line of the user's code in it.
+    pub frame: Option<SourceLine>,
+    /// The process that had it.
+    pub process: String,
 }
 
 /// An error of the user's code, as a node saw it first.

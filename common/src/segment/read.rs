@@ -138,6 +138,9 @@ fn check(index: &SegmentIndex, rows: u64) -> Result<(), String> {
         if record.succeeded > record.items {
             return Err(format!("more items of mini-batch {number} succeeded than it has"));
         }
+        if record.error.is_some_and(|error| error as usize >= index.errors.len()) {
+            return Err(format!("mini-batch {number} has an error that it does not name"));
+        }
         if record.last && last.replace(number) == Some(number) {
             return Err(format!("it has two outcomes of mini-batch {number}"));
         }
@@ -147,7 +150,7 @@ fn check(index: &SegmentIndex, rows: u64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LARGE, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
+    use super::super::{ErrorDetail, LARGE, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
     use super::*;
     use crate::storage::{LocalStorage, PutMode};
 
@@ -243,6 +246,7 @@ mod tests {
             ip: String::new(),
             processes: vec![process.clone()],
             tries,
+            errors: vec![ErrorDetail::default()],
         };
         let table = [
             (index(vec![TryRecord { offset: 3, length: 7, ..record(0) }]), ""),
@@ -253,6 +257,8 @@ mod tests {
             (index(vec![TryRecord { offset: 1, length: u64::MAX, ..record(0) }]), "end behind"),
             (index(vec![record(0), record(0)]), "two outcomes"),
             (index(vec![TryRecord { items: 1, succeeded: 2, ..record(0) }]), "than it has"),
+            (index(vec![TryRecord { error: Some(0), ..record(0) }]), ""),
+            (index(vec![TryRecord { error: Some(1), ..record(0) }]), "an error that"),
         ];
         for (index, told) in table {
             let checked = check(&index, 10).err().unwrap_or_default();

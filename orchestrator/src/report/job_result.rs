@@ -3,12 +3,13 @@
 use std::fmt::Write;
 
 use prs_common::job::{JobSpec, OutputAction};
-use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 
+use super::findings::Findings;
 use super::progress_overview::duration;
 use super::starts;
+use super::words;
 use crate::job_record::JobResult;
 
 /// Whether two such texts are about the same end of the same job: all but the time in the line that says when.
@@ -25,6 +26,8 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     if let Some(reason) = &result.reason {
         // One line: the first thing a person, or a script, reads.
         let _ = write!(out, ": {}", reason.trim().replace('\n', " | "));
+    } else if let Some(missing) = words::missing(result) {
+        let _ = write!(out, ": {missing}");
     }
     let (counts, items) = (&result.mini_batches, &result.items);
     let _ = write!(
@@ -49,6 +52,7 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         spec.allowed_failed_percent,
         counts.failed,
     );
+    causes(&result.findings, &mut out);
     out.push_str(&starts::lines(&result.starts));
     let output = &result.output;
     let _ = match (&output.sha256, spec.output_action) {
@@ -71,16 +75,31 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     out
 }
 
+/// Why tries failed and items are missing.
+fn causes(findings: &Findings, out: &mut String) {
+    if let Some(tries) = words::tries(findings.tries) {
+        let _ = writeln!(out, "tries         {tries}");
+    }
+    for (at, group) in findings.errors.iter().enumerate() {
+        let head = if at == 0 { "errors" } else { "" };
+        let _ = writeln!(out, "{head:14}{}: {}", group.in_one_line(), words::cost(group));
+    }
+    let more = findings.distinct_errors.saturating_sub(findings.errors.len() as u64);
+    if more > 0 {
+        let _ = writeln!(out, "              and {more} more");
+    }
+    if let Some(surplus) = &findings.surplus {
+        let _ = writeln!(out, "note          {}", words::surplus(surplus));
+    }
+}
+
 /// Which file to open next, and what to do.
 fn next(result: &JobResult, place: &str) -> String {
     let mut out = String::new();
-    if result.mini_batches.failed > 0 {
-        let _ = writeln!(
-            out,
-            "open next     {FAILED_MINI_BATCHES} of the output: the failed mini-batches with their items"
-        );
+    if let Some(listed) = words::listed(result) {
+        let _ = writeln!(out, "missing       {listed}");
         let _ =
-            writeln!(out, "              job_error.txt: the distinct errors; user/error/: full tracebacks");
+            writeln!(out, "open next     job_error.txt: the distinct errors; user/error/: full tracebacks");
         let _ =
             writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
     } else if result.state == JobState::Failed {

@@ -13,18 +13,13 @@ mod assembly;
 mod growth;
 pub(crate) mod rows;
 
-use std::fmt::Write as _;
-
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::mini_batch::{MiniBatch, Work, id_of};
-use prs_common::storage::StorageError;
-use serde_json::{Value, json};
 
 use self::assembly::Written;
 pub(crate) use self::growth::Growth;
 use crate::JobContext;
-use crate::catalog::{Catalog, TryFailure};
+use crate::catalog::Catalog;
 use crate::damage::{FinalizeError, damaged_files};
 use crate::job_record::Output;
 use crate::publish::{self, Room};
@@ -53,49 +48,4 @@ pub(crate) async fn finalize(
     }
     publish::files(job, &catalog.files).await?;
     Ok(output)
-}
-
-/// Writes `failed_mini_batches.jsonl`, or removes that of a former start when nothing failed.
-pub(crate) async fn list_failures(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
-    let mut text = String::new();
-    for (index, failures) in &catalog.failures {
-        let Some(body) = &failures.body else { continue };
-        let Ok(mini_batch) = MiniBatch::decode(body) else {
-            tracing::error!(
-                index,
-                "a failed mini-batch is listed without its items: its descriptor is damaged"
-            );
-            continue;
-        };
-        let input = job.spec.inputs.get(mini_batch.input as usize).map(|input| input.name.as_str());
-        let mut tries = failures.tries.clone();
-        tries.sort_by_key(TryFailure::order);
-        let line = json!({
-            "mini_batch_id": id_of(*index),
-            "minibatch_index": index,
-            "input": input,
-            "items": items(&mini_batch),
-            "tries": tries,
-        });
-        let _ = writeln!(text, "{line}");
-    }
-    if text.is_empty() {
-        publish::withdraw(job, FAILED_MINI_BATCHES).await
-    } else {
-        publish::put(job, FAILED_MINI_BATCHES, text.into()).await
-    }
-}
-
-fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
-    match &mini_batch.work {
-        Work::Files { .. } | Work::Objects { .. } => {
-            mini_batch.file_names().into_iter().map(Value::from).collect()
-        }
-        Work::Delimited { origin, start, end, records, .. }
-        | Work::DelimitedObject { origin, start, end, records, .. } => {
-            vec![json!({"file": origin, "start": start, "end": end, "records": records})]
-        }
-        Work::Stored { key, .. } => vec![json!({"descriptor": key})],
-        Work::Unreadable { origin, offset, .. } => vec![json!({"file": origin, "start": offset})],
-    }
 }

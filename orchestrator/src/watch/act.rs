@@ -1,8 +1,9 @@
 //! Doing what the duties decided. Each action may be done twice.
 
-use prs_common::ledger::JobState;
+use prs_common::ledger::{Conclusion, JobState};
 
 use super::duties::Action;
+use super::ending::with_most_frequent;
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
 use crate::queues::job_queue_options;
@@ -28,8 +29,11 @@ impl Watch<'_> {
                 self.set_state(state).await?;
             }
             Action::Ring => membership::ring(job).await,
-            Action::Conclude(conclusion) => {
-                return Ok(Some(Decision::of(job.ledger.conclude(&job.run, &conclusion).await?)));
+            Action::Conclude(conclusion) => return Ok(Some(self.conclude(conclusion).await?)),
+            Action::Abort(reason) => {
+                let reason = self.with_cause(reason, seen).await;
+                let conclusion = Conclusion { state: JobState::Failed, reason };
+                return Ok(Some(self.conclude(conclusion).await?));
             }
             Action::End(decision) => return Ok(Some(decision)),
             Action::Follow => self.follow(seen.progress.segments).await?,
@@ -71,6 +75,18 @@ impl Watch<'_> {
             Action::Restore => self.restore(seen).await?,
         }
         Ok(None)
+    }
+
+    async fn conclude(&self, conclusion: Conclusion) -> Result<Decision, WatchError> {
+        Ok(Decision::of(self.job.ledger.conclude(&self.job.run, &conclusion).await?))
+    }
+
+    /// A reason to fail with the most frequent error, as far as the failures can be read in a moment.
+    async fn with_cause(&mut self, reason: String, seen: &Snapshot) -> String {
+        if let Err(error) = self.follow(seen.progress.segments).await {
+            self.journal.error(format_args!("the errors of the job are not all known: {error}"));
+        }
+        self.catalog.as_deref().map_or(reason.clone(), |catalog| with_most_frequent(&reason, catalog))
     }
 
     /// Lets the result take in what was followed.

@@ -14,8 +14,10 @@ use crate::catalog::Catalog;
 use crate::damage::{self, FinalizeError};
 use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::publish;
-use crate::result::{Growth, finalize, list_failures};
-use crate::{JobContext, audit, starts};
+use crate::report::errors::ErrorGroup;
+use crate::report::findings::Findings;
+use crate::result::{Growth, finalize};
+use crate::{JobContext, audit, failed_mini_batches, starts};
 
 impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
@@ -39,7 +41,7 @@ impl Watch<'_> {
         self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
-            list_failures(self.job, catalog).await?;
+            failed_mini_batches::list(self.job, catalog).await?;
         }
         self.close(&end, output).await
     }
@@ -72,17 +74,8 @@ impl Watch<'_> {
             }
         }
         let failed = |reason: String| Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
-        if self.job.spec.output_action == OutputAction::AppendRow && catalog.returned == 0 {
-            return failed(match catalog.errors.most_frequent() {
-                Some(error) if progress.succeeded == 0 => {
-                    format!(
-                        "append_row: no row was returned, for every mini-batch failed; the most frequent error: {error}"
-                    )
-                }
-                _ => "append_row: no row was returned in the whole job; return one element for \
-                      each item, or use output_action summary_only"
-                    .to_owned(),
-            });
+        if let Some(reason) = returned_nothing(self.job.spec.output_action, catalog, progress) {
+            return failed(reason);
         }
         let output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
@@ -170,7 +163,9 @@ impl Watch<'_> {
         // this one could not find any more.
         self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
-        let mut result = result(self.job, end, output, &self.status.progress, self.memory.started.elapsed());
+        let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
+        let known = (catalog, self.journal.init_errors());
+        let mut result = result(self.job, end, output, &self.status.progress, took, known);
         if let Some(catalog) = &self.catalog {
             result.starts = starts::results(&self.record, catalog);
         }
@@ -194,6 +189,30 @@ impl Watch<'_> {
         }
         self.publish_view();
         Ok(result)
+    }
+}
+
+/// Why a job fails that ran to its end and has nothing to show for it (spec E10).
+fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress) -> Option<String> {
+    if progress.succeeded == 0 && progress.failed > 0 {
+        let what = match action {
+            OutputAction::AppendRow => "append_row: no row was returned, because every mini-batch failed",
+            OutputAction::SummaryOnly => "summary_only: every mini-batch failed",
+        };
+        return Some(with_most_frequent(what, catalog));
+    }
+    (action == OutputAction::AppendRow && catalog.returned == 0).then(|| {
+        "append_row: no row was returned in the whole job; return one element for each item, or use output_action \
+         summary_only"
+            .to_owned()
+    })
+}
+
+/// A reason to fail, and the error that most tries had.
+pub(super) fn with_most_frequent(reason: &str, catalog: &Catalog) -> String {
+    match catalog.errors.most_frequent() {
+        Some(error) => format!("{reason}; the most frequent error: {error}"),
+        None => reason.to_owned(),
     }
 }
 
@@ -238,7 +257,7 @@ pub(crate) async fn fail_at_once(
     job.ledger.set_state(&job.run, conclusion.state, fence).await?;
     let progress = job.ledger.progress(&job.run).await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let result = result(job, &conclusion, nothing(job), &progress, took);
+    let result = result(job, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write_unless_ended(&*job.storage).await {
@@ -262,6 +281,7 @@ fn result(
     output: Output,
     progress: &Progress,
     took: Duration,
+    (catalog, init_errors): (Option<&Catalog>, Vec<ErrorGroup>),
 ) -> JobResult {
     JobResult {
         job_id: job.id.clone(),
@@ -274,5 +294,6 @@ fn result(
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
         starts: Vec::new(),
+        findings: Findings::new(&job.spec, end.state, progress, catalog, init_errors),
     }
 }

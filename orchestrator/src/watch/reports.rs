@@ -8,13 +8,12 @@ use prs_common::layout::LOGS;
 use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
-use crate::JobContext;
 use crate::catalog::Catalog;
 use crate::job_record::{JobRecord, JobResult};
 use crate::orchestrate::remove_segments;
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
-use crate::result::list_failures;
+use crate::{JobContext, failed_mini_batches};
 
 /// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
 pub(crate) async fn finish_reports(
@@ -77,7 +76,7 @@ impl Watch<'_> {
         self.follow_what_is_whole(progress.segments).await?;
         match self.catalog.as_deref() {
             Some(catalog) if catalog.tries_of_failed() != tries => {
-                Ok(list_failures(self.job, catalog).await?)
+                Ok(failed_mini_batches::list(self.job, catalog).await?)
             }
             _ => Ok(()),
         }

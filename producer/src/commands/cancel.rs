@@ -19,11 +19,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Ends a job.
 pub(super) async fn cancel(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let result = match fleet::connect(job.whereabouts.urls()?).await? {
-        Some(fleet) => fleet::cancel(&fleet, &job.name, &who()).await?,
-        None => cancel_here(&run_folder::find(job)?, &who()).await?,
+    let (result, name) = if let Some(fleet) = fleet::connect(job.whereabouts.urls()?).await? {
+        (fleet::cancel(&fleet, &job.name, &who()).await?, job.name.clone())
+    } else {
+        let folder = run_folder::find(job)?;
+        (cancel_here(&folder, &who()).await?, run_folder::called(&folder))
     };
-    output::result(format, &result)?;
+    output::result(format, &result, &name)?;
     Ok(Code::Completed.into())
 }
 

@@ -58,13 +58,14 @@ impl StatusView {
 
 /// Shows where a job stands.
 pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let seen = Place::find(job).await?.look().await?;
+    let place = Place::find(job).await?;
+    let seen = place.look().await?;
     let line = seen.shown().line().unwrap_or_default();
     let view = StatusView::new(seen);
     if format == Format::Json {
         output::json(&view)?;
     } else if view.result.state.is_final() {
-        output::result(format, &view.result)?;
+        output::result(format, &view.result, &place.called())?;
     } else {
         let mut rows = vec![
             ("job", view.result.job_id.clone()),

@@ -1,9 +1,12 @@
 //! The commands: each a function from arguments to an exit code.
 
 mod cancel;
+mod errors;
 mod fetch;
 mod inspect;
 mod list;
+mod logs;
+mod remove;
 mod run;
 mod show;
 mod stream;
@@ -44,12 +47,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
             Command::Result(fetch) => fetch::result(&fetch, format).await,
-            Command::Logs(logs) => fetch::logs(&logs, format).await,
+            Command::Logs(logs) => logs::logs(&logs, format).await,
+            Command::Errors(arguments) => errors::errors(&arguments, format).await,
             Command::Status(job) => inspect::status(&job, format).await,
             Command::List(list) => list::list(&list, format).await,
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
+            Command::Rm(arguments) => remove::remove(&arguments, format).await,
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });

@@ -15,6 +15,7 @@ use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::publish::Notes;
 use prs_orchestrator::queues::reservation;
+use prs_orchestrator::report::words;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
 
@@ -158,8 +159,9 @@ async fn run_here(
     };
     let record = behind.unless_interrupted(&mut signals, stored).await?;
     output::say(format_args!("job {} runs in {}", record.job_id, embedded::shown(&folder)));
+    let name = run_folder::called(&folder);
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
-    report(format, &result)
+    report(format, &result, &name)
 }
 
 fn holds_a_job(folder: &Path) -> Failure {
@@ -182,7 +184,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         let storage = fleet.job_storage(&record.job_id);
         let output = storage.below(layout::OUTPUT.trim_end_matches('/'));
         if let Some(result) = done(&record, &*output, Failure::server).await? {
-            return report(format, result);
+            return report(format, result, &record.job_id);
         }
         check_record(&record)?;
         let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
@@ -198,7 +200,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         let mut signals = Signals::catch()?;
         let behind = LeftBehind::default();
         let resumed = fleet::resume(&fleet, record, next, &behind);
-        let handed = behind.unless_interrupted(&mut signals, resumed).await?;
+        let handed = Box::pin(behind.unless_interrupted(&mut signals, resumed)).await?;
         output::say(format_args!("job {} goes on", handed.job.id));
         return hand_over(handed, target, arguments.detach, signals, format).await;
     }
@@ -213,7 +215,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     let mut record = JobRecord::read(&storage).await.map_err(Failure::usage)?;
     let output = embedded::output_folder(&folder, &record);
     if let Some(result) = done(&record, &LocalStorage::new(&output), Failure::from).await? {
-        return report(format, result);
+        return report(format, result, &run_folder::called(&folder));
     }
     check_record(&record)?;
     let next = next_start(arguments, &record, &storage, &[&folder]).await?;
@@ -226,8 +228,9 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     next.begin(&mut record);
     record.write(&storage).await.context("cannot store the job")?;
     output::say(format_args!("job {} goes on in {}", record.job_id, embedded::shown(&folder)));
+    let name = run_folder::called(&folder);
     let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
-    report(format, &result)
+    report(format, &result, &name)
 }
 
 /// The result of a job of which nothing is left to do, when it still is in its `output`.
@@ -238,7 +241,7 @@ async fn done<'a>(
 ) -> Result<Option<&'a JobResult>, Failure> {
     let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else { return Ok(None) };
     check_there(output, result, failed).await?;
-    output::say("the job has completed already; nothing is missing or failed");
+    output::say("the job has completed already; no item is missing");
     Ok(Some(result))
 }
 
@@ -296,7 +299,7 @@ async fn hand_over(
         None => Ok(()),
     };
     // The job has ended, whatever became of the copy.
-    let reported = report(format, &result);
+    let reported = report(format, &result, &id);
     fetched.map_err(|failure| {
         failure.and(format_args!(
             "`output` is not filled: prs-producer result {id} --output-path DIR fetches the result"
@@ -305,10 +308,18 @@ async fn hand_over(
     reported
 }
 
-/// Prints how a job ended, and gives the exit code for it.
-pub(super) fn report(format: Format, result: &JobResult) -> Result<ExitCode, Failure> {
-    let printed = output::result(format, result);
+/// Prints how a job ended, which commands call `name`, and gives the exit code for it.
+pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<ExitCode, Failure> {
+    let printed = output::result(format, result, name);
     let code = match result.state {
+        JobState::Completed if result.findings.lacks_unexpectedly() => {
+            if let Some(missing) = words::missing(result) {
+                output::say(format_args!(
+                    "{missing} (exit code 10: the job file does not say how many may be, with error_threshold, allowed_failed_count or allowed_failed_percent)"
+                ));
+            }
+            Code::Incomplete
+        }
         JobState::Completed => Code::Completed,
         JobState::Canceled => Code::Interrupted,
         _ => {

@@ -18,7 +18,7 @@ pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failur
     let place = Place::find(job).await?;
     let seen = place.look().await?;
     if seen.result.state.is_final() {
-        return report(format, &seen.result);
+        return report(format, &seen.result, &place.called());
     }
     let signals = Signals::catch()?;
     let (view, shown) = tokio::sync::watch::channel(Shown::default());
@@ -26,7 +26,7 @@ pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failur
     let followed = follow(&place, seen, view, signals).await;
     let _ = display.await;
     if let Some(result) = followed? {
-        return report(format, &result);
+        return report(format, &result, &place.called());
     }
     output::say("the job goes on without this program");
     Ok(Code::Interrupted.into())

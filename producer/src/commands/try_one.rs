@@ -1,55 +1,34 @@
 //! `try`: one mini-batch in this terminal.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
-use prs_worker::inputs::Localizer;
+use prs_worker::inputs::{Localized, Localizer};
 use prs_worker::{Host, NodeSettings, Prefetch, find_extension, find_interpreter};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{CodeChoice, Format, Try};
-use crate::embedded::{self, Signals};
+use crate::embedded::{Signals, shown};
 use crate::failure::{Code, Failure};
+use crate::left_behind::LeftBehind;
 use crate::output;
 use crate::trial::{Chosen, Shown, Trial, Wanted, describe, test_file};
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
-    let trial = Trial::find(arguments).await?;
-    let python = find_interpreter(trial.spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
-    let Chosen { planned, stores, failed, note } =
-        trial.choose(&Wanted::of(arguments), arguments.failed).await?;
-    let inputs =
-        Localizer::new(stores, trial.spec.clone(), &trial.folder("inputs"), NodeSettings::CACHE_BYTES, 0);
-    let inputs = inputs.context("cannot make a folder for inputs")?;
-    let here = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
-    let mini_batch = MiniBatch::decode(&here.planned).context("the mini-batch cannot be understood")?;
-    output::say(describe(&mini_batch));
-    if let Some(failed) = failed.filter(|failed| !failed.category.is_empty()) {
-        output::say(format_args!("  in the job it failed: {}: {}", failed.category, failed.message.trim()));
+    if arguments.pytest && arguments.code == Some(CodeChoice::Old) {
+        return Err(Failure::wrong("--pytest is of the code as it is now: that of the job is in an archive"));
     }
-    if let Some(note) = note {
-        output::say(format_args!("  note: {note}"));
-    }
-    output::say(format_args!("  code {}, interpreter {}", embedded::shown(&trial.code), python.display()));
-
+    let mut signals = Signals::catch()?;
+    let behind = LeftBehind::default();
+    let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
+    let Prepared { trial, settings, data } = prepared;
+    let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();
-    let host = Host::detect();
-    let settings = NodeSettings {
-        python,
-        extension,
-        worker: host.name.clone(),
-        instance: host.name.clone(),
-        slots: trial.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
-        host,
-        prefetch: Prefetch::Fixed(1),
-        cache_bytes: NodeSettings::CACHE_BYTES,
-        memory_bytes: 0,
-        unfit: None,
-    };
     let with = Foreground {
         job: &job,
         settings: &settings,
@@ -60,24 +39,69 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
         stop: CancellationToken::new(),
     };
     if arguments.pytest {
-        if arguments.code == Some(CodeChoice::Old) {
-            return Err(Failure::wrong(
-                "--pytest is of the code as it is now: that of the job is in an archive",
-            ));
-        }
-        let local = MiniBatch::decode(&here.local).context("the mini-batch cannot be understood")?;
-        let is_fetched = !MiniBatch::is_local(&here.planned);
+        let local = MiniBatch::decode(&data.local).context("the mini-batch cannot be understood")?;
+        let is_fetched = !MiniBatch::is_local(&data.planned);
         output::text(&test_file(&trial, &mini_batch, &local, is_fetched, &with.arguments())?)?;
         return Ok(Code::Completed.into());
     }
-    let tried = run(&with, &here.local).await?;
-    let shown = Shown::new(&trial, &mini_batch, tried);
+    let python = settings.python.display();
+    let script = script_below(&trial.code, &trial.spec.entry_script).unwrap_or_else(|| trial.code.clone());
+    output::say(format_args!("  script {}, interpreter {python}", shown(&script)));
+    let tried = run(&with, &data.local, &mut signals).await?;
+    let came = Shown::new(&trial, &mini_batch, tried);
     if format == Format::Json {
-        output::json(&shown)?;
+        output::json(&came)?;
     } else {
-        output::text(&shown.text())?;
+        output::text(&came.text(with.debugger))?;
     }
-    shown.end().map(Into::into)
+    came.end().map(Into::into)
+}
+
+/// A mini-batch that can be run.
+struct Prepared {
+    trial: Trial,
+    settings: NodeSettings,
+    /// Its data, on this machine.
+    data: Localized,
+}
+
+/// Finds the mini-batch, says which it is, and brings its data here.
+async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
+    let trial = Trial::find(arguments).await?;
+    let python = find_interpreter(trial.spec.environment.as_deref()).map_err(Failure::usage)?;
+    let extension = find_extension().map_err(Failure::usage)?;
+    let Chosen { planned, stores, failed, note } =
+        trial.choose(&Wanted::of(arguments), arguments.failed).await?;
+    let folder = trial.folder("inputs");
+    let inputs = Localizer::new(stores, trial.spec.clone(), &folder, NodeSettings::CACHE_BYTES, 0);
+    let inputs = inputs.with_context(|| format!("cannot make {}", folder.display()))?;
+    let data = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
+    let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
+    output::say(describe(&mini_batch));
+    if let Some(failed) = failed.filter(|failed| !failed.category.is_empty()) {
+        output::say(format_args!("  in the job it failed: {}: {}", failed.category, failed.message.trim()));
+    }
+    if let Some(note) = note {
+        output::say(format_args!("  note: {note}"));
+    }
+    let settings = settings(&trial, python, extension);
+    Ok(Prepared { trial, settings, data })
+}
+
+fn settings(trial: &Trial, python: PathBuf, extension: PathBuf) -> NodeSettings {
+    let host = Host::detect();
+    NodeSettings {
+        python,
+        extension,
+        worker: host.name.clone(),
+        instance: host.name.clone(),
+        slots: trial.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
+        host,
+        prefetch: Prefetch::Fixed(1),
+        cache_bytes: NodeSettings::CACHE_BYTES,
+        memory_bytes: 0,
+        unfit: None,
+    }
 }
 
 fn debugger(arguments: &Try) -> Debugger {
@@ -89,8 +113,7 @@ fn debugger(arguments: &Try) -> Debugger {
 }
 
 /// Runs it to its end. Ctrl-C is the script's, which gets it from the terminal as this program does.
-async fn run(with: &Foreground<'_>, local: &[u8]) -> Result<Tried, Failure> {
-    let mut signals = Signals::catch()?;
+async fn run(with: &Foreground<'_>, local: &[u8], signals: &mut Signals) -> Result<Tried, Failure> {
     let mut running = Box::pin(run_in_foreground(with, local));
     let ended = loop {
         tokio::select! {

@@ -91,6 +91,7 @@ impl Trial {
         let job = Job { name: arguments.name.clone(), whereabouts: arguments.whereabouts.clone() };
         let place = Place::find_to_run(&job).await?;
         let record = place.record().await?;
+        check_version(&record)?;
         let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
         let spec = adjust(&record.spec, &job.name, &arguments.set, &here, RunsOn::ThisMachine)
             .map_err(Failure::usage)?;
@@ -149,10 +150,22 @@ impl Trial {
     }
 }
 
-fn is_job_file(name: &str) -> bool {
+/// Whether a name is that of a job file, and not of a job.
+pub(crate) fn is_job_file(name: &str) -> bool {
     let path = Path::new(name);
     let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
     path.is_file() || (is_yaml && !path.is_dir())
+}
+
+/// Refuses a job of another version of prs, which has stored what it did in another form.
+fn check_version(record: &JobRecord) -> Result<(), Failure> {
+    let (id, of, own) = (&record.job_id, &record.prs_version, env!("CARGO_PKG_VERSION"));
+    if of == own {
+        return Ok(());
+    }
+    Err(Failure::wrong(format!(
+        "job {id} is of prs {of}, and this is prs {own}, which cannot read what it stored: use prs {of} for it"
+    )))
 }
 
 fn stores_in(scratch: &Path) -> InputStores {

@@ -50,7 +50,7 @@ pub(crate) fn test_file(
     let (index, items) = (planned.index, planned.items());
     let inputs = trial.spec.inputs.iter().map(|input| {
         format!(
-            "        ({}, {}, {}),\n",
+            "            ({}, {}, {}),\n",
             quoted(&input.name),
             quoted(&input.kind.to_string()),
             quoted(&input.source.label())
@@ -58,7 +58,7 @@ pub(crate) fn test_file(
     });
     let inputs = inputs.collect::<Vec<_>>().concat();
     let arguments: Vec<String> =
-        without_output(arguments).map(|argument| format!("        {},\n", quoted(argument))).collect();
+        without_output(arguments).map(|argument| format!("            {},\n", quoted(argument))).collect();
     let arguments = arguments.concat();
     let title = describe(planned).replace(['\\', '"'], "?");
     Ok(format!(

@@ -6,7 +6,7 @@ use prs_common::job::OutputAction;
 use prs_common::mini_batch::{MiniBatch, Work, id_of};
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_orchestrator::report::progress_overview::duration;
-use prs_worker::foreground::Tried;
+use prs_worker::foreground::{Debugger, Tried};
 use serde::Serialize;
 
 use super::Trial;
@@ -90,8 +90,8 @@ impl Shown {
         }
     }
 
-    /// The same in lines.
-    pub(crate) fn text(&self) -> String {
+    /// The same in lines. A traceback that a debugger has shown already is left out.
+    pub(crate) fn text(&self, debugger: Debugger) -> String {
         let mut out = String::new();
         if let Some(seconds) = self.init_seconds {
             let _ = writeln!(out, "init()    {}", short(seconds));
@@ -103,7 +103,7 @@ impl Shown {
             let _ = writeln!(out, "note      {notice}");
         }
         if let Some(error) = &self.error {
-            if !error.traceback.is_empty() {
+            if !error.traceback.is_empty() && debugger != Debugger::PostMortem {
                 let _ = write!(out, "\n{}", error.traceback);
             }
             return out;
@@ -117,7 +117,7 @@ impl Shown {
                 out,
                 "output    {} bytes{}",
                 self.bytes,
-                if self.first_rows.is_empty() { "" } else { ", which begin" }
+                if self.first_rows.is_empty() { "" } else { "; the first rows:" }
             );
             for row in self
                 .header
@@ -156,7 +156,7 @@ impl Shown {
 }
 
 impl From<ErrorInfo> for Error {
-    fn from(ErrorInfo { stage, category, message, traceback }: ErrorInfo) -> Self {
+    fn from(ErrorInfo { stage, category, message, traceback, .. }: ErrorInfo) -> Self {
         let stage = match stage {
             Stage::Import => "importing the script",
             Stage::Init => "init()",

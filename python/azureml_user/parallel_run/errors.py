@@ -1,4 +1,4 @@
-"""Words for an exception of the script: category, message, traceback.
+"""Words for an exception of the script: category, message, traceback, and the line that it comes from.
 
 Nothing an exception does while it is described may harm the process: its `__str__` may raise, return
 something else or be endless. Frames of this package are left out of the traceback; they say nothing about the
@@ -7,14 +7,20 @@ script.
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import os
 import traceback
 from types import TracebackType
+from typing import Any, Callable, Optional
 
 _LIMIT = 64 * 1024
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-Description = tuple[str, str, str]
+# File, line, function and text of a line of the user's code.
+Frame = tuple[str, int, str, str]
+Description = tuple[str, str, str, Optional[Frame]]
+_LONGEST_LINE = 200
 
 
 class ScriptError(Exception):
@@ -28,15 +34,53 @@ class ScriptError(Exception):
         self.category = category
 
 
-def describe(error: BaseException, place: str) -> Description:
-    """Category (class of the exception), message (never empty) and traceback of `error`.
+def describe(error: BaseException, place: str, code_dir: str = "") -> Description:
+    """Category (class of the exception), message (never empty) and traceback of `error`, and the last line of
+    the code below `code_dir` that was in it.
 
     `place` is what was being done, such as `run()`.
     """
     if isinstance(error, ScriptError):
-        return error.category, str(error), ""
+        return error.category, str(error), "", None
     category = _category(error)
-    return category, _clean(_message(error, category, place)), _clean(_traceback(error, category))
+    message = _clean(_message(error, category, place))
+    return category, message, _clean(_traceback(error, category)), _last_frame(error, code_dir)
+
+
+def frame_of(function: Callable[..., Any]) -> Frame | None:
+    """Where `function` begins."""
+    try:
+        code = inspect.unwrap(function).__code__
+        return _frame(code.co_filename, code.co_firstlineno, code.co_name)
+    except BaseException:
+        # Built in another language, or an object that is called.
+        return None
+
+
+def _last_frame(error: BaseException, code_dir: str) -> Frame | None:
+    try:
+        if isinstance(error, SyntaxError) and error.filename and _is_below(code_dir, error.filename):
+            return _frame(error.filename, error.lineno or 1, "<module>")
+        last = None
+        frames = error.__traceback__
+        while frames is not None:
+            code = frames.tb_frame.f_code
+            if _is_below(code_dir, code.co_filename):
+                last = code.co_filename, frames.tb_lineno, code.co_name
+            frames = frames.tb_next
+        return _frame(*last) if last is not None else None
+    except BaseException:
+        return None
+
+
+def _is_below(code_dir: str, file: str) -> bool:
+    """Whether `file` is the user's own: packages that lie beside the script are not."""
+    return bool(code_dir) and file.startswith(os.path.join(code_dir, "")) and "/site-packages/" not in file
+
+
+def _frame(file: str, line: int, function: str) -> Frame:
+    source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
+    return _clean(file), line, "" if function == "<module>" else _clean(function), _clean(source)
 
 
 def keeps_from_importing(error: BaseException) -> bool:

@@ -40,14 +40,14 @@ class Foreground:
         """As `errors.describe`, after the debugger has looked into it."""
         if self._debugger == "pdb" and not isinstance(error, _ENDS):
             self._look_into(error)
-        return errors.describe(error, place)
+        return errors.describe(error, place, self._code_dir)
 
     def _look_into(self, error: BaseException) -> None:
         frames = error.__traceback__
         if frames is None or not any(self._is_of_script(frame) for frame in _frames_of(frames)):
             print("pdb has nothing to show: no line of the script is in the traceback", file=sys.stderr)
             return
-        category, message, _ = errors.describe(error, "the script")
+        category, message, *_ = errors.describe(error, "the script")
         print(f"{category}: {message}", file=sys.stderr, flush=True)
         debugger = _PostMortem(self._is_of_script)
         debugger.reset()
@@ -76,7 +76,8 @@ class _PostMortem(pdb.Pdb):
             if self._is_of_script(self.stack[index][0]):
                 self.curindex = index
                 self.curframe = self.stack[index][0]
-                if sys.version_info < (3, 13):
+                if sys.version_info < (3, 14):
+                    # Later ones read the locals of the frame itself.
                     self.curframe_locals = self.curframe.f_locals
                 return
 
@@ -90,6 +91,8 @@ def _frames_of(traceback: TracebackType | None) -> list[FrameType]:
 
 
 def _wait_for_editor(port: int) -> None:
+    # It warns that it cannot stop in some of the standard library, in lines that look like an error.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         import debugpy
     except ModuleNotFoundError:

@@ -6,6 +6,7 @@ the extension run mini-batches and ends in order. Started by hand it only says s
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -22,6 +23,7 @@ from azureml_user.parallel_run import (
     results,
     script,
     settings,
+    stacks,
     tables,
 )
 from azureml_user.parallel_run.entry_script import EntryScript
@@ -71,7 +73,11 @@ def main() -> int:
     os.register_at_fork(after_in_child=connection.forget)
 
     terminal = foreground.take()
-    describe = errors.describe if terminal is None else terminal.describe
+    if terminal is None:
+        stacks.set_up(start.stack_path, start.stack_signal)
+        describe = functools.partial(errors.describe, code_dir=start.code_dir)
+    else:
+        describe = terminal.describe
     profiler: profiling.Profiler | None = None
     try:
         _prepare(start, has_terminal=terminal is not None)
@@ -92,7 +98,7 @@ def main() -> int:
     except BaseException as error:
         connection.init_failed(describe(error, "init()"), isinstance(error, ModuleNotFoundError))
         return 1
-    connection.ready(time.monotonic() - began)
+    connection.ready(time.monotonic() - began, errors.frame_of(entry.run))
 
     connection.serve(host, start)
 

@@ -26,6 +26,18 @@ impl Ended {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
     }
 
+    /// Asserts that it waited for a job that completed, with all items or without some, as the exit code tells. Returns the
+    /// object that is printed.
+    #[track_caller]
+    pub fn expect_completed(&self) -> Value {
+        let printed = self.json();
+        assert_eq!(printed["state"], "completed", "{printed}\n{}", self.stderr);
+        let nothing_failed = printed["mini_batches"]["failed"] == 0 && printed["items"]["failed"] == 0;
+        assert_eq!(printed["complete"], nothing_failed, "{printed}");
+        self.expect_code(if nothing_failed || printed["failures_allowed"] == true { 0 } else { 10 });
+        printed
+    }
+
     /// The one JSON object on standard output.
     #[track_caller]
     pub fn json(&self) -> Value {

@@ -45,6 +45,13 @@ impl Live {
         read(&self.stdout)
     }
 
+    /// Waits until this is on its standard output.
+    #[track_caller]
+    pub fn wait_until_printed(&mut self, part: &str) {
+        let path = self.stdout.clone();
+        self.wait_until(part, || read(&path).contains(part));
+    }
+
     /// Waits for `condition`; the end of the command before that is a panic.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut condition: impl FnMut() -> bool) {

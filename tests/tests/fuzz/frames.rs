@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::io::Read;
 
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{
     Assignment, ErrorInfo, FromProcess, MAX_FRAME, Outcome, Stage, ToProcess, decode, encode_frame,
     encode_run, read_frame,
@@ -86,10 +87,16 @@ fn text(random: &mut Random) -> String {
     (0..random.below(6)).map(|_| parts[random.below(parts.len() as u64) as usize]).collect()
 }
 
+fn user_frame(random: &mut Random) -> SourceLine {
+    let line = random.below(1 << 32) as u32;
+    SourceLine { file: text(random), line, function: text(random), text: text(random) }
+}
+
 fn error(random: &mut Random) -> ErrorInfo {
     let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
     let stage = stages[random.below(5) as usize];
-    ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random) }
+    let frame = (random.below(2) == 0).then(|| Box::new(user_frame(random)));
+    ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random), frame }
 }
 
 fn frame(random: &mut Random, stream: &mut Vec<u8>) {
@@ -97,7 +104,11 @@ fn frame(random: &mut Random, stream: &mut Vec<u8>) {
         |random: &mut Random| (0..random.below(5)).map(|_| random.below(1 << 32) as u32).collect::<Vec<_>>();
     match random.below(9) {
         0 => encode_frame(&FromProcess::Hello { protocol: 1, python: text(random) }, stream),
-        1 => encode_frame(&FromProcess::Ready { seconds: random.below(1000) as f64 / 7.0 }, stream),
+        1 => {
+            let seconds = random.below(1000) as f64 / 7.0;
+            let run = (random.below(2) == 0).then(|| user_frame(random));
+            encode_frame(&FromProcess::Ready { seconds, run }, stream);
+        }
         2 => {
             let is_permanent = random.below(2) == 0;
             encode_frame(&FromProcess::InitFailed { error: error(random), is_permanent }, stream);

@@ -101,6 +101,7 @@ impl Target for Segments {
             assert!((record.process as usize) < index.processes.len());
             assert!(record.offset.checked_add(record.length).unwrap() <= (input.len() - TRAILER) as u64);
             assert!(record.succeeded <= record.items);
+            assert!(record.error.is_none() || index.error_of(record).is_some());
             assert!(!record.last || ended.insert(record.index), "one outcome each");
         }
         assert_eq!(index.key, KEY);

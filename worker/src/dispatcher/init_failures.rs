@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::Signal;
+use prs_common::ledger::{InitFailure, Signal};
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
 use prs_orchestrator::init_failures;
@@ -21,6 +21,8 @@ use crate::slot::{Running, Stage};
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// Longest such pause.
 const LONGEST_RESTART_PAUSE: Duration = Duration::from_secs(2);
+/// Longest message that the list of errors is told, bytes.
+const LONGEST_MESSAGE: usize = 2_000;
 
 /// A process that did not become ready.
 pub(super) struct Started {
@@ -51,6 +53,7 @@ impl Dispatcher<'_> {
             error.category,
             error.message
         ));
+        self.note_init_failure(&started.name, error);
         // Where a process of this node could use it, whatever this one lacks comes and goes.
         if is_permanent && !self.with.report.borrow().ever_ready {
             self.cannot_be_used(&python, error);
@@ -58,6 +61,18 @@ impl Dispatcher<'_> {
             let file = format!("logs/user/error/{node_id}/{name}.txt");
             self.init_failed(position, &started, error, &file);
         }
+    }
+
+    /// Tells the list of errors of a process that did not become ready.
+    pub(super) fn note_init_failure(&self, name: &str, error: &ErrorInfo) {
+        let message = &error.message;
+        let failure = InitFailure {
+            category: error.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
+            frame: error.frame.as_deref().cloned(),
+            process: name.to_owned(),
+        };
+        self.with.report.send_modify(|report| report.init_failure = Some(failure));
     }
 
     /// No process of this host can use the script.

@@ -26,12 +26,13 @@ use tokio_util::task::TaskTracker;
 use crate::batch_size::{self, Cost};
 use crate::committer::Backlog;
 use crate::intake::Taken;
-use crate::launch::Launch;
+use crate::launch::{CODE, Launch};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
 use crate::seen_errors::{self, CodeFolders, TryName};
 use crate::settlement::{Ready, Settlement, settle_outcome};
 use crate::slot::{Kill, Slot, Stage};
+use crate::sources::Sources;
 use crate::suspects::Ask;
 
 /// Events of processes that wait for the dispatcher.
@@ -111,6 +112,7 @@ pub(crate) struct Dispatcher<'a> {
     cleared: VecDeque<Ready>,
     recent: Recent,
     processes_started: u32,
+    sources: Arc<Sources>,
     failures_in_a_row: u32,
     ending: Option<Ending>,
 }
@@ -153,6 +155,7 @@ impl<'a> Dispatcher<'a> {
     /// A dispatcher with empty slots.
     pub(crate) fn new(with: Surroundings<'a>) -> Self {
         let (events, heard) = mpsc::channel(EVENTS_AHEAD);
+        let sources = Sources::new(&with.folder.join(CODE), &with.job.spec.source_directory);
         Self {
             slots: (0..with.settings.slots).map(|_| Slot::default()).collect(),
             tending: Tending { events, tasks: with.tasks.clone(), all_end: CancellationToken::new() },
@@ -164,6 +167,7 @@ impl<'a> Dispatcher<'a> {
             cleared: VecDeque::new(),
             recent: Recent::begin(),
             processes_started: 0,
+            sources: Arc::new(sources),
             failures_in_a_row: 0,
             ending: None,
         }
@@ -430,15 +434,22 @@ impl<'a> Dispatcher<'a> {
                     running.kill(Kill::Nonsense);
                 }
             }
-            Message::Ready { seconds } => {
+            Message::Ready { seconds, run } => {
                 self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
                 }
+                running.run = run.map(|mut run| {
+                    running.sources.name_frame(&mut run);
+                    run
+                });
                 running.failures_before = std::mem::take(&mut self.failures_in_a_row);
                 self.with.report.send_modify(|report| report.ever_ready = true);
             }
-            Message::InitFailed { error, is_permanent } => self.not_ready(position, &error, is_permanent),
+            Message::InitFailed { mut error, is_permanent } => {
+                running.sources.name(&mut error);
+                self.not_ready(position, &error, is_permanent);
+            }
             Message::Outcomes(outcomes) => self.finished(position, outcomes),
             Message::Skipped(seqs) => {
                 running.unacknowledged = running.unacknowledged.saturating_sub(seqs.len());
@@ -446,7 +457,8 @@ impl<'a> Dispatcher<'a> {
             Message::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
             Message::Bye(error) => {
                 running.said_bye = Some(Instant::now());
-                if let Some(error) = error {
+                if let Some(mut error) = error {
+                    running.sources.name(&mut error);
                     running.log.error("shutdown", now_us(), &error);
                     self.with.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
                 }
@@ -461,7 +473,7 @@ impl<'a> Dispatcher<'a> {
         let count = outcomes.len() as u32;
         let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
         let rows = outcomes.iter().map(|outcome| outcome.rows.len()).sum();
-        for outcome in outcomes {
+        for mut outcome in outcomes {
             let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
                 self.with.main_log.line(format_args!(
                     "{} answered for a mini-batch it does not have; it is killed",
@@ -471,7 +483,8 @@ impl<'a> Dispatcher<'a> {
                 return;
             };
             self.with.backlog.add(outcome.rows.len());
-            if let Some(error) = &outcome.error {
+            if let Some(error) = &mut outcome.error {
+                running.sources.name(error);
                 self.with.saw_failed_try(&self.with.name_of(&ready), error);
             }
             let settlement = settle_outcome(running, ready, outcome);

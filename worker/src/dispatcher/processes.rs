@@ -13,11 +13,12 @@ use prs_common::wire::{self, ToProcess, encode_frame};
 use super::Dispatcher;
 use super::init_failures::Started;
 use crate::gpu;
-use crate::launch::process_name;
+use crate::launch::{CODE, process_name};
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, Settle, settle_death};
 use crate::slot::{Kill, Running, Stage};
+use crate::stack::{self, Stack};
 use crate::suspects::Ask;
 
 impl Dispatcher<'_> {
@@ -71,6 +72,8 @@ impl Dispatcher<'_> {
             gpu,
             log,
             staging,
+            sources: Arc::clone(&self.sources),
+            run: None,
             folder,
             in_hand: VecDeque::new(),
             next_seq: 1,
@@ -101,9 +104,10 @@ impl Dispatcher<'_> {
         for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
             if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
-                let death = Death { returncode, phase, long, items };
+                let stack = self.stack_of(&running, returncode);
+                let death = Death { returncode, phase, long, items, stack };
                 let tried = self.with.name_of(&ready);
-                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, &death);
+                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, death);
                 if let Settle::Tried(died) = &settlement.settle {
                     self.with.saw_failed_try(&tried, &died.error());
                 }
@@ -120,9 +124,13 @@ impl Dispatcher<'_> {
         running.log.line(format_args!("exits with returncode {returncode}"));
         let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
         if running.stage == Stage::Starting && !expected {
-            let error =
+            let mut error =
                 silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
+            let stack = self.stack_of(&running, returncode);
+            (error.traceback, error.frame) = (stack.text, stack.frame.map(Box::new));
+            running.sources.name(&mut error);
             running.log.error("init", now_us(), &error);
+            self.note_init_failure(&name, &error);
             let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         } else if running.stage == Stage::Ready && !running.worked && !expected {
@@ -130,6 +138,7 @@ impl Dispatcher<'_> {
             let error =
                 silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
             running.log.error("init", now_us(), &error);
+            self.note_init_failure(&name, &error);
             let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         }
@@ -145,5 +154,15 @@ impl Dispatcher<'_> {
         }
         self.start_processes(Instant::now());
         self.tell(Instant::now());
+    }
+
+    /// Where a process was when it crashed, or was killed for taking too long.
+    fn stack_of(&self, running: &Running, returncode: i32) -> Stack {
+        let (path, code) = (stack::file(&running.folder), self.with.folder.join(CODE));
+        match running.killed {
+            Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_killed(&path, &code),
+            Some(Kill::Stop | Kill::Nonsense) => Stack::default(),
+            None => stack::when_died(&path, returncode, &code),
+        }
     }
 }

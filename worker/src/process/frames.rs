@@ -1,6 +1,7 @@
 //! What a process says, read from its socket.
 
 use bytes::{Bytes, BytesMut};
+use prs_common::source_line::SourceLine;
 use prs_common::wire::{self, ErrorInfo, FromProcess, MAX_FRAME};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -14,7 +15,7 @@ pub(crate) enum Message {
     /// First words.
     Hello { protocol: u32, python: String },
     /// Ready to work.
-    Ready { seconds: f64 },
+    Ready { seconds: f64, run: Option<SourceLine> },
     /// The script cannot be imported, or `init()` failed; maybe in every other process on this host too.
     InitFailed { error: ErrorInfo, is_permanent: bool },
     /// Finished mini-batches.
@@ -94,7 +95,7 @@ impl FrameReader {
 fn own(message: FromProcess<'_>, frame: &Bytes) -> Message {
     match message {
         FromProcess::Hello { protocol, python } => Message::Hello { protocol, python },
-        FromProcess::Ready { seconds } => Message::Ready { seconds },
+        FromProcess::Ready { seconds, run } => Message::Ready { seconds, run },
         FromProcess::InitFailed { error, is_permanent } => Message::InitFailed { error, is_permanent },
         FromProcess::Skipped(seqs) => Message::Skipped(seqs),
         FromProcess::Notice(text) => Message::Notice(text),
@@ -131,7 +132,7 @@ mod tests {
         let (agent, mut process) = UnixStream::pair().unwrap();
         let mut reader = FrameReader::new(agent.into_split().0);
         let mut bytes = Vec::new();
-        encode_frame(&FromProcess::Ready { seconds: 1.5 }, &mut bytes);
+        encode_frame(&FromProcess::Ready { seconds: 1.5, run: None }, &mut bytes);
         encode_frame(&FromProcess::Notice("x".repeat(100_000)), &mut bytes);
         let writing = tokio::spawn(async move {
             for piece in bytes.chunks(777) {
@@ -139,7 +140,7 @@ mod tests {
             }
             process.write_all(&[9, 0, 0, 0, 1]).await.unwrap();
         });
-        assert!(matches!(reader.next().await, Some(Message::Ready { seconds: 1.5 })));
+        assert!(matches!(reader.next().await, Some(Message::Ready { seconds: 1.5, run: None })));
         assert!(matches!(reader.next().await, Some(Message::Notice(text)) if text.len() == 100_000));
         assert!(reader.next().await.is_none(), "the last frame is torn");
         writing.await.unwrap();

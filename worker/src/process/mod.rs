@@ -6,8 +6,10 @@
 mod frames;
 mod spawn;
 
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use prs_common::process_page::ProcessPage;
@@ -22,6 +24,7 @@ pub(crate) use frames::{FrameReader, Message, OwnedOutcome};
 pub(crate) use spawn::{ProcessSettings, SpawnError, Spawned, Streams, spawn};
 
 use crate::descendants::Family;
+use crate::stack;
 
 /// How long the last frames of a dead process may take to arrive.
 pub(crate) const LAST_FRAMES: Duration = Duration::from_secs(2);
@@ -60,6 +63,8 @@ pub(crate) struct Process {
     pub(crate) page: Arc<ProcessPage>,
     frames: mpsc::UnboundedSender<Vec<u8>>,
     kill: CancellationToken,
+    /// Whether its stack is wanted before it is killed.
+    wants_stack: Arc<AtomicBool>,
 }
 
 /// What the processes of a node have in common.
@@ -87,6 +92,7 @@ impl Process {
         let (read, write) = spawned.socket.into_split();
         let (frames, outbox) = mpsc::unbounded_channel();
         let kill = CancellationToken::new();
+        let wants_stack = Arc::new(AtomicBool::new(false));
         tending.tasks.spawn(write_frames(write, outbox));
         let supervisor = Supervisor {
             slot,
@@ -97,14 +103,22 @@ impl Process {
             events: tending.events.clone(),
             all_end: tending.all_end.clone(),
             kill: kill.clone(),
+            wants_stack: Arc::clone(&wants_stack),
+            stack: settings.stack.clone(),
         };
         tending.tasks.spawn(supervisor.run(read));
-        Ok(Self { pid, page, frames, kill })
+        Ok(Self { pid, page, frames, kill, wants_stack })
     }
 
     /// Sends a frame. A process that is gone does not read it; its end is reported as an event.
     pub(crate) fn send(&self, frame: Vec<u8>) {
         let _ = self.frames.send(frame);
+    }
+
+    /// The same, after it has written its stack, which takes a moment.
+    pub(crate) fn kill_with_stack(&self) {
+        self.wants_stack.store(true, Ordering::Relaxed);
+        self.kill();
     }
 
     /// Kills the process and everything it started.
@@ -138,6 +152,8 @@ struct Supervisor {
     events: mpsc::Sender<Event>,
     all_end: CancellationToken,
     kill: CancellationToken,
+    wants_stack: Arc<AtomicBool>,
+    stack: PathBuf,
 }
 
 impl Supervisor {
@@ -187,6 +203,9 @@ impl Supervisor {
                 }
                 () = self.kill.cancelled(), if !killed => {
                     killed = true;
+                    if self.wants_stack.load(Ordering::Relaxed) {
+                        stack::ask(self.pid, &self.stack).await;
+                    }
                     spawn::kill_group(self.pid);
                 }
             }
@@ -219,5 +238,6 @@ pub(crate) fn silent_death(stage: prs_common::wire::Stage, returncode: i32, duri
         category: "ProcessDied".to_owned(),
         message: format!("the process {how} {during}"),
         traceback: String::new(),
+        frame: None,
     }
 }

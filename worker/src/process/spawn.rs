@@ -26,6 +26,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) working_dir: PathBuf,
     /// Other folders that must exist.
     pub(crate) folders: Vec<PathBuf>,
+    /// File that the process writes its stack to, when it is asked.
+    pub(crate) stack: PathBuf,
     /// Where its standard streams go.
     pub(crate) streams: Streams,
     /// Variables to set.

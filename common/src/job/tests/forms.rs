@@ -241,3 +241,39 @@ fn a_checked_job_is_changed_by_the_same_rules() {
     assert_eq!(told, expected);
     assert!(error.to_string().starts_with("job: --set "), "{error}");
 }
+
+#[test]
+fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
+    let project = Project::new();
+    let spec = project.load(REQUIRED).unwrap();
+    project.write("bin/python", "");
+    fs::set_permissions(project.path("bin/python"), fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = [
+        ("environment", "bin/python"),
+        ("node_count", "7"),
+        ("process_count_per_node", "4"),
+        ("logging_level", "debug"),
+        ("run_invocation_timeout", "9"),
+        ("run_max_try", "1"),
+        ("error_threshold", "3"),
+        ("allowed_failed_count", "2"),
+        ("allowed_failed_percent", "1.5"),
+        ("task_overhead_timeout", "8"),
+        ("progress_update_timeout", "900"),
+        ("first_task_creation_timeout", "7"),
+    ];
+    assert_eq!(settings.map(|(key, _)| key), RESUMABLE);
+    let owned = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let adjust = |overrides: &[(String, String)]| {
+        adjust(&spec, "job", overrides, &project.path(""), RunsOn::ThisMachine)
+    };
+    let of = |spec: &JobSpec| serde_json::to_value(spec).unwrap();
+    let (before, after) = (of(&spec), of(&adjust(&owned).unwrap()));
+    for (key, value) in before.as_object().unwrap() {
+        assert_eq!(after[key] != *value, RESUMABLE.contains(&key.as_str()), "{key}");
+    }
+    for key in ["mini_batch_size", "inputs", "entry_script", "arguments", "output", "compute_target"] {
+        let refused = adjust(&[(key.to_owned(), "1".to_owned())]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("job: --set {key}: ")), "{refused}");
+    }
+}

@@ -49,6 +49,9 @@ pub(super) enum Action {
     Ring,
     /// Decide that the job ends so, unless it is decided already.
     Conclude(Conclusion),
+    /// Let the job fail for too many failures, unless it is decided how it ends; its most frequent error is a part of the
+    /// reason.
+    Abort(String),
     /// End the job as it is decided.
     End(Decision),
     /// Read what was committed.

@@ -1,10 +1,10 @@
 //! Failures beyond what the job allows (spec S7).
 
-use super::{Action, Situation, fail};
+use super::{Action, Situation};
 use crate::thresholds::exceeded;
 
 pub(super) fn decide(situation: &Situation) -> Option<Action> {
-    exceeded(situation.spec, &situation.now.progress).map(fail)
+    exceeded(situation.spec, &situation.now.progress).map(Action::Abort)
 }
 
 #[cfg(test)]

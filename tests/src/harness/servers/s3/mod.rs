@@ -285,6 +285,11 @@ impl S3Server {
         self.objects.place(writing, &Condition::None).unwrap();
     }
 
+    /// Deletes an object, as a client would.
+    pub fn delete_object(&self, bucket: &str, key: &str) {
+        self.objects.delete(bucket, key).unwrap();
+    }
+
     /// Changes an object's bytes where they lie, as a disk does that flips a bit; the server does not notice.
     pub fn damage(&self, bucket: &str, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.object(bucket, key).expect("an object of this name");

@@ -1,0 +1,129 @@
+//! `rm`: removes jobs that have ended, with their logs and what they have of results.
+
+use std::io::{BufRead, IsTerminal, stdin};
+use std::process::ExitCode;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use indicatif::HumanBytes;
+use prs_common::timestamp::{format_us, now_us};
+use serde::Serialize;
+
+use crate::cli::{Format, Remove};
+use crate::failure::{Code, Failure};
+use crate::place::{Leftover, Place};
+use crate::{naming, output};
+
+/// Jobs whose objects are listed side by side.
+const LISTED_AT_ONCE: usize = 8;
+
+/// A job that is to be removed.
+#[derive(Debug, Serialize)]
+struct Doomed {
+    job_id: String,
+    #[serde(flatten)]
+    leftover: Leftover,
+    /// Everything of it, bytes.
+    bytes: u64,
+    #[serde(skip)]
+    place: Place,
+}
+
+/// Removes jobs, when a person has agreed.
+pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCode, Failure> {
+    let chosen =
+        if arguments.jobs.is_empty() { by_filter(arguments).await? } else { named(arguments).await? };
+    if chosen.is_empty() && format == Format::Table {
+        output::say("there is no such job");
+        return Ok(Code::Completed.into());
+    }
+    let weighed = stream::iter(chosen).map(|(leftover, place)| async move {
+        let bytes = place.bytes().await?;
+        Ok::<_, Failure>(Doomed { job_id: place.called(), leftover, bytes, place })
+    });
+    let doomed: Vec<Doomed> = weighed.buffered(LISTED_AT_ONCE).try_collect().await?;
+    if !arguments.yes && !doomed.is_empty() && !is_agreed(&doomed)? {
+        output::say("nothing is removed");
+        return Ok(Code::Interrupted.into());
+    }
+    for job in &doomed {
+        job.place.remove().await?;
+    }
+    match format {
+        Format::Json => output::json(&doomed)?,
+        Format::Table => {
+            let bytes = doomed.iter().map(|job| job.bytes).sum();
+            output::line(&format!("{} removed, {}", jobs(doomed.len()), HumanBytes(bytes)))?;
+        }
+    }
+    Ok(Code::Completed.into())
+}
+
+/// The jobs that are named; each must have ended.
+async fn named(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure> {
+    let mut chosen: Vec<(Leftover, Place)> = Vec::new();
+    for name in &arguments.jobs {
+        let id = naming::resolve(name, &arguments.whereabouts).await?;
+        let place = Place::find_to_remove(&id, &arguments.whereabouts).await?;
+        if chosen.iter().all(|(_, other)| other.called() != place.called()) {
+            chosen.push((place.leftover().await?, place));
+        }
+    }
+    Ok(chosen)
+}
+
+/// The jobs that have ended and that the options describe.
+async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure> {
+    let Remove { state, name, older, .. } = arguments;
+    if state.is_empty() && name.is_none() && older.is_none() {
+        return Err(Failure::wrong(
+            "name the jobs to be removed, or describe them by --state, --name or --older",
+        ));
+    }
+    let before = older.map_or(u64::MAX, |older| now_us().saturating_sub(older.as_micros() as u64));
+    let mut chosen = Vec::new();
+    for place in Place::all(&arguments.whereabouts).await? {
+        if name.as_ref().is_some_and(|name| !place.may_have_name(name)) {
+            continue;
+        }
+        // What cannot be read, or runs, is removed by nobody who did not name it.
+        let Ok(leftover @ Leftover::Job { .. }) = place.leftover().await else { continue };
+        let Leftover::Job { state: is_in, name: is_called, submitted_us } = &leftover else { continue };
+        if (state.is_empty() || state.contains(is_in))
+            && name.as_ref().is_none_or(|name| name == is_called)
+            && *submitted_us < before
+        {
+            chosen.push((leftover, place));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Asks the person at the terminal.
+fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
+    let rows = doomed.iter().map(|job| {
+        let (state, submitted) = match &job.leftover {
+            Leftover::Job { state, submitted_us, .. } => {
+                (state.as_str(), format_us(*submitted_us)[..19].replace('T', " "))
+            }
+            Leftover::Remains => ("without a record", String::new()),
+        };
+        vec![job.job_id.clone(), state.to_owned(), submitted, HumanBytes(job.bytes).to_string()]
+    });
+    output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "SIZE"], &rows.collect::<Vec<_>>())?;
+    if !stdin().is_terminal() {
+        return Err(Failure::wrong("these jobs are not removed before somebody agrees: give --yes"));
+    }
+    let bytes = doomed.iter().map(|job| job.bytes).sum();
+    output::ask(format_args!(
+        "Remove {} with their logs and results, {}? [y/N] ",
+        jobs(doomed.len()),
+        HumanBytes(bytes)
+    ));
+    let mut answer = String::new();
+    let read = stdin().lock().read_line(&mut answer);
+    Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+fn jobs(count: usize) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}
