@@ -123,9 +123,11 @@ fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
 /// What there is on the broker and in Redis that should not be; empty when all is well.
 fn left_on_servers(scene: &Scene<'_>, expected: &Expected) -> String {
     let mut left = String::new();
-    // Whose ledger it is, which workers are idle, and that the offers were compared with storage, is no job's.
-    let of_no_job =
-        |key: &&str| *key == "prs:storage" || (key.starts_with("prs:{@") && !key.ends_with(":offers"));
+    // Whose ledger it is, which targets have workers, which are idle, and that the offers were compared with storage, is no job's.
+    let of_no_job = |key: &&str| {
+        ["prs:storage", "prs:targets"].contains(key)
+            || (key.starts_with("prs:{@") && !key.ends_with(":offers"))
+    };
     let keys = scene.fleet.redis.cli(&["keys", "*"]);
     let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty() && !of_no_job(key)).collect();
     if !keys.is_empty() {
