@@ -96,6 +96,12 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
         next.push((format!("prs-producer errors {name}"), "tracebacks and items".to_owned()));
     }
     let missing = findings.mini_batches_missing;
+    if missing > 0 {
+        next.push((
+            format!("prs-producer try {name} --failed --pdb"),
+            "the first of these mini-batches here, in a debugger".to_owned(),
+        ));
+    }
     if result.state == JobState::Completed && missing > 0 {
         next.push((
             format!("prs-producer resume {name}"),
@@ -196,8 +202,9 @@ ConnectionError: upstream API returned 503
 
 and 1 other errors
 
-  prs-producer errors flaky-1   tracebacks and items
-  prs-producer resume flaky-1   runs 4 mini-batches again
+  prs-producer errors flaky-1               tracebacks and items
+  prs-producer try flaky-1 --failed --pdb   the first of these mini-batches here, in a debugger
+  prs-producer resume flaky-1               runs 4 mini-batches again
 ";
         assert_eq!(text(&result, "flaky-1", Some(Path::new("/h"))), expected);
     }
