@@ -97,8 +97,10 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
     }
     let missing = findings.mini_batches_missing;
     if missing > 0 {
-        let does = "runs the first of them here; --pdb looks into it";
-        next.push((format!("prs-producer try {name} --failed"), does.to_owned()));
+        next.push((
+            format!("prs-producer try {name} --failed --pdb"),
+            "the first of these mini-batches here, in a debugger".to_owned(),
+        ));
     }
     if result.state == JobState::Completed && missing > 0 {
         next.push((
@@ -200,9 +202,9 @@ ConnectionError: upstream API returned 503
 
 and 1 other errors
 
-  prs-producer errors flaky-1         tracebacks and items
-  prs-producer try flaky-1 --failed   runs the first of them here; --pdb looks into it
-  prs-producer resume flaky-1         runs 4 mini-batches again
+  prs-producer errors flaky-1               tracebacks and items
+  prs-producer try flaky-1 --failed --pdb   the first of these mini-batches here, in a debugger
+  prs-producer resume flaky-1               runs 4 mini-batches again
 ";
         assert_eq!(text(&result, "flaky-1", Some(Path::new("/h"))), expected);
     }

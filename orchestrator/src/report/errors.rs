@@ -279,7 +279,7 @@ mod tests {
             ("cannot parse b.txt", "traceback of cannot parse b.txt")
         );
         assert_eq!(first.example.log, "user/error/2/process003.txt");
-        assert_eq!(summary.most_frequent().unwrap(), "ValueError: cannot parse b.txt (/c/x.py:7 in )");
+        assert_eq!(summary.most_frequent().unwrap(), "ValueError: cannot parse b.txt (/c/x.py:7)");
         assert_eq!(summary.failed_tries(), 5);
         let text = ErrorList::new(&summary, Vec::new()).text();
         assert!(

@@ -98,8 +98,10 @@ fn next(result: &JobResult, place: &str) -> String {
     let mut out = String::new();
     if let Some(listed) = words::listed(result) {
         let _ = writeln!(out, "missing       {listed}");
-        let _ =
-            writeln!(out, "open next     job_error.txt: the distinct errors; user/error/: full tracebacks");
+        let _ = writeln!(
+            out,
+            "open next     job_error.txt: the distinct errors; user/error/: full tracebacks; prs-producer errors {place} shows both"
+        );
         let _ =
             writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
         let _ = writeln!(
