@@ -27,8 +27,8 @@ pub(super) struct StatusView {
     eta_seconds: Option<f64>,
     /// Tries of mini-batches that the script failed in this start of the job.
     failed_tries: u64,
-    /// Its first distinct errors.
-    errors: Vec<SeenError>,
+    /// Its first distinct errors, in their order; `errors` of the result has the costliest.
+    first_errors: Vec<SeenError>,
     /// How it ends, where that is decided and not written down.
     conclusion: Option<Conclusion>,
     #[serde(flatten)]
@@ -49,7 +49,7 @@ impl StatusView {
             per_second: if running { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| running),
             failed_tries: status.failed_tries,
-            errors: status.errors,
+            first_errors: status.errors,
             conclusion: status.progress.conclusion.filter(|_| running),
             standing,
         }
@@ -72,7 +72,7 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
             ("progress", line),
             ("processes", format!("{} (nodes: {})", view.processes, view.nodes)),
         ];
-        rows.extend(view.errors.iter().map(|error| ("error", describe_error(error))));
+        rows.extend(view.first_errors.iter().map(|error| ("error", describe_error(error))));
         rows.push(("logs", view.result.logs.clone()));
         output::pairs(&rows)?;
     }

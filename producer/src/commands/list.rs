@@ -122,7 +122,7 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),
                 duration(result.seconds),
-                result.reason.or(waits).unwrap_or_default().replace('\n', " "),
+                result.reason.or(waits).unwrap_or_default().lines().next().unwrap_or_default().to_owned(),
             ]
         })
         .collect();
