@@ -23,9 +23,9 @@ def run(mini_batch, context):
     mark("ran", str(context.minibatch_index))
     if context.minibatch_index == 0:
         wait_for("go")
-    return [f"row {context.minibatch_index} of {len(mini_batch)}"]
+    return [f"row {context.minibatch_index} of {len(mini_batch)}"] * 2
 "#;
-const ROWS: &str = "row 0 of 2\nrow 1 of 2\n";
+const ROWS: &str = "row 0 of 2\nrow 0 of 2\nrow 1 of 2\nrow 1 of 2\n";
 /// The second mini-batch fails without the mark `mended`, and its row says how often it was tried.
 const FAILS: &str = r#"
 from marks import count, is_marked, mark
@@ -33,7 +33,7 @@ def run(mini_batch, context):
     mark("ran", str(context.minibatch_index))
     if context.minibatch_index == 1 and not is_marked("mended"):
         raise ValueError("not yet")
-    return [f"row {context.minibatch_index}"]
+    return [f"row {context.minibatch_index}"] * 2
 "#;
 
 fn job(script: &str) -> Job {
@@ -201,7 +201,7 @@ fn change_record(job: &Job, change: impl FnOnce(&mut Value)) {
 #[test]
 fn a_stored_job_with_a_name_that_prs_uses_is_not_resumed() {
     let job = job(FAILS);
-    job.submit().expect_code(0);
+    job.submit().expect_completed();
     let ran = job.marks("ran").len();
     change_record(&job, |record| record["spec"]["append_row_file_name"] = json!(FAILURES));
     job.mark("mended");
@@ -283,7 +283,7 @@ fn killed_at(failpoint: &str) {
     let job = job.with_own_variable("PRS_FAILPOINT", "");
     job.has_completed(&job.resume());
     assert_eq!(place(&job).files(""), [RESULT], "{failpoint}");
-    assert_eq!(place(&job).text(RESULT), "row 0\nrow 1\n", "{failpoint}");
+    assert_eq!(place(&job).text(RESULT), "row 0\nrow 0\nrow 1\nrow 1\n", "{failpoint}");
 }
 
 #[test]
@@ -296,19 +296,19 @@ fn a_job_that_dies_over_its_result_finds_it_to_be_its_own() {
 #[test]
 fn what_a_former_start_brought_is_replaced() {
     let job = job(FAILS);
-    job.submit().expect_code(0);
+    job.submit().expect_completed();
     assert_eq!(place(&job).files(""), [FAILURES, RESULT]);
-    assert_eq!(place(&job).text(RESULT), "row 0\n");
+    assert_eq!(place(&job).text(RESULT), "row 0\nrow 0\n");
     job.mark("mended");
     job.has_completed(&job.resume());
     assert_eq!(place(&job).files(""), [RESULT]);
-    assert_eq!(place(&job).text(RESULT), "row 0\nrow 1\n");
+    assert_eq!(place(&job).text(RESULT), "row 0\nrow 0\nrow 1\nrow 1\n");
 }
 
 #[test]
 fn what_a_user_made_of_a_former_result_is_not_replaced() {
     let job = job(FAILS);
-    job.submit().expect_code(0);
+    job.submit().expect_completed();
     let there = job.path("place").join(RESULT);
     fs::write(&there, "row 0, edited\n").unwrap();
     job.mark("mended");
@@ -317,7 +317,7 @@ fn what_a_user_made_of_a_former_result_is_not_replaced() {
     assert_eq!(place(&job).files(""), [FAILURES, RESULT]);
     fs::rename(&there, job.path("edited")).unwrap();
     job.has_completed(&job.resume());
-    assert_eq!(place(&job).text(RESULT), "row 0\nrow 1\n");
+    assert_eq!(place(&job).text(RESULT), "row 0\nrow 0\nrow 1\nrow 1\n");
 }
 
 /// The second mini-batch gets the name that the third had when the second had failed.
@@ -335,12 +335,12 @@ def run(mini_batch, context):
     for name in ["same.txt", f"own-{index}.txt"]:
         with open(os.path.join(EntryScript().output_dir, name), "w") as file:
             file.write(f"{name} of {index}")
-    return [f"row {index}"]
+    return [f"row {index}"] * 2
 "#;
     for output in [None, Some("place")] {
         let mut job = Job::new(script).with_files(6).with("run_max_try", 1);
         job.set("output", output);
-        job.submit().expect_code(0);
+        job.submit().expect_completed();
         let place = output.map_or(job.run().path().join("output"), |name| job.path(name));
         let place = RunFolder::new(place);
         assert_eq!(place.text("same.txt"), "same.txt of 1");
@@ -352,7 +352,7 @@ def run(mini_batch, context):
             ("own-0.txt", "precious"),
             ("own-1.txt", "own-1.txt of 1"),
             ("own-2.txt", "own-2.txt of 2"),
-            (RESULT, "row 0\nrow 1\nrow 2\n"),
+            (RESULT, "row 0\nrow 0\nrow 1\nrow 1\nrow 2\nrow 2\n"),
             ("same.mb-0000000001.txt", "same.txt of 1"),
             ("same.mb-0000000002.txt", "same.txt of 2"),
             ("same.txt", "same.txt of 0"),
