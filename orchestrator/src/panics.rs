@@ -131,7 +131,7 @@ mod tests {
     /// A job with all its outcomes, of which nothing takes long.
     async fn scene() -> Scene {
         let mut scene = Scene::new(3).await;
-        scene.job.policy.lease = Duration::from_millis(400);
+        scene.job.policy.lease = Duration::from_secs(1);
         scene.succeed(0..3).await;
         scene.planned(3).await;
         scene

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prs_tests::harness::{Ended, Job, python, shown_lines};
 
@@ -62,10 +62,10 @@ fn a_terminal_of_any_width_shows_the_phases_on_one_line() {
 
 #[track_caller]
 fn wait_shown(live: &mut prs_tests::harness::Live, shows: impl Fn(&prs_tests::harness::Live) -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !shows(live) {
         assert!(!live.has_ended() || shows(live), "it ended before\n{}", live.stdout());
-        assert!(std::time::Instant::now() < deadline, "{}", shown_lines(&live.stdout()).join("\n"));
+        assert!(Instant::now() < deadline, "{}", shown_lines(&live.stdout()).join("\n"));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -108,6 +108,7 @@ def run(mini_batch, context):
 fn three_distinct_errors_are_told_and_the_others_counted() {
     let script = r#"
 import os
+from marks import wait_for
 
 class Odd0(Exception): pass
 class Odd1(Exception): pass
@@ -118,10 +119,18 @@ class Odd4(Exception): pass
 def run(mini_batch, context):
     if context.minibatch_index < 5:
         raise [Odd0, Odd1, Odd2, Odd3, Odd4][context.minibatch_index]("odd")
+    wait_for("seen")
     return [os.path.basename(path) for path in mini_batch]
 "#;
-    let job = Job::new(script).with_files(12).with("run_max_try", 1);
-    let ended = job.submit();
+    let job = Job::new(script).with_files(12).with("run_max_try", 1).with("run_invocation_timeout", 600);
+    let mut submit = job.start_submit(&[]);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while submit.stderr().matches(": Odd").count() < 3 {
+        assert!(Instant::now() < deadline && !submit.has_ended(), "{}", submit.stderr());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    job.mark("seen");
+    let ended = submit.wait();
     assert_eq!(errors(&ended).len(), 3, "{}", ended.stderr);
 }
 
