@@ -352,7 +352,7 @@ fn a_mini_batch_that_lacks_items_has_failed_too() {
     let submitted = lacks.submit();
     let told =
         submitted.stderr + &lacks.command(&["status", &lacks.run().path().display().to_string()]).stdout;
-    assert!(told.contains("--failed   runs the first of them here"), "{told}");
+    assert!(told.contains("--failed --pdb   the first of these mini-batches here"), "{told}");
     says(&try_run(&lacks, &["--failed"], ""), 0, &["mini-batch 2: ", "1 element for 2 items"]);
 }
 
