@@ -46,10 +46,10 @@ def describe(run, terminal, monkeypatch, typed):
 
 def test_pdb_begins_at_the_last_line_of_the_script(script, monkeypatch):
     run, terminal = script("pdb")
-    (category, _, traceback), shown = describe(
+    (category, _, traceback, frame), shown = describe(
         run, terminal, monkeypatch, "p 'inner is', inner\ndown\nup\nq\n"
     )
-    assert category == "JSONDecodeError" and "main.py" in traceback
+    assert category == "JSONDecodeError" and "main.py" in traceback and 5 in frame
     assert "main.py(5)run()" in shown and "('inner is', 'n/kn/k')" in shown
     # The library is one step down, and the script one up again.
     assert shown.index("json") < shown.rindex("main.py(5)run()")
@@ -57,7 +57,7 @@ def test_pdb_begins_at_the_last_line_of_the_script(script, monkeypatch):
 
 def test_nothing_is_asked_without_pdb(script, monkeypatch):
     run, terminal = script("none")
-    (category, _, _), shown = describe(run, terminal, monkeypatch, "")
+    (category, *_), shown = describe(run, terminal, monkeypatch, "")
     assert (category, shown) == ("JSONDecodeError", "")
 
 
