@@ -11,7 +11,7 @@ use crate::trial::is_job_file;
 
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
-#[command(name = "prs-producer", version, about, propagate_version = true)]
+#[command(name = "prs-producer", version, propagate_version = true)]
 pub(crate) struct Arguments {
     /// How data is printed on standard output.
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
@@ -347,6 +347,8 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+        let about = Arguments::command().get_about().unwrap().to_string();
+        assert!(about.starts_with("Runs a Python entry script"), "{about}");
         assert_eq!(key_value("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(key_value("a").is_err());
         assert_eq!(state("failed"), Ok(JobState::Failed));
