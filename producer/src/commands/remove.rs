@@ -85,8 +85,12 @@ async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure
         if name.as_ref().is_some_and(|name| !place.may_have_name(name)) {
             continue;
         }
-        // What cannot be read, or runs, is removed by nobody who did not name it.
-        let Ok(leftover @ Leftover::Job { .. }) = place.leftover().await else { continue };
+        let leftover = match place.leftover().await {
+            Ok(leftover) => leftover,
+            // A job that runs, or has no readable record, goes only by its id.
+            Err(failure) if failure.is_usage() => continue,
+            Err(failure) => return Err(failure),
+        };
         let Leftover::Job { state: is_in, name: is_called, submitted_us } = &leftover else { continue };
         if (state.is_empty() || state.contains(is_in))
             && name.as_ref().is_none_or(|name| name == is_called)
@@ -111,7 +115,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     });
     output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "SIZE"], &rows.collect::<Vec<_>>())?;
     if !stdin().is_terminal() {
-        return Err(Failure::wrong("these jobs are not removed before somebody agrees: give --yes"));
+        return Err(Failure::wrong("no terminal to ask at: give --yes to remove these jobs"));
     }
     let bytes = doomed.iter().map(|job| job.bytes).sum();
     output::ask(format_args!(

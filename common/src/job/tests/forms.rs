@@ -270,7 +270,7 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
     let of = |spec: &JobSpec| serde_json::to_value(spec).unwrap();
     let (before, after) = (of(&spec), of(&adjust(&owned).unwrap()));
     for (key, value) in before.as_object().unwrap() {
-        // Whoever names a threshold says how many failures are allowed.
+        // A threshold says how many failures are allowed.
         let changes = RESUMABLE.contains(&key.as_str()) || key == "failures_allowed";
         assert_eq!(after[key] != *value, changes, "{key}");
     }
