@@ -1,0 +1,82 @@
+//! The documentation: links that lead nowhere, pages that no index names.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the project.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder above").to_owned()
+}
+
+/// Every page, also those of the examples.
+fn pages() -> Vec<PathBuf> {
+    let mut folders = vec![root(), root().join("docs"), root().join("bench")];
+    let examples = fs::read_dir(root().join("examples")).unwrap();
+    folders.extend(examples.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|suffix| suffix == "md")).collect()
+}
+
+/// The lines of a page that are no code.
+fn prose(page: &Path) -> Vec<String> {
+    let mut in_code = false;
+    let text = fs::read_to_string(page).unwrap();
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    });
+    lines.map(str::to_owned).collect()
+}
+
+/// The anchors of a page, as GitHub makes them of its headings.
+fn anchors(page: &Path) -> BTreeSet<String> {
+    let headings = prose(page).into_iter().filter(|line| line.starts_with('#'));
+    let anchor = |heading: String| -> String {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The targets of the links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut seen = 0;
+    let mut broken = Vec::new();
+    for page in pages() {
+        for line in prose(&page) {
+            for link in links(&line).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+                seen += 1;
+                let (file, anchor) = link.split_once('#').map_or((link, None), |(file, to)| (file, Some(to)));
+                let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+                let is_there = target.exists()
+                    && anchor.is_none_or(|anchor| target.is_file() && anchors(&target).contains(anchor));
+                if !is_there {
+                    broken.push(format!("{}: {link}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} links were looked at");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_index_names_every_page() {
+    let index: Vec<String> = prose(&root().join("docs/README.md"));
+    let named: BTreeSet<&str> = index.iter().flat_map(|line| links(line)).collect();
+    for page in pages().into_iter().filter(|page| page.parent() == Some(&root().join("docs"))) {
+        let name = page.file_name().expect("a file").to_str().expect("UTF-8").to_owned();
+        assert!(name == "README.md" || named.contains(name.as_str()), "docs/README.md does not name {name}");
+    }
+}
