@@ -53,7 +53,7 @@ def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str])
     """Submits a job and waits for its end. Without servers it runs embedded."""
     job = folder / "job.yml"
     job.write_text(job_text, encoding="utf-8")
-    command = [str(bin_dir / "prs-producer"), "submit", str(job), "-o", "json"]
+    command = [str(bin_dir / "prs"), "submit", str(job), "-o", "json"]
     if not servers:
         command += ["--run-dir", str(folder / "run")]
     stdout, wall = run(command, folder, {"VIRTUAL_ENV": sys.prefix, **servers})

@@ -101,7 +101,7 @@ class Fleet:
         """Starts one, which serves the next job that wants a node."""
         number, self._started = self._started, self._started + 1
         environment = {**os.environ, **(servers or self.environment), "VIRTUAL_ENV": sys.prefix}
-        command = [str(self.bin_dir / "prs-worker"), "--slots", str(slots), "--name", f"worker-{number}"]
+        command = [str(self.bin_dir / "prs"), "worker", "--slots", str(slots), "--name", f"worker-{number}"]
         command += ["--work-dir", str(self.folder / "work")]
         with open(self.folder / f"worker-{number}.err", "wb") as stderr:
             worker = subprocess.Popen(

@@ -260,7 +260,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--repeat", type=int, default=3, help="rounds [3]")
     parser.add_argument(
-        "--bin-dir", type=Path, default=root / "target/release", help="folder of prs-producer"
+        "--bin-dir", type=Path, default=root / "target/release", help="folder of prs"
     )
     parser.add_argument(
         "--work-dir", type=Path, default=root / "target/bench", help="inputs and scratch files"
@@ -275,9 +275,9 @@ def arguments() -> argparse.Namespace:
     # Not resolved: the interpreter of a virtual environment is a link, and knows itself by the link's place.
     for name in ("bin_dir", "work_dir", "peers", "peer_python"):
         setattr(settings, name, getattr(settings, name).absolute())
-    if not (settings.bin_dir / "prs-producer").exists():
+    if not (settings.bin_dir / "prs").exists():
         parser.error(
-            f"no prs-producer in {settings.bin_dir}: build it (make build) or name its folder with --bin-dir"
+            f"no prs in {settings.bin_dir}: build it (make build) or name its folder with --bin-dir"
         )
     return settings
 

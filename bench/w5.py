@@ -71,7 +71,7 @@ class Asker:
 
     def __init__(self, bench: Bench, folder: Path) -> None:
         self.bench, self.said = bench, folder / STDERR
-        self.producer = str(bench.fleet.bin_dir / "prs-producer")
+        self.producer = str(bench.fleet.bin_dir / "prs")
         self.asked: list[float] = []
         self.refusal = ""
         self._over = threading.Event()

@@ -71,7 +71,7 @@ class TheEnd(Study):
 def times(bench: Bench, outcome: Outcome, folder: Path, servers: dict[str, str]) -> list[float]:
     """When the orchestrator said the sentences of `SENTENCES`, as time.time() has it."""
     command = [
-        str(bench.fleet.bin_dir / "prs-producer"),
+        str(bench.fleet.bin_dir / "prs"),
         "logs",
         outcome.job_id,
         "--file",

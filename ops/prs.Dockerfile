@@ -1,4 +1,4 @@
-# The image of prs: prs-worker, prs-producer, and the Python that entry scripts run in.
+# The image of prs: the program under its three names, and the Python that entry scripts run in.
 #
 #   docker build -f ops/prs.Dockerfile -t prs .                       compiles the programs
 #   docker build -f ops/prs.Dockerfile -t prs --target prebuilt .     takes them from target/release of this host,
@@ -35,10 +35,11 @@ RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin prs
 USER prs
 WORKDIR /home/prs
 STOPSIGNAL SIGTERM
-CMD ["prs-worker"]
+CMD ["prs", "worker"]
 
 FROM base AS prebuilt
-COPY target/release/prs-worker target/release/prs-producer target/release/libprs_process.so /usr/local/bin/
+COPY target/release/prs target/release/prs-worker target/release/prs-producer target/release/libprs_process.so \
+    /usr/local/bin/
 
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src
@@ -53,8 +54,8 @@ COPY worker worker
 COPY producer producer
 COPY tests/Cargo.toml tests/
 COPY tests/src tests/src
-RUN cargo build --release --locked -p prs-worker -p prs-producer -p prs-python
+RUN cargo build --release --locked -p prs-producer -p prs-python
 
 FROM base AS prs
-COPY --from=build /src/target/release/prs-worker /src/target/release/prs-producer \
+COPY --from=build /src/target/release/prs /src/target/release/prs-worker /src/target/release/prs-producer \
     /src/target/release/libprs_process.so /usr/local/bin/

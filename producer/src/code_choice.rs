@@ -121,7 +121,7 @@ pub(crate) fn describe_resubmitted(record: &JobRecord, archive: &[u8]) -> String
     let differs = pack(source).ok().and_then(|now| compare(archive, &now, source, &outputs(record, &[])));
     match differs {
         Some(difference) => {
-            format!("{said}, and {difference} now: prs-producer submit takes {} as it is now", shown(source))
+            format!("{said}, and {difference} now: prs submit takes {} as it is now", shown(source))
         }
         None => said,
     }
@@ -224,7 +224,7 @@ fn ask(told: &str, source: &Path) -> Result<Option<CodeChoice>, Failure> {
 }
 
 fn undecided(arguments: &Resume, told: &str, source: &Path) -> Failure {
-    let mut command = format!("prs-producer resume {}", arguments.job.name);
+    let mut command = format!("prs resume {}", arguments.job.name);
     for (key, value) in &arguments.set {
         let _ = write!(command, " --set {key}={value}");
     }

@@ -105,7 +105,7 @@ async fn run_once(
     remove(&work);
     PrivateFolder::make(&work).context("cannot make a folder for what the job needs while it runs")?;
     let behind = LeftBehind::default();
-    behind.note(format_args!("prs-producer resume {} goes on from here", folder.display()));
+    behind.note(format_args!("prs resume {} goes on from here", folder.display()));
     let recovered = behind.unless_interrupted(signals, open(&job)).await?;
     if let Some(conclusion) = canceled {
         job.ledger.conclude(&job.run, conclusion).await.map_err(anyhow::Error::from)?;

@@ -1,4 +1,4 @@
-//! `prs-producer`: the front door of prs.
+//! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it.
 
 mod cli;
 mod code_choice;
@@ -7,6 +7,7 @@ mod embedded;
 mod failure;
 mod fleet;
 mod left_behind;
+mod log;
 mod log_tail;
 mod naming;
 mod output;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     prs_worker::keep_little_memory();
-    let arguments = prs_worker::command_line::parse();
+    let arguments = cli::parse();
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);
     match outcome {

@@ -83,7 +83,7 @@ pub(crate) async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<Str
     };
     let found = found.ok_or_else(|| {
         let what = if text == FAILED { "that failed" } else { "yet" };
-        Failure::wrong(format!("there is no job {what}; prs-producer list shows the jobs there are"))
+        Failure::wrong(format!("there is no job {what}; prs list shows the jobs there are"))
     })?;
     output::say(format_args!("{text} is {found}"));
     Ok(found)

@@ -73,7 +73,7 @@ pub(crate) fn check_record(record: &JobRecord) -> Result<(), Failure> {
     if of != own {
         return Err(Failure::wrong(format!(
             "job {id} is of prs {of}, and this is prs {own}, which cannot go on with it: resume it with prs {of}, or \
-             start it anew with prs-producer resubmit"
+             start it anew with prs resubmit"
         )));
     }
     let named = check_file_name(&record.spec.append_row_file_name);

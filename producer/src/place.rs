@@ -209,7 +209,7 @@ impl Place {
         };
         if !has_ended {
             return Err(Failure::wrong(format!(
-                "job {id} has not ended; prs-producer cancel {id} ends it, and then it can be removed"
+                "job {id} has not ended; prs cancel {id} ends it, and then it can be removed"
             )));
         }
         Ok(Leftover::Job { state: record.state, name: record.spec.name, submitted_us: record.submitted_us })
@@ -354,7 +354,7 @@ mod tests {
     fn a_folder_of_runs_is_refused_on_a_fleet() {
         let servers = ["--broker", "amqp://h", "--redis", "redis://h", "--storage", "s3://bucket"];
         let urls = |arguments: &[&str]| {
-            let arguments = [&["prs-producer", "list"], arguments].concat();
+            let arguments = [&["prs", "list"], arguments].concat();
             let Command::List(list) = Arguments::try_parse_from(arguments).unwrap().command else {
                 unreachable!("a list was asked for")
             };

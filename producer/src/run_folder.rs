@@ -152,7 +152,7 @@ fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
     let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
     found.cloned().ok_or_else(|| {
         Failure::wrong(format!(
-            "there is no job {:?}: neither {} nor {} holds a job.json; prs-producer list shows the jobs of a folder",
+            "there is no job {:?}: neither {} nor {} holds a job.json; prs list shows the jobs of a folder",
             name,
             folders[0].display(),
             folders[1].display()
@@ -214,7 +214,7 @@ pub(crate) async fn canceled_by(folder: &Path) -> String {
 /// Why a job without a result is not running.
 pub(crate) fn interrupted(folder: &Path) -> String {
     format!(
-        "interrupted: the program that ran it is gone; prs-producer resume {} goes on from there",
+        "interrupted: the program that ran it is gone; prs resume {} goes on from there",
         folder.display()
     )
 }

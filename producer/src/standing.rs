@@ -145,7 +145,7 @@ impl Shown {
 fn who_comes(workers: &Workers, target: &str, does: &str) -> String {
     match (workers.idle, workers.busy) {
         (0, 0) => format!(
-            "no worker serves the compute target {target}{}; the first that starts {does}: prs-worker --target {target}",
+            "no worker serves the compute target {target}{}; the first that starts {does}: prs worker --target {target}",
             elsewhere(&workers.elsewhere)
         ),
         (0, 1) => format!(
@@ -213,7 +213,7 @@ mod tests {
             (
                 shown(Running, 0, Some((0, 0, false))),
                 RUNNING,
-                "; waiting: no worker serves the compute target gpu; the first that starts takes the job: prs-worker --target gpu",
+                "; waiting: no worker serves the compute target gpu; the first that starts takes the job: prs worker --target gpu",
             ),
             (
                 shown(Running, 0, Some((0, 3, false))),
@@ -243,7 +243,7 @@ mod tests {
             (
                 ends(shown(Running, 0, Some((0, 0, false))), Failed, "no room"),
                 RUNNING,
-                "; it is decided that the job ends as failed: no room; no worker serves the compute target gpu; the first that starts writes that down: prs-worker --target gpu",
+                "; it is decided that the job ends as failed: no room; no worker serves the compute target gpu; the first that starts writes that down: prs worker --target gpu",
             ),
             (shown(Finalizing, 0, Some((2, 0, true))), FINALIZING, ""),
             (ends(shown(Finalizing, 0, Some((2, 0, true))), Completed, ""), FINALIZING, ""),
@@ -276,7 +276,7 @@ mod tests {
         workers.elsewhere = vec![of("default", 3), of("big", 1)];
         assert_eq!(
             shown.remark().unwrap(),
-            "waiting: no worker serves the compute target gpu (3 workers serve default, 1 worker serves big); the first that starts takes the job: prs-worker --target gpu"
+            "waiting: no worker serves the compute target gpu (3 workers serve default, 1 worker serves big); the first that starts takes the job: prs worker --target gpu"
         );
         assert_eq!(shown.remark_in_short().unwrap(), "no worker serves the compute target gpu");
     }

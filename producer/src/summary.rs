@@ -93,23 +93,23 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
     let findings = &result.findings;
     let mut next = Vec::new();
     if findings.distinct_errors > 0 {
-        next.push((format!("prs-producer errors {name}"), "tracebacks and items".to_owned()));
+        next.push((format!("prs errors {name}"), "tracebacks and items".to_owned()));
     }
     let missing = findings.mini_batches_missing;
     if missing > 0 {
         next.push((
-            format!("prs-producer try {name} --failed --pdb"),
+            format!("prs try {name} --failed --pdb"),
             "the first of these mini-batches here, in a debugger".to_owned(),
         ));
     }
     if result.state == JobState::Completed && missing > 0 {
         next.push((
-            format!("prs-producer resume {name}"),
+            format!("prs resume {name}"),
             format!("runs {} again", words::count(missing, "mini-batch")),
         ));
     } else if result.state != JobState::Completed {
         let done = words::count(result.mini_batches.succeeded, "mini-batch");
-        next.push((format!("prs-producer resume {name}"), format!("runs what is missing; {done} are done")));
+        next.push((format!("prs resume {name}"), format!("runs what is missing; {done} are done")));
     }
     next
 }
@@ -202,9 +202,9 @@ ConnectionError: upstream API returned 503
 
 and 1 other errors
 
-  prs-producer errors flaky-1               tracebacks and items
-  prs-producer try flaky-1 --failed --pdb   the first of these mini-batches here, in a debugger
-  prs-producer resume flaky-1               runs 4 mini-batches again
+  prs errors flaky-1               tracebacks and items
+  prs try flaky-1 --failed --pdb   the first of these mini-batches here, in a debugger
+  prs resume flaky-1               runs 4 mini-batches again
 ";
         assert_eq!(text(&result, "flaky-1", Some(Path::new("/h"))), expected);
     }
@@ -214,7 +214,7 @@ and 1 other errors
         let mut result = result(JobState::Canceled);
         (result.reason, result.mini_batches.succeeded) = (Some("interrupted (Ctrl-C)".into()), 3);
         let text = text(&result, "prs-runs/x", None);
-        let end = "\n  prs-producer resume prs-runs/x   runs what is missing; 3 mini-batches are done\n";
+        let end = "\n  prs resume prs-runs/x   runs what is missing; 3 mini-batches are done\n";
         assert!(text.contains("\nreason        interrupted (Ctrl-C)\n") && text.ends_with(end), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-"""A process with a terminal: what a debugger looks into, and what a test is given (`prs-producer try`)."""
+"""A process with a terminal: what a debugger looks into, and what a test is given (`prs try`)."""
 
 from __future__ import annotations
 

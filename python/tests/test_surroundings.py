@@ -87,7 +87,7 @@ def test_starting_the_module_by_hand_says_what_it_is(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert "prs-worker" in done.stderr
+    assert "prs worker" in done.stderr
 
 
 def test_the_root_logger_goes_to_standard_output(start):

@@ -122,7 +122,7 @@ fn failures_of_init_are_errors_too() {
     let ended = submitted(&job);
     ended.expect_code(42);
     let code = job.path("code/main.py").display().to_string();
-    says(&ended.stdout, &["RuntimeError: no CUDA\n", "code/main.py:2 in init", "prs-producer errors run"]);
+    says(&ended.stdout, &["RuntimeError: no CUDA\n", "code/main.py:2 in init", "prs errors run"]);
     says(
         &job.run().text("logs/job_error.txt"),
         &["INIT_EXCEPTION RuntimeError: no CUDA", "main.py:2 in init"],

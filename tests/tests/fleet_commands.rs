@@ -163,7 +163,7 @@ fn a_job_is_seen_from_its_queue_to_its_result() {
         assert_eq!(log.stdout.as_bytes(), fleet.stored(&id).bytes(&format!("logs/{name}")));
     }
     for name in ["../job.json", "no-such.txt", "/etc/passwd", ""] {
-        refused(&job.command(&["logs", &id, "--file", name]), 2, &["prs-producer logs"]);
+        refused(&job.command(&["logs", &id, "--file", name]), 2, &["prs logs"]);
     }
     let fetched = job.command(&["result", &id, "--output-path", "fetched", "-o", "json"]);
     fetched.expect_code(0);
@@ -247,7 +247,7 @@ fn what_is_shown_is_what_was_understood_and_a_job_runs_again_with_changes() {
     job.command(&["stream", third]).expect_code(0);
     refused(&job.command(&["resubmit", id, "--run-dir", "x"]), 2, &["--run-dir"]);
     refused(&job.command(&["submit", "job.yml", "--run-dir", "x"]), 2, &["--run-dir"]);
-    refused(&job.command(&["resubmit", "no-such-job"]), 2, &["no-such-job", "prs-producer list"]);
+    refused(&job.command(&["resubmit", "no-such-job"]), 2, &["no-such-job", "prs list"]);
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     submit.interrupt();
     let ended = submit.wait();
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
-    refused(&ended, 130, &["prs-producer resume test-job-", "prs-producer cancel test-job-"]);
+    refused(&ended, 130, &["prs resume test-job-", "prs cancel test-job-"]);
     let id = ended.stderr.split_whitespace().find(|word| word.starts_with("test-job-")).unwrap();
     let job = job(&fleet, ECHO, target);
     assert_eq!(listed(&job, id)["state"], "queued");

@@ -68,7 +68,7 @@ fn a_result_is_told_though_its_copy_fails() {
     let told = ended.json();
     assert_eq!(told["state"], "completed");
     assert!(told["output"]["uri"].as_str().unwrap().starts_with("s3://"), "{told}");
-    let remedy = format!("prs-producer result {} --output-path", told["job_id"].as_str().unwrap());
+    let remedy = format!("prs result {} --output-path", told["job_id"].as_str().unwrap());
     for part in ["exists already", "`output` is not filled", &remedy] {
         assert!(ended.stderr.contains(part), "{part:?} is not said: {}", ended.stderr);
     }
@@ -80,7 +80,7 @@ fn whoever_does_not_wait_hears_that_nothing_is_filled() {
     let fleet = Fleet::shared();
     let job = job(&fleet, "left", WAITS);
     let hears = |said: &str, id: &str| {
-        let remedy = format!("prs-producer result {id} --output-path {}", job.path("place").display());
+        let remedy = format!("prs result {id} --output-path {}", job.path("place").display());
         assert!(said.contains("`output` is not filled") && said.contains(&remedy), "{said}");
     };
     let detached = fleet.start_submit(&job, &["--detach"]).wait();

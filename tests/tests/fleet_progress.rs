@@ -79,7 +79,7 @@ fn a_job_that_no_worker_serves_says_so_everywhere() {
     let _elsewhere = worker(&fleet, &job, "somebody");
     until_idle(&job, "somebody", 1);
     let told = "no worker serves the compute target nobody";
-    let remedy = "prs-worker --target nobody";
+    let remedy = "prs worker --target nobody";
 
     let mut waits = fleet.start_submit(&job, &[]);
     waits.wait_until_said(told);

@@ -284,7 +284,7 @@ fn job_result_tells_counts_thresholds_and_where_to_go_on() {
         "error_threshold 5",
         "output/parallel_run_step.txt",
         "failed_mini_batches.jsonl",
-        "prs-producer resume",
+        "prs resume",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }

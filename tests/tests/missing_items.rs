@@ -61,9 +61,9 @@ fn the_end_of_a_job_says_what_is_missing_and_why() {
             "ValueError: cannot parse 0003.txt\n    2 tries failed, 1 mini-batch lost (2 items)\n    code/main.py:6 in parse: raise ValueError(",
             "ReturnedTooFew: run() returned 1 element for 2 items\n    1 item missing in 1 mini-batch\n    code/main.py:8 in run: def run(mini_batch, context):\n",
             "OSError: flaky disk\n    1 try failed, nothing lost\n    code/main.py:12 in run: raise OSError(\"flaky disk\")\n",
-            "  prs-producer errors run               tracebacks and items\n",
-            "  prs-producer try run --failed --pdb   the first of these mini-batches here, in a debugger\n",
-            "  prs-producer resume run               runs 2 mini-batches again\n",
+            "  prs errors run               tracebacks and items\n",
+            "  prs try run --failed --pdb   the first of these mini-batches here, in a debugger\n",
+            "  prs resume run               runs 2 mini-batches again\n",
         ],
     );
     says(&ended.stderr, &["3 of 8 items are missing from the result (exit code 10:", "error_threshold"]);
@@ -158,7 +158,7 @@ fn a_fleet_says_the_same() {
             "completed, but 3 of 8 items are missing from the result\n",
             &format!("missing       items of 2 of 4 mini-batches: {}\n", listed.display()),
             "    code/main.py:6 in parse: raise ValueError(",
-            "  prs-producer errors test-job-",
+            "  prs errors test-job-",
         ],
     );
     let id = ended.stdout.lines().find_map(|line| line.strip_prefix("job ")).unwrap().trim().to_owned();

@@ -57,7 +57,7 @@ fn a_job_is_found_by_its_name_a_beginning_and_as_the_latest() {
     finds(&job, &[("rows", &second), (beginning, &broken), ("@latest", &last), ("@failed", &broken)]);
     is_refused(&job, "row", &["2 jobs begin with \"row\"", &first, &second]);
     is_refused(&job, "@newest", &["@latest", "@failed"]);
-    is_refused(&job, "nothing", &["there is no job \"nothing\"", "prs-producer list"]);
+    is_refused(&job, "nothing", &["there is no job \"nothing\"", "prs list"]);
     let result = job.command(&["result", "rows", "--output-path", "fetched"]);
     result.expect_code(0);
     assert!(job.path("fetched/parallel_run_step.txt").is_file());

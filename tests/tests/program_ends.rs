@@ -16,10 +16,10 @@ def run(mini_batch):
     return [os.path.basename(path) for path in mini_batch]
 ";
 
-/// Runs a line of bash in the job's folder; `$prs` is `prs-producer`, `$worker` the worker, `$submit` submits the job.
+/// Runs a line of bash in the job's folder; `$prs` is `prs`, `$worker` the worker, `$submit` submits the job.
 fn shell(job: &Job, line: &str) -> Output {
     let file = job.write_job_file();
-    let submit = format!("{}/prs-producer submit {}", bin_dir().display(), file.display());
+    let submit = format!("{}/prs submit {}", bin_dir().display(), file.display());
     let mut command = Command::new("bash");
     for variable in ["PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_STORAGE_URL", "PRS_LOG"] {
         command.env_remove(variable);
@@ -27,7 +27,7 @@ fn shell(job: &Job, line: &str) -> Output {
     command
         .args(["-c", line])
         .current_dir(job.path(""))
-        .env("prs", bin_dir().join("prs-producer"))
+        .env("prs", bin_dir().join("prs"))
         .env("worker", bin_dir().join("prs-worker"))
         .env("submit", submit)
         .env("PRS_TEST_TOKEN", job.token())

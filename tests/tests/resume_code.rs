@@ -67,8 +67,8 @@ fn a_changed_script_runs_what_had_failed_once_that_is_said() {
     refused.expect_code(2);
     for part in [
         "code/main.py differs from the code of the job; 4 of 6 mini-batches were made with that",
-        &format!("prs-producer resume {run} --code new   with code as it is now"),
-        &format!("prs-producer resume {run} --code old   with the code of the job"),
+        &format!("prs resume {run} --code new   with code as it is now"),
+        &format!("prs resume {run} --code old   with the code of the job"),
     ] {
         assert!(refused.stderr.contains(part), "{part:?} is not said:\n{}", refused.stderr);
     }
@@ -187,7 +187,7 @@ def run(mini_batch, context):
     assert!(job.run().text("logs/sys/node/0/_main.txt").contains(&python.display().to_string()));
 
     for (setting, told) in [
-        ("mini_batch_size=3", "prs-producer resubmit JOB --set mini_batch_size=3"),
+        ("mini_batch_size=3", "prs resubmit JOB --set mini_batch_size=3"),
         ("entry_script=b.py", "change it in the job file and submit that"),
         ("run_max_tries=3", "did you mean `run_max_try`?"),
         ("run_max_try=0", "--set run_max_try"),
@@ -224,7 +224,7 @@ fn a_person_is_asked() {
         let job = fails();
         job.submit();
         job.script(MENDED);
-        let program = prs_tests::harness::bin_dir().join("prs-producer");
+        let program = prs_tests::harness::bin_dir().join("prs");
         let mut command = std::process::Command::new(prs_tests::harness::python());
         command.args(["-c", IN_A_TERMINAL, typed]).arg(program).arg("resume").arg(job.run().path());
         let ended = command.stdin(std::process::Stdio::null()).output().unwrap();
@@ -244,7 +244,7 @@ fn the_workers_of_a_fleet_run_the_code_that_is_chosen() {
     job.script(MENDED);
     let refused = job.command(&["resume", id]);
     refused.expect_code(2);
-    assert!(refused.stderr.contains(&format!("prs-producer resume {id} --code new")), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&format!("prs resume {id} --code new")), "{}", refused.stderr);
     let resumed = job.command(&["resume", id, "--code", "new", "-o", "json"]);
     assert_eq!(resumed.code, Some(0), "{}\n{}", resumed.stderr, fleet.story());
     let stored = fleet.stored(id);

@@ -227,7 +227,7 @@ fn ctrl_c_is_the_scripts() {
     let script = "import time\ndef run(mini_batch):\n    print('it works', flush=True)\n    time.sleep(60)\n    return mini_batch\n";
     let job = job(script).with_files(2);
     let mut command = std::process::Command::new(prs_tests::harness::python());
-    command.args(["-c", CTRL_C_AT, "it works"]).arg(prs_tests::harness::bin_dir().join("prs-producer"));
+    command.args(["-c", CTRL_C_AT, "it works"]).arg(prs_tests::harness::bin_dir().join("prs"));
     command.arg("try").arg(job.write_job_file()).env("TMPDIR", job.path("tmp"));
     let ended = command.stdin(std::process::Stdio::null()).output().unwrap();
     let seen = String::from_utf8_lossy(&ended.stdout);

@@ -1,4 +1,4 @@
-//! One mini-batch in one process that has this program's terminal: `prs-producer try`.
+//! One mini-batch in one process that has this program's terminal: `prs try`.
 //!
 //! The process is what a node starts, and reads the data and writes the rows as there; what differs is that its standard
 //! streams are those of this program, that nothing is timed, and that a debugger may look into what `init()` or `run()`

@@ -5,7 +5,6 @@
 
 mod allocator;
 mod batch_size;
-pub mod command_line;
 mod committer;
 mod connect;
 mod descendants;

@@ -52,7 +52,7 @@ pub(super) fn apply_to_start(
         let message = if key == "mini_batch_size" {
             format!(
                 "it says which mini-batches there are, and what is done belongs to those of the job: run all of it \
-                 anew with prs-producer resubmit JOB --set {key}={}",
+                 anew with prs resubmit JOB --set {key}={}",
                 value.trim()
             )
         } else if keys::is_known(key) {

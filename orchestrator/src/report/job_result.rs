@@ -100,13 +100,12 @@ fn next(result: &JobResult, place: &str) -> String {
         let _ = writeln!(out, "missing       {listed}");
         let _ = writeln!(
             out,
-            "open next     job_error.txt: the distinct errors; user/error/: full tracebacks; prs-producer errors {place} shows both"
+            "open next     job_error.txt: the distinct errors; user/error/: full tracebacks; prs errors {place} shows both"
         );
-        let _ =
-            writeln!(out, "then          prs-producer resume {place}   runs only what is missing or failed");
+        let _ = writeln!(out, "then          prs resume {place}   runs only what is missing or failed");
         let _ = writeln!(
             out,
-            "              prs-producer try {place} --failed   runs the first of them in your terminal; --pdb looks into it"
+            "              prs try {place} --failed   runs the first of them in your terminal; --pdb looks into it"
         );
     } else if result.state == JobState::Failed {
         let _ = writeln!(
@@ -117,9 +116,9 @@ fn next(result: &JobResult, place: &str) -> String {
             out,
             "              sys/node/<node_id>/_main.txt: how its processes ended; sys/master_role.txt: what was decided"
         );
-        let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
+        let _ = writeln!(out, "then          prs resume {place}   goes on from what is done");
     } else if result.state == JobState::Canceled {
-        let _ = writeln!(out, "then          prs-producer resume {place}   goes on from what is done");
+        let _ = writeln!(out, "then          prs resume {place}   goes on from what is done");
     } else {
         let _ = writeln!(
             out,

@@ -7,7 +7,7 @@ The logs of a prs job. Start with job_result.txt.
 job_result.txt                            how the job ended, why, and which file to open next
 job_progress_overview.<yyyyMMdd>.txt      scheduled, processed and failed mini-batches over time, a file a day
 job_error.txt                             the distinct errors of the entry script, with counts and an example
-job_errors.json                           the same for programs, with a traceback each; prs-producer errors shows it
+job_errors.json                           the same for programs, with a traceback each; prs errors shows it
 sys/master_role.txt                       what the orchestrator saw and decided
 sys/error/                                errors of prs itself
 sys/job_report/processed_mini-batches.csv a row for every try of a mini-batch

@@ -73,7 +73,7 @@ async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
             let ended = seen.record.result.is_some();
             return if ended && seen.record.prs_version != env!("CARGO_PKG_VERSION") {
                 Err(Failure::wrong(format!(
-                    "job {0} was run by prs {1}, which did not list its errors; prs-producer logs {2} --file job_error.txt prints what it knew",
+                    "job {0} was run by prs {1}, which did not list its errors; prs logs {2} --file job_error.txt prints what it knew",
                     seen.result.job_id,
                     seen.record.prs_version,
                     place.called()

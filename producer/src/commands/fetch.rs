@@ -72,7 +72,7 @@ pub(super) async fn check_there(
     }
     let (id, name) = (&result.job_id, file_name(&result.output));
     let uri = output.uri(&name);
-    let remedy = format!("prs-producer resubmit {id} runs the job again");
+    let remedy = format!("prs resubmit {id} runs the job again");
     let wrong = match output.head(&name).await {
         Ok(there) if there.size == *bytes => return Ok(()),
         Ok(there) => format!("was changed: {uri} has {} bytes and not {bytes}", there.size),

@@ -122,7 +122,7 @@ async fn find(place: &Place, name: &str) -> Result<String, Failure> {
     }
     place.record().await?;
     let job = place.called();
-    Err(Failure::wrong(format!("there is no log {name:?}; prs-producer logs {job} lists the logs")))
+    Err(Failure::wrong(format!("there is no log {name:?}; prs logs {job} lists the logs")))
 }
 
 /// Prints a log from `offset` on, a piece at a time, and says where it ends.

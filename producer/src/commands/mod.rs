@@ -12,24 +12,28 @@ mod show;
 mod stream;
 mod try_one;
 mod validate;
+mod worker;
 mod workers;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use prs_worker::command_line::log;
 use prs_worker::survive_file_size_limit;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
+use crate::log::log;
 use crate::naming;
 
 /// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
 const LOGGED: &str = "warn,lapin=off";
+/// The same for a worker: its log tells what it does.
+const LOGGED_BY_A_WORKER: &str = "warn,lapin=off,prs=info";
 
 /// Does what the command line says.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
-    log(LOGGED).map_err(Failure::usage)?;
+    let is_worker = matches!(arguments.command, Command::Worker(_));
+    log(if is_worker { LOGGED_BY_A_WORKER } else { LOGGED }).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -55,10 +59,13 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
             Command::Rm(arguments) => remove::remove(&arguments, format).await,
+            Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
         }
     });
-    // What still waits for a server that does not answer waits in vain.
-    runtime.shutdown_background();
+    if !is_worker {
+        // What still waits for a server that does not answer waits in vain. A worker leaves nothing half done.
+        runtime.shutdown_background();
+    }
     outcome
 }

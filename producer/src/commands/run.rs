@@ -166,7 +166,7 @@ async fn run_here(
 
 fn holds_a_job(folder: &Path) -> Failure {
     Failure::wrong(format!(
-        "{} holds a job already; give another --run-dir, or continue it with prs-producer resume",
+        "{} holds a job already; give another --run-dir, or continue it with prs resume",
         folder.display()
     ))
 }
@@ -266,7 +266,7 @@ async fn hand_over(
     let say_unfilled = || {
         if let Some(folder) = &folder {
             output::say(format_args!(
-                "`output` is not filled; once the job has completed, prs-producer result {id} --output-path {} fetches it",
+                "`output` is not filled; once the job has completed, prs result {id} --output-path {} fetches it",
                 folder.display()
             ));
         }
@@ -285,7 +285,7 @@ async fn hand_over(
     let mut result = match fleet::wait(handed, &mut signals).await? {
         fleet::Waited::Ended(result) => result,
         fleet::Waited::Left => {
-            output::say(format_args!("the job goes on; prs-producer stream {id} follows it"));
+            output::say(format_args!("the job goes on; prs stream {id} follows it"));
             say_unfilled();
             return Ok(Code::Interrupted.into());
         }
@@ -301,9 +301,8 @@ async fn hand_over(
     // The job has ended, whatever became of the copy.
     let reported = report(format, &result, &id);
     fetched.map_err(|failure| {
-        failure.and(format_args!(
-            "`output` is not filled: prs-producer result {id} --output-path DIR fetches the result"
-        ))
+        failure
+            .and(format_args!("`output` is not filled: prs result {id} --output-path DIR fetches the result"))
     })?;
     reported
 }

@@ -35,7 +35,7 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     }
     if workers.is_empty() {
         let target = target.unwrap_or("default");
-        output::say(format_args!("no worker is there; start one: prs-worker --target {target}"));
+        output::say(format_args!("no worker is there; start one: prs worker --target {target}"));
         return Ok(Code::Completed.into());
     }
     let rows: Vec<Vec<String>> = workers.into_iter().map(row).collect();

@@ -63,7 +63,7 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     let ((), ended) = tokio::join!(watching, waiting);
     ended.unwrap_or_else(|_| {
         Err(Failure::from(anyhow::anyhow!(
-            "job {job_id} was asked to end and has not ended after {} s; prs-producer status {job_id} shows it",
+            "job {job_id} was asked to end and has not ended after {} s; prs status {job_id} shows it",
             CANCEL_PATIENCE.as_secs()
         )))
     })
@@ -94,7 +94,7 @@ pub(crate) async fn resume(
         // Of two that resume a job at once, the other was first; or the job has ended since its record was read.
         Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
             return Err(Failure::wrong(format!(
-                "job {} has ended, or was resumed, at this moment; prs-producer status {} shows it",
+                "job {} has ended, or was resumed, at this moment; prs status {} shows it",
                 record.job_id, record.job_id
             )));
         }
@@ -128,7 +128,7 @@ async fn refuse_at_work(job: &JobContext, record: &JobRecord) -> Result<(), Fail
         && let Some(doing) = is_at_work(job).await.map_err(Failure::server)?
     {
         let id = &record.job_id;
-        return Err(Failure::wrong(format!("job {id} is {doing}; prs-producer stream {id} follows it")));
+        return Err(Failure::wrong(format!("job {id} is {doing}; prs stream {id} follows it")));
     }
     Ok(())
 }

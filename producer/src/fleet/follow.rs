@@ -91,7 +91,7 @@ async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> 
                 }
                 asked = true;
                 output::say(format_args!(
-                    "{name}: the job goes on without this program; once more leaves it, prs-producer cancel {} ends it",
+                    "{name}: the job goes on without this program; once more leaves it, prs cancel {} ends it",
                     job.id
                 ));
             }

@@ -50,7 +50,7 @@ pub(crate) async fn find(fleet: &Fleet, job_id: &str) -> Result<JobRecord, Failu
 pub(crate) fn unreadable(storage: &dyn Storage, job_id: &str, error: JobRecordError) -> Failure {
     match error {
         JobRecordError::Absent { .. } => Failure::wrong(format!(
-            "there is no job {job_id:?} in {storage}; prs-producer list shows the jobs of the fleet"
+            "there is no job {job_id:?} in {storage}; prs list shows the jobs of the fleet"
         )),
         JobRecordError::Storage(error) => Failure::server(error),
         error @ (JobRecordError::Malformed { .. }

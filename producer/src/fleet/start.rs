@@ -115,7 +115,7 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
 pub(super) async fn enter(fleet: &Fleet, record: &JobRecord, behind: &LeftBehind) -> Result<(), Failure> {
     let id = &record.job_id;
     behind.note(format_args!(
-        "job {id} is stored, and may not have been handed to workers; prs-producer resume {id} goes on with it, prs-producer cancel {id} ends it"
+        "job {id} is stored, and may not have been handed to workers; prs resume {id} goes on with it, prs cancel {id} ends it"
     ));
     repeated("enter the job into the list of jobs", StorageError::is_retryable, || fleet.list_job(id))
         .await?;

@@ -64,7 +64,7 @@ pub(crate) fn test_file(
     Ok(format!(
         r#""""{title}
 
-Printed by `prs-producer try --pytest` of prs {version}; run it with pytest.
+Printed by `prs try --pytest` of prs {version}; run it with pytest.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A process that has a terminal: `prs-producer try` starts one, so that a script can be debugged.
+"""A process that has a terminal: `prs try` starts one, so that a script can be debugged.
 
 It does what every process does. Beside that its logger writes to standard error, and a debugger may wait for
 an editor to connect, or look into what the script raises, before the exception is described and gone.

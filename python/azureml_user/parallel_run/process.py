@@ -62,7 +62,7 @@ def main() -> int:
     socket, page = os.environ.pop(_SOCKET, None), os.environ.pop(_PAGE, None)
     if socket is None or page is None:
         print(
-            "this module is started by prs-worker; to try a script, import it and call run()", file=sys.stderr
+            "this module is started by prs worker; to try a script, import it and call run()", file=sys.stderr
         )
         return 2
     import prs_process

@@ -1,4 +1,4 @@
-"""A mini-batch of a job in a test: what `prs-producer try --pytest` prints is made of this.
+"""A mini-batch of a job in a test: what `prs try --pytest` prints is made of this.
 
 The data is read as in a process of a job, by the same code, and `run()` is called in the test's own process,
 so that any debugger and any assertion serves.

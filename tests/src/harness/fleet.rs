@@ -165,7 +165,8 @@ impl Fleet {
     /// The same, for a worker that works where its arguments and variables say.
     pub fn worker_anywhere(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let mut command = program("prs-worker");
+        let mut command = program("prs");
+        command.arg("worker");
         for variable in ["STATE_DIRECTORY", "XDG_RUNTIME_DIR"] {
             command.env_remove(variable);
         }

@@ -167,7 +167,7 @@ impl Job {
         path
     }
 
-    /// Starts `prs-producer` with these arguments in the job's folder.
+    /// Starts `prs` with these arguments in the job's folder.
     pub fn start(&self, arguments: &[&str]) -> Live {
         self.start_reading(arguments, Stdio::null())
     }
@@ -180,17 +180,17 @@ impl Job {
     }
 
     fn start_reading(&self, arguments: &[&str], input: Stdio) -> Live {
-        let mut command = program("prs-producer");
+        let mut command = program("prs");
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
         command.envs(self.variables.iter().cloned()).stdin(input);
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
         Live::start(command, self.folder.path(), &name)
     }
 
-    /// Starts `prs-producer` with these arguments in the job's folder, on a terminal of so many columns. What that shows is
+    /// Starts `prs` with these arguments in the job's folder, on a terminal of so many columns. What that shows is
     /// the standard output of the answer.
     pub fn start_on_terminal(&self, columns: u32, arguments: &[&str]) -> Live {
-        let mut command = on_terminal(columns, &program("prs-producer"));
+        let mut command = on_terminal(columns, &program("prs"));
         command.args(arguments).current_dir(self.folder.path()).env(TOKEN, &self.token);
         command.env("TERM", "xterm-256color").envs(self.variables.iter().cloned()).stdin(Stdio::null());
         let name = format!("command-{}", self.commands.fetch_add(1, Ordering::Relaxed));
@@ -209,7 +209,7 @@ impl Job {
         self.start(&["resume", &self.run.path().display().to_string(), "-o", "json"])
     }
 
-    /// Runs `prs-producer` with these arguments to its end.
+    /// Runs `prs` with these arguments to its end.
     pub fn command(&self, arguments: &[&str]) -> Ended {
         self.start(arguments).wait()
     }

@@ -1,11 +1,11 @@
 //! Real programs in fresh folders.
 //!
-//! A [`Job`] is a folder with a script, inputs and a job file; submitting it starts the real `prs-producer` with
+//! A [`Job`] is a folder with a script, inputs and a job file; submitting it starts the real `prs` with
 //! the real Python. What came of it is read as a user would: exit code, standard output, the files of the run
 //! folder. Scripts and tests wait for each other through [marks](Job::marks), files in a folder that both know.
 //!
 //! Two variables name what is tested; without them every test fails:
-//! `PRS_TEST_BIN_DIR`, the folder with `prs-producer` and `libprs_process.so`, and `PRS_TEST_PYTHON`, an
+//! `PRS_TEST_BIN_DIR`, the folder with `prs` and `libprs_process.so`, and `PRS_TEST_PYTHON`, an
 //! interpreter that has pandas and numpy.
 
 mod ended;

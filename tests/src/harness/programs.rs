@@ -23,9 +23,9 @@ fn named(variable: &str, what: &str) -> PathBuf {
 
 /// The folder with the programs.
 pub fn bin_dir() -> PathBuf {
-    let what = "the folder with prs-producer and libprs_process.so; build both before these tests run";
+    let what = "the folder with prs and libprs_process.so; build both before these tests run";
     let folder = named("PRS_TEST_BIN_DIR", what);
-    for name in ["prs-producer", "libprs_process.so"] {
+    for name in ["prs", "libprs_process.so"] {
         assert!(folder.join(name).is_file(), "PRS_TEST_BIN_DIR: there is no {name} in {}", folder.display());
     }
     folder

@@ -1,0 +1,127 @@
+//! What can be said to the commands that look at jobs, or remove them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use prs_common::ledger::JobState;
+
+use super::fleet::Servers;
+use super::values::{state, time};
+
+/// Where the jobs are that a command names.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Whereabouts {
+    /// Without a fleet: folder that holds the runs of this machine [default: prs-runs].
+    #[arg(long)]
+    pub(crate) runs: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+}
+
+/// A job.
+#[derive(Debug, Args)]
+pub(crate) struct Job {
+    /// Id of the job, its beginning, the name of the job, @latest or @failed; without a fleet also the folder of its run.
+    #[arg(value_name = "JOB")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Show where the result of a job is, or fetch it.
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Copy the output into this folder.
+    #[arg(long)]
+    pub(crate) output_path: Option<PathBuf>,
+}
+
+/// List the jobs of a folder, or of a fleet.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Jobs at most [default: 20; with -o json all].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// All jobs.
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
+    /// Jobs in this state only; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// Jobs of this name only.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Jobs submitted within this time only: 90s, 30m, 12h, 2d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) since: Option<Duration>,
+    /// What comes first: the newest, the first name, or the first state.
+    #[arg(long, value_enum, default_value_t = Order::Time)]
+    pub(crate) sort: Order,
+    /// Show the list again every two seconds, until Ctrl-C.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Show the distinct errors of a job with their tracebacks, or the items that failed.
+#[derive(Debug, Args)]
+pub(crate) struct Errors {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Print the items of mini-batches that failed or lack items, one a line: a file, or file, first and last byte.
+    #[arg(long)]
+    pub(crate) items: bool,
+}
+
+/// Remove jobs that have ended, with their logs and results.
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The jobs: ids, their beginnings, names, @latest or @failed; without a fleet also folders of runs.
+    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"])]
+    pub(crate) jobs: Vec<String>,
+    /// All jobs in this state; may be given several times.
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Vec<JobState>,
+    /// All jobs of this name.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// All jobs submitted longer ago than this: 90s, 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) older: Option<Duration>,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// The newest first.
+    Time,
+    /// By name; of one name the newest first.
+    Name,
+    /// By state; of one state the newest first.
+    State,
+}
+
+/// List the logs of a job, print or follow them.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// The log to print, as the list or a message names it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) file: Option<String>,
+    /// Go on printing what comes until the job has ended: of --file, else of all processes.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print what the processes that had errors wrote: errors, standard output and standard error.
+    #[arg(long, conflicts_with_all = ["file", "follow"])]
+    pub(crate) failed: bool,
+}
