@@ -20,8 +20,10 @@ VENV := $(CURDIR)/.venv
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DEBUG := $(TARGET)/debug
 RELEASE := $(TARGET)/release
+DEMO := $(TARGET)/demo
+WHEELS := $(TARGET)/wheels
 NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
-PYTHON_SOURCES := $(wildcard python examples bench tests) ops/check-dependencies ops/compose-smoke
+PYTHON_SOURCES := $(wildcard python examples bench tests ops/wheel) ops/check-dependencies ops/compose-smoke
 # As `source .venv/bin/activate` would. Not for cargo: it would build the extension again for each environment.
 IN_VENV := env VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
 
@@ -34,12 +36,26 @@ help: ## list the targets
 build: ## build the release programs into target/release
 	cargo build --release --workspace $(CARGO_FLAGS)
 
-.PHONY: demo
-demo: build $(VENV)/.examples ## build, run the digits example, show its result
-	$(IN_VENV) examples/run digits $(RELEASE) prs-runs/demo-$(NOW)
+# No tests, no servers, no optimisation: what the demo waits for is Python's.
+.PHONY: demo demo-time
+demo: demo-time $(VENV)/.examples ## build what the digits example needs, run it, show its result
+	cargo build --profile demo -p prs-producer -p prs-python $(CARGO_FLAGS)
+	$(IN_VENV) examples/run digits $(DEMO) prs-runs/demo-$(NOW)
+
+demo-time:
+	@echo "builds prs for the demo and runs it: up to 4 minutes on two cores the first time, seconds from then on"
+
+# auditwheel finds the oldest glibc that the programs run with and puts it into the name of the wheel.
+.PHONY: wheel
+wheel: $(VENV)/.wheel ## build the wheel prs-run in release into target/wheels
+	rm -rf $(WHEELS)
+	$(VENV)/bin/python -m hatchling build --target wheel --directory $(WHEELS)/linux
+	$(IN_VENV) auditwheel repair --wheel-dir $(WHEELS) $(WHEELS)/linux/*.whl
+	rm -r $(WHEELS)/linux
+	@echo "install it: pip install $(WHEELS)/$$(ls $(WHEELS))"
 
 .PHONY: test
-test: test-rust test-python test-examples test-bench ## every test
+test: test-rust test-python test-wheel test-examples test-bench ## every test
 
 .PHONY: test-build
 test-build: $(VENV)/.dev
@@ -78,6 +94,10 @@ long-run: test-build servers ## job after job under PRS_LONG_RUN_KILLS [1000] ki
 .PHONY: test-python
 test-python: test-build
 	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) python -m pytest -q python/tests
+
+.PHONY: test-wheel
+test-wheel: test-build
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/wheel
 
 .PHONY: test-examples
 test-examples: test-build
@@ -138,9 +158,13 @@ $(VENV)/.examples: examples/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r examples/requirements.txt
 	@touch $@
 
-$(VENV)/.dev: ops/requirements-dev.txt examples/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
+$(VENV)/.wheel: ops/requirements-wheel.txt | $(VENV)/bin/python
+	$(VENV)/bin/pip install -q -r ops/requirements-wheel.txt
+	@touch $@
+
+$(VENV)/.dev: ops/requirements-dev.txt ops/requirements-wheel.txt examples/requirements.txt python/tests/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/pip install -q -r ops/requirements-dev.txt
-	@touch $@ $(VENV)/.examples
+	@touch $@ $(VENV)/.examples $(VENV)/.wheel
 
 $(VENV)/.peers: bench/requirements-peers.txt $(VENV)/.examples
 	$(VENV)/bin/pip install -q -r bench/requirements-peers.txt

@@ -13,8 +13,9 @@ fn root() -> PathBuf {
 
 /// Every page, also those of the examples.
 fn pages() -> Vec<PathBuf> {
-    let mut folders = vec![root(), root().join("docs"), root().join("bench")];
-    let examples = fs::read_dir(root().join("examples")).unwrap();
+    let examples = root().join("examples");
+    let mut folders = vec![root(), root().join("docs"), root().join("bench"), examples.clone()];
+    let examples = fs::read_dir(examples).unwrap();
     folders.extend(examples.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()));
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let files = files.map(|entry| entry.unwrap().path());

@@ -1,10 +1,12 @@
-//! Which Python runs the entry script: the job's `environment`, else the active virtual environment, else
-//! `python3` (spec section 2).
+//! Which Python runs the entry script: the job's `environment`, else the active virtual environment, else the
+//! environment that prs is installed in, else `python3` (spec section 2).
 
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::python_home::own_interpreter;
 
 /// The interpreter is not there.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +38,7 @@ pub fn find_interpreter(named: Option<&str>) -> Result<PathBuf, InterpreterMissi
             Err(InterpreterMissing::VirtualEnvironment(virtual_env.into()))
         };
     }
-    on_path("python3").ok_or(InterpreterMissing::Default)
+    own_interpreter().or_else(|| on_path("python3")).ok_or(InterpreterMissing::Default)
 }
 
 /// Why [`find_interpreter`] takes the one that it takes.
@@ -45,6 +47,9 @@ pub(crate) fn how_found(named: Option<&str>) -> String {
         Some(path) if path.contains('/') => "named by environment".to_owned(),
         Some(command) => format!("the command {command} of environment, on PATH"),
         None if env::var_os("VIRTUAL_ENV").is_some() => "of the active virtual environment".to_owned(),
+        None if own_interpreter().is_some() => {
+            "of the Python environment that prs is installed in; no other is active".to_owned()
+        }
         None => "python3 on PATH; no virtual environment is active".to_owned(),
     }
 }

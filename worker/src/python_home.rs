@@ -1,6 +1,7 @@
 //! The folder that a process imports prs's own Python from: nothing is installed in the user's environment.
 //!
-//! The Python sources travel inside this binary; the extension is a file beside it.
+//! The Python sources travel inside this binary; the extension is a file beside it, or among the packages of the Python
+//! environment into which a wheel has put both.
 
 use std::fs;
 use std::io;
@@ -12,6 +13,8 @@ const EXTENSION_VARIABLE: &str = "PRS_PROCESS_EXTENSION";
 const EXTENSION: &str = "libprs_process.so";
 /// Name of the extension as Python imports it.
 const MODULE: &str = "prs_process.abi3.so";
+/// Where a version of Python has its packages; the second is Debian's.
+const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 macro_rules! sources {
     ($($path:literal),* $(,)?) => {
@@ -49,16 +52,16 @@ pub struct ExtensionMissing {
     looked: Vec<String>,
 }
 
-/// Finds the extension: named by the environment, beside the program, or in `lib/prs` next to its folder.
+/// Finds the extension: named by the environment, beside the program, in `lib/prs` next to its folder, or where pip put
+/// it when it installed the program.
 pub fn find_extension() -> Result<PathBuf, ExtensionMissing> {
     let mut places: Vec<PathBuf> = Vec::new();
     if let Some(named) = std::env::var_os(EXTENSION_VARIABLE) {
         places.push(named.into());
-    } else if let Ok(program) = std::env::current_exe().and_then(fs::canonicalize)
-        && let Some(folder) = program.parent()
-    {
+    } else if let Some(folder) = program_folder() {
         places.push(folder.join(EXTENSION));
         places.push(folder.join("../lib/prs").join(EXTENSION));
+        places.extend(installed_extension(&folder));
     }
     match places.iter().find(|place| place.is_file()) {
         Some(found) => fs::canonicalize(found)
@@ -67,6 +70,29 @@ pub fn find_extension() -> Result<PathBuf, ExtensionMissing> {
             Err(ExtensionMissing { looked: places.iter().map(|place| place.display().to_string()).collect() })
         }
     }
+}
+
+/// The interpreter of the Python environment that this program was installed into by pip.
+pub(crate) fn own_interpreter() -> Option<PathBuf> {
+    let folder = program_folder()?;
+    installed_extension(&folder)?;
+    Some(folder.join("python3")).filter(|python| python.is_file())
+}
+
+fn program_folder() -> Option<PathBuf> {
+    let program = std::env::current_exe().and_then(fs::canonicalize).ok()?;
+    program.parent().map(Path::to_owned)
+}
+
+/// The extension among the packages of the environment whose programs are in `bin`. Several versions of Python may
+/// share one (`/usr/local`): the last one that prs was installed for has brought the program.
+fn installed_extension(bin: &Path) -> Option<PathBuf> {
+    let versions = fs::read_dir(bin.parent()?.join("lib")).ok()?.flatten();
+    let versions = versions.filter(|entry| entry.file_name().to_string_lossy().starts_with("python3"));
+    let places =
+        versions.flat_map(|version| PACKAGES.map(|packages| version.path().join(packages).join(MODULE)));
+    let installed = |place: &PathBuf| fs::metadata(place).and_then(|metadata| metadata.modified()).ok();
+    places.filter(|place| place.is_file()).max_by_key(installed)
 }
 
 /// Makes `folder` ready to be put on `PYTHONPATH`.
@@ -107,6 +133,20 @@ mod tests {
             }
         }
         assert_eq!(found, SOURCES.iter().map(|(path, _)| (*path).to_owned()).collect());
+    }
+
+    #[test]
+    fn an_installed_extension_is_found_among_the_packages() {
+        let environment = tempfile::tempdir().unwrap();
+        let bin = environment.path().join("bin");
+        assert_eq!(installed_extension(&bin), None);
+        let lib = environment.path().join("lib");
+        fs::create_dir_all(lib.join("python3.9/site-packages")).unwrap();
+        let packages = lib.join("python3.12/dist-packages");
+        fs::create_dir_all(&packages).unwrap();
+        assert_eq!(installed_extension(&bin), None);
+        fs::write(packages.join(MODULE), "").unwrap();
+        assert_eq!(installed_extension(&bin), Some(packages.join(MODULE)));
     }
 
     #[test]
