@@ -100,9 +100,10 @@ test-wheel: test-build
 	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/wheel
 
 .PHONY: test-examples
-test-examples: test-build
+test-examples: test-build servers
 	$(IN_VENV) examples/run digits $(DEBUG) prs-runs/test-$(NOW)-digits
 	$(IN_VENV) examples/run iris $(DEBUG) prs-runs/test-$(NOW)-iris
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q examples
 
 # Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
 .PHONY: test-bench
