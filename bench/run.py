@@ -259,9 +259,7 @@ def arguments() -> argparse.Namespace:
         "--size", choices=["tiny", "full"], default="full", help="tiny checks rows only [full]"
     )
     parser.add_argument("--repeat", type=int, default=3, help="rounds [3]")
-    parser.add_argument(
-        "--bin-dir", type=Path, default=root / "target/release", help="folder of prs"
-    )
+    parser.add_argument("--bin-dir", type=Path, default=root / "target/release", help="folder of prs")
     parser.add_argument(
         "--work-dir", type=Path, default=root / "target/bench", help="inputs and scratch files"
     )
@@ -276,9 +274,7 @@ def arguments() -> argparse.Namespace:
     for name in ("bin_dir", "work_dir", "peers", "peer_python"):
         setattr(settings, name, getattr(settings, name).absolute())
     if not (settings.bin_dir / "prs").exists():
-        parser.error(
-            f"no prs in {settings.bin_dir}: build it (make build) or name its folder with --bin-dir"
-        )
+        parser.error(f"no prs in {settings.bin_dir}: build it (make build) or name its folder with --bin-dir")
     return settings
 
 
