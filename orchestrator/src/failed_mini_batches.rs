@@ -148,7 +148,8 @@ mod tests {
     fn found(tries: &[(u32, MiniBatchIndex, TryStatus, bool, u64)]) -> BTreeMap<MiniBatchIndex, Value> {
         let mut found = Found::default();
         for (incarnation, index, status, last, succeeded) in tries {
-            let work = Work::Files { base: "", paths: vec!["/d/a", "/d/b"], versions: &[] };
+            let work =
+                Work::Files { base: "", paths: vec!["/d/a", "/d/b"], versions: &[], names: Vec::new() };
             let body = MiniBatch { index: *index, input: 0, work }.encode();
             let mut segment = SegmentBuilder::default();
             let mut record = TryRecord::new(*index, &body, *status);

@@ -126,7 +126,12 @@ impl Scene {
         let seen = SeenFile::at(&self.inputs().join(&name)).map(|seen| seen.version);
         let versions: PackedVersions = [seen.unwrap_or(FileVersion::UNSEEN)].into_iter().collect();
         let versions = versions.as_bytes();
-        let work = prs_common::mini_batch::Work::Files { base: &base, paths: vec![&name], versions };
+        let work = prs_common::mini_batch::Work::Files {
+            base: &base,
+            paths: vec![&name],
+            versions,
+            names: Vec::new(),
+        };
         MiniBatch { index, input: 0, work }.encode()
     }
 

@@ -52,7 +52,8 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let path = "x".repeat(100);
         let body = |index, files| -> Bytes {
-            let work = Work::Files { base: "/data", paths: vec![&path; files], versions: &[] };
+            let work =
+                Work::Files { base: "/data", paths: vec![&path; files], versions: &[], names: Vec::new() };
             MiniBatch { index, input: 3, work }.encode().into()
         };
         let bodies = vec![body(0, 1), body(1, 1_000), body(2, 2), body(3, 2_000)];

@@ -12,6 +12,7 @@ mod connection;
 mod errors;
 mod fork;
 mod inbox;
+mod item_names;
 mod outbox;
 mod outputs;
 mod results;

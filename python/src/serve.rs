@@ -18,6 +18,7 @@ use crate::argument::list_of_paths;
 use crate::changes::FileWatch;
 use crate::connection::{Connection, StartInfo};
 use crate::errors::{self, Describer};
+use crate::item_names::ItemNames;
 use crate::outbox::Finished;
 use crate::outputs::Outputs;
 use crate::results::{Collector, Returned};
@@ -241,7 +242,7 @@ impl<'py> Turns<'_, 'py> {
         let load_error =
             |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
         let argument = match &mini_batch.work {
-            Work::Files { base, paths, versions } => {
+            Work::Files { base, paths, versions, .. } => {
                 self.watch.begin(py, base, paths, versions)?;
                 list_of_paths(py, base, paths).map_err(load_error)?.into_any()
             }
@@ -272,7 +273,8 @@ impl<'py> Turns<'_, 'py> {
             None => None,
             Some(make) => {
                 let index = mini_batch.index;
-                let arguments = (index, id_of(index), one.retry_count, mini_batch.input);
+                let names = ItemNames::of(one.body);
+                let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names);
                 Some(make.call1(arguments).map_err(load_error)?)
             }
         };

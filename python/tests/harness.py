@@ -96,9 +96,11 @@ class Page:
         return self._word(2)
 
 
-def files(*paths: str, base: str = "/data", versions: bytes = b"") -> dict[str, Any]:
+def files(
+    *paths: str, base: str = "/data", versions: bytes = b"", names: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The work of a mini-batch of files; without versions, they need not exist."""
-    return {"Files": [base, list(paths), versions]}
+    return {"Files": [base, list(paths), versions, list(names)]}
 
 
 def planned_files(*paths: Path) -> dict[str, Any]:
@@ -147,7 +149,9 @@ def delimited(
     version = f"{status.st_size}-{seconds}.{nanoseconds:09}"
     checksum = crc32c(path.read_bytes()[start:end])
     records = more.get("records", 1)
-    return {"Delimited": [str(path), origin or str(path), version, start, end, records, checksum, schema]}
+    origin = origin or str(path)
+    name_at = len(origin) - len(Path(origin).name)
+    return {"Delimited": [str(path), origin, name_at, version, start, end, records, checksum, schema]}
 
 
 def extension() -> Path:

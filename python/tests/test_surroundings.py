@@ -22,14 +22,30 @@ def test_the_context_tells_the_mini_batch(start):
         "        d = c.dataset\n"
         "        rows.append([c.minibatch_index, c.mini_batch_id, c.partition_key_value, "
         "c.retry_count, c.dataset_name,\n"
-        "                     d.name, d.type, d.path])\n"
+        "                     d.name, d.type, d.path, c.items])\n"
         "    return rows\n"
     )
     process = start(script, inputs=[["images", "file", "/in/*.png"]]).ready()
     process.run()
     process.hand_over(files("a"), retry_count=2)
-    row = "[1, 'mb-0000000001', {}, 2, 'images', 'images', 'file', '/in/*.png']"
+    row = "[1, 'mb-0000000001', {}, 2, 'images', 'images', 'file', '/in/*.png', ['a']]"
     assert process.outcome().rows.decode().splitlines() == [row] * 3
+
+
+def test_items_are_named_as_in_the_dataset_whatever_becomes_of_their_paths(start):
+    script = (
+        "def run(mini_batch, context):\n"
+        "    paths = mini_batch[:]\n"
+        "    mini_batch.clear()\n"
+        "    return [*zip(paths, context.items), context.items is context.items]\n"
+    )
+    process = start(script).ready()
+    for work, expected in [
+        (files("x/a", "b"), [("/data/x/a", "x/a"), ("/data/b", "b")]),
+        (files("/c/a", "/d/ü", base=""), [("/c/a", "/c/a"), ("/d/ü", "/d/ü")]),
+        (files("a", names=("s3://bucket/a",)), [("/data/a", "s3://bucket/a")]),
+    ]:
+        assert process.run(work).rows.decode().splitlines() == [*map(str, expected), "True"]
 
 
 def test_entry_script_is_one_picklable_object(start):

@@ -138,9 +138,10 @@ def test_the_context_names_the_tabular_input(start, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,1\n")
     process = start(
-        "def run(df, context):\n    return [context.dataset.type, context.dataset_name]\n", inputs=INPUTS
+        "def run(df, context):\n    return [context.dataset.type, context.dataset_name, context.items]\n",
+        inputs=INPUTS,
     )
-    assert process.ready().run(delimited(path, 2, "si")).rows == b"tabular\nsales\n"
+    assert process.ready().run(delimited(path, 2, "si")).rows == b"tabular\nsales\n['t.csv']\n"
 
 
 def test_files_are_served_without_pandas_being_imported(start):

@@ -255,13 +255,13 @@ fn messages_that_name_data_of_others_go_to_the_dead_letters() {
     let job = on_fleet(&fleet, name, READS).with_files(4).with("mini_batch_size", 1);
     let (submitted, id) = planned(&fleet, &job, name);
     let foreign = |store, key| {
-        let source = ObjectSource { number: 0, store, prefix: "", origin: "/" };
+        let source = ObjectSource { number: 0, store, prefix: "", origin: "/", is_listed: true };
         let file = ObjectRef { source: 0, relative: "stolen", key, size: None, version: "" };
         Work::Objects { sources: vec![source], files: vec![file] }
     };
     let job_file = format!("jobs/{id}/job.json");
     let works = [
-        Work::Files { base: "/etc", paths: vec!["passwd"], versions: &[] },
+        Work::Files { base: "/etc", paths: vec!["passwd"], versions: &[], names: Vec::new() },
         foreign(StoreRef::Local, "passwd"),
         foreign(StoreRef::Url("file:///etc"), "passwd"),
         foreign(StoreRef::Shared, &job_file),

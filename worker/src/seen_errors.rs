@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_first_of_each_distinct_error_is_noted_and_all_are_counted() {
         let paths = vec!["a.txt", "b.txt"];
-        let work = Work::Files { base: "/data", paths, versions: &[] };
+        let work = Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
         let planned: Bytes = MiniBatch { index: 7, input: 0, work }.encode().into();
         let tried = TryName { index: 7, planned, number: 2, most: 3 };
         let code =

@@ -8,6 +8,8 @@ mod head;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +47,9 @@ pub enum Work<'a> {
         /// they are not known, as for the lines of a list.
         #[serde(borrow, with = "serde_bytes")]
         versions: &'a [u8],
+        /// Their names below the dataset, in the same order; empty where these are `paths`.
+        #[serde(borrow)]
+        names: Vec<&'a str>,
     },
     /// A slice of a delimited text file: whole records, without the header record.
     Delimited {
@@ -56,6 +61,8 @@ pub enum Work<'a> {
         /// what a node fetched.
         #[serde(borrow)]
         origin: &'a str,
+        /// Where its name below the dataset begins in `origin`, bytes; 0 for a file that a list names.
+        name_at: u32,
         /// Version of `origin` when it was planned: a changed file is another mini-batch. Of a local file it is a
         /// [`FileVersion`](crate::file_version::FileVersion).
         #[serde(borrow)]
@@ -93,6 +100,8 @@ pub enum Work<'a> {
         /// The file as the user named it.
         #[serde(borrow)]
         origin: &'a str,
+        /// Where its name below the dataset begins in `origin`, bytes.
+        name_at: u32,
         /// Changes with the content of `origin`; empty where the key does.
         #[serde(borrow)]
         version: &'a str,
@@ -158,6 +167,8 @@ pub struct ObjectSource<'a> {
     /// What the names begin with, as the user knows the files: `/data/pictures/`, `s3://bucket/pictures/`.
     #[serde(borrow)]
     pub origin: &'a str,
+    /// Whether a list names its files: then the whole name of each is its name in the dataset.
+    pub is_listed: bool,
 }
 
 /// A file of a mini-batch, in a store.
@@ -255,6 +266,28 @@ impl<'a> MiniBatch<'a> {
                 files.iter().filter_map(name).collect()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The names of the files below the dataset, which are the same on every host: a file of a folder by its path below
+    /// that, one that a list names as it stands there, and for a slice that of its file. None where nothing can be run.
+    pub fn item_names(&self) -> Vec<Cow<'a, str>> {
+        match &self.work {
+            Work::Files { paths, names, .. } => {
+                let names = if names.is_empty() { paths } else { names };
+                names.iter().map(|&name| name.into()).collect()
+            }
+            Work::Objects { sources, files } => {
+                let name = |file: &ObjectRef<'a>| match sources.get(file.source as usize) {
+                    Some(source) if source.is_listed => Cow::from(source.name(file)),
+                    _ => file.relative.into(),
+                };
+                files.iter().map(name).collect()
+            }
+            Work::Delimited { origin, name_at, .. } | Work::DelimitedObject { origin, name_at, .. } => {
+                vec![origin.get(*name_at as usize..).unwrap_or(origin).into()]
+            }
+            Work::Stored { .. } | Work::Unreadable { .. } => Vec::new(),
         }
     }
 }

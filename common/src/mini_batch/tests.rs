@@ -3,7 +3,13 @@
 use super::*;
 
 fn pictures() -> Work<'static> {
-    let source = |number, store| ObjectSource { number, store, prefix: "in/", origin: "s3://b/in/" };
+    let source = |number, store| ObjectSource {
+        number,
+        store,
+        prefix: "in/",
+        origin: "s3://b/in/",
+        is_listed: store == StoreRef::Shared,
+    };
     Work::Objects {
         sources: vec![source(0, StoreRef::Url("s3://b")), source(7, StoreRef::Shared)],
         files: vec![
@@ -17,9 +23,27 @@ fn every_kind() -> [(Work<'static>, bool); 6] {
     let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "100-1", &[1, 2, 3]);
     let (start, end, records, checksum) = (10, 1 << 40, 3, 0x9abc_def0);
     [
-        (Work::Files { base: "/data", paths: vec!["a/1.png", "b.png"], versions: &[7; 19] }, true),
         (
-            Work::Delimited { path: "/cache/x.csv", origin, version, start, end, records, checksum, schema },
+            Work::Files {
+                base: "/data",
+                paths: vec!["a/1.png", "b.png"],
+                versions: &[7; 19],
+                names: vec!["x"],
+            },
+            true,
+        ),
+        (
+            Work::Delimited {
+                path: "/cache/x.csv",
+                origin,
+                name_at: 4,
+                version,
+                start,
+                end,
+                records,
+                checksum,
+                schema,
+            },
             true,
         ),
         (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
@@ -29,6 +53,7 @@ fn every_kind() -> [(Work<'static>, bool); 6] {
                 store: StoreRef::Job,
                 key: "plain/0-1",
                 origin,
+                name_at: 4,
                 version,
                 start,
                 end,
@@ -63,9 +88,21 @@ fn objects_are_told_by_the_names_the_user_knows() {
     assert_eq!(mini_batch.items(), 2);
     assert_eq!(mini_batch.detail(), "a/1.png and 1 more");
     assert_eq!(mini_batch.file_names(), ["s3://b/in/a/1.png", "s3://b/in/b.png"]);
+    assert_eq!(mini_batch.item_names(), ["a/1.png", "s3://b/in/b.png"]);
     let Work::Objects { sources, files } = mini_batch.work else { unreachable!() };
     assert_eq!(sources[0].key(&files[0]), "in/a/1.png");
     assert_eq!(sources[1].key(&files[1]), "in/ab/abcd");
+}
+
+#[test]
+fn a_slice_is_named_by_its_file_below_the_dataset() {
+    for (name_at, expected) in [(4, "x.csv.gz"), (0, "/in/x.csv.gz"), (99, "/in/x.csv.gz")] {
+        let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "", &[]);
+        let (start, end, records, checksum) = (0, 1, 1, 0);
+        let work =
+            Work::Delimited { path: "/x", origin, name_at, version, start, end, records, checksum, schema };
+        assert_eq!(MiniBatch { index: 0, input: 0, work }.item_names(), [expected]);
+    }
 }
 
 #[test]

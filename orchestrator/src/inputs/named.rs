@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn object<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
-        let source = ObjectSource { number: 0, store, prefix: "", origin: "/" };
+        let source = ObjectSource { number: 0, store, prefix: "", origin: "/", is_listed: true };
         let file = ObjectRef { source: 0, relative: "a", key, size: None, version: "" };
         Work::Objects { sources: vec![source], files: vec![file] }
     }
@@ -97,7 +97,18 @@ mod tests {
     fn slice<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
         let (origin, version, schema) = ("/a", "", &[][..]);
         let (start, end, records, checksum) = (0, 1, 1, 0);
-        Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema }
+        Work::DelimitedObject {
+            store,
+            key,
+            origin,
+            name_at: 0,
+            version,
+            start,
+            end,
+            records,
+            checksum,
+            schema,
+        }
     }
 
     #[test]
@@ -134,11 +145,12 @@ mod tests {
         ];
         let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
-        let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[] };
+        let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[], names: Vec::new() };
         let version = "1-2.3";
         let table = Work::Delimited {
             path: "/etc/shadow",
             origin: "/etc/shadow",
+            name_at: 0,
             version,
             start: 0,
             end: 1,
@@ -149,9 +161,17 @@ mod tests {
         // The work, and the inputs that may have it.
         let table: [(Work<'_>, &[u32]); 17] = [
             (files(), &[0, 3, 4]),
-            (Work::Files { base: "/in/deep", paths: vec!["a", "b/../c"], versions: &[] }, &[3, 4]),
-            (Work::Files { base: "/input", paths: vec!["a"], versions: &[] }, &[3, 4]),
-            (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[] }, &[3, 4]),
+            (
+                Work::Files {
+                    base: "/in/deep",
+                    paths: vec!["a", "b/../c"],
+                    versions: &[],
+                    names: Vec::new(),
+                },
+                &[3, 4],
+            ),
+            (Work::Files { base: "/input", paths: vec!["a"], versions: &[], names: Vec::new() }, &[3, 4]),
+            (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[], names: Vec::new() }, &[3, 4]),
             (table, &[3, 4]),
             (Work::Unreadable { origin: "/a", offset: 0, reason: "gone" }, &[0, 1, 2, 3, 4]),
             (object(StoreRef::Local, "a"), &[3, 4]),

@@ -52,7 +52,9 @@ impl Planner<'_, '_> {
             let failed = |source| PlanError::Listing { input: self.input.name.clone(), source };
             let visited = listing.next_batch(256, &mut files).map_err(failed)?;
             for file in files.drain(..) {
-                self.file(&file.path(), number)?;
+                let path = file.path();
+                let above = path.as_os_str().len() - file.relative.len();
+                self.file(&path, if file.base.is_empty() { 0 } else { above }, number)?;
                 number += 1;
                 if self.sink.is_stopped() {
                     return Ok(());
@@ -64,23 +66,24 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// A local file.
-    fn file(&mut self, path: &Path, number: u64) -> Result<(), PlanError> {
+    /// A local file, whose name below the dataset begins at byte `name_at` of its path.
+    fn file(&mut self, path: &Path, name_at: usize, number: u64) -> Result<(), PlanError> {
         let origin = path.to_string_lossy();
+        let name = Name { origin: &origin, at: name_at as u32 };
         let Some(text) = self.open(path, &origin, number)? else { return Ok(()) };
         let version = text.version.clone();
         if self.context.is_shared && text.path != path {
             // A file of the user may change from one plan to the next.
             let key = format!("{}-{version}", layout::plain_copy(self.position, number));
-            return self.copy(&origin, text, &key, &version);
+            return self.copy(name, text, &key, &version);
         }
         let path = text.name.to_string_lossy().into_owned();
-        self.text(&origin, text, &Home::File { path: &path, version: &version });
+        self.text(name, text, &Home::File { path: &path, version: &version });
         Ok(())
     }
 
     /// A plain copy that was made here and goes to the job's storage: nodes read slices of it by range.
-    fn copy(&mut self, origin: &str, text: PlainText, key: &str, version: &str) -> Result<(), PlanError> {
+    fn copy(&mut self, name: Name<'_>, text: PlainText, key: &str, version: &str) -> Result<(), PlanError> {
         if self.sink.is_stopped() {
             return Ok(());
         }
@@ -88,7 +91,7 @@ impl Planner<'_, '_> {
         let stored = handle.block_on(plain_copy::store(&**stores.job(), key, &text.path));
         stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
         let plain = text.path.clone();
-        self.text(origin, text, &Home::Object { store: StoreRef::Job, key, version });
+        self.text(name, text, &Home::Object { store: StoreRef::Job, key, version });
         let _ = std::fs::remove_file(plain);
         Ok(())
     }
@@ -144,8 +147,10 @@ impl Planner<'_, '_> {
         number: u64,
     ) -> Result<(), PlanError> {
         let origin = format!("{}{}", source.origin, file.relative);
+        let name_at = if source.mixes { 0 } else { source.origin.len() };
+        let name = Name { origin: &origin, at: name_at as u32 };
         let (copy, version) = match fetched {
-            Fetched::Own(path) => return self.file(&path, number),
+            Fetched::Own(path) => return self.file(&path, 0, number),
             Fetched::Unreadable(reason) => {
                 self.unreadable(&origin, 0, &reason);
                 return Ok(());
@@ -158,9 +163,9 @@ impl Planner<'_, '_> {
             let rest = if file.key.is_empty() { &file.relative } else { &file.key };
             let key = format!("{}{rest}", source.prefix);
             let home = Home::Object { store: described.store, key: &key, version: &version };
-            self.text(&origin, text, &home);
+            self.text(name, text, &home);
         } else {
-            self.copy(&origin, text, &layout::plain_copy(self.position, number), &version)?;
+            self.copy(name, text, &layout::plain_copy(self.position, number), &version)?;
         }
         let _ = std::fs::remove_file(copy);
         Ok(())
@@ -185,7 +190,8 @@ impl Planner<'_, '_> {
     }
 
     /// The slices of one file, which nodes find at its home.
-    fn text(&mut self, origin: &str, text: PlainText, home: &Home<'_>) {
+    fn text(&mut self, name: Name<'_>, text: PlainText, home: &Home<'_>) {
+        let origin = name.origin;
         let (dialect, schema) = match read_schema(&self.options, &text) {
             Ok(found) => found,
             Err(SchemaError::Empty) if text.broken.is_none() => return,
@@ -199,7 +205,7 @@ impl Planner<'_, '_> {
         let mut planned_to = 0;
         let split = split_file(&text.path, &dialect, self.size, |slice| {
             planned_to = slice.end;
-            self.sink.push(self.position, home.slice(origin, &slice, &schema))
+            self.sink.push(self.position, home.slice(name, &slice, &schema))
         });
         if self.sink.is_stopped() {
             return;
@@ -212,6 +218,14 @@ impl Planner<'_, '_> {
     }
 }
 
+/// A file as the user named it.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    origin: &'a str,
+    /// Where its name below the dataset begins, bytes.
+    at: u32,
+}
+
 /// Where nodes find the plain text of a file.
 enum Home<'a> {
     File { path: &'a str, version: &'a str },
@@ -219,15 +233,25 @@ enum Home<'a> {
 }
 
 impl<'a> Home<'a> {
-    fn slice(&self, origin: &'a str, slice: &Slice, schema: &'a [u8]) -> Work<'a> {
+    fn slice(&self, name: Name<'a>, slice: &Slice, schema: &'a [u8]) -> Work<'a> {
+        let Name { origin, at: name_at } = name;
         let &Slice { start, end, records, checksum } = slice;
         match *self {
             Self::File { path, version } => {
-                Work::Delimited { path, origin, version, start, end, records, checksum, schema }
+                Work::Delimited { path, origin, name_at, version, start, end, records, checksum, schema }
             }
-            Self::Object { store, key, version } => {
-                Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema }
-            }
+            Self::Object { store, key, version } => Work::DelimitedObject {
+                store,
+                key,
+                origin,
+                name_at,
+                version,
+                start,
+                end,
+                records,
+                checksum,
+                schema,
+            },
         }
     }
 }

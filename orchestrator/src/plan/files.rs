@@ -70,7 +70,7 @@ impl Group {
             let base = self.base.as_deref().unwrap_or_default();
             let (paths, versions) = (paths.collect(), self.versions.as_bytes());
             // The sink remembers that it was stopped.
-            let _ = sink.push(position, Work::Files { base, paths, versions });
+            let _ = sink.push(position, Work::Files { base, paths, versions, names: Vec::new() });
         }
         self.versions.clear();
         self.text.clear();

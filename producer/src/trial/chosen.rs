@@ -179,7 +179,7 @@ mod tests {
         let files = |base: &'static str, paths: Vec<&'static str>| MiniBatch {
             index: 3,
             input: 0,
-            work: Work::Files { base, paths, versions: &[] },
+            work: Work::Files { base, paths, versions: &[], names: Vec::new() },
         };
         let of_data = files("/data", vec!["a/0001.png", "b.png"]);
         for (item, is) in [

@@ -60,6 +60,7 @@ pub(crate) fn test_file(
     let arguments: Vec<String> =
         without_output(arguments).map(|argument| format!("            {},\n", quoted(argument))).collect();
     let arguments = arguments.concat();
+    let names: Vec<String> = local.item_names().iter().map(|name| quoted(name)).collect();
     let title = describe(planned).replace(['\\', '"'], "?");
     Ok(format!(
         r#""""{title}
@@ -89,13 +90,15 @@ def test_mini_batch_{index}(tmp_path):
 {arguments}        ],
     )
     mini_batch = {mini_batch}
-    result = job.run(mini_batch, minibatch_index={index}, input={input})
+    names = [{names}]
+    result = job.run(mini_batch, minibatch_index={index}, input={input}, items=names)
     assert testing.count(result) == {items}, "one element for each item"
 "#,
         version = env!("CARGO_PKG_VERSION"),
         home = quoted(&home.display().to_string()),
         source = quoted(&trial.code.display().to_string()),
         script = quoted(&trial.spec.entry_script),
+        names = names.join(", "),
         input = planned.input,
     ))
 }

@@ -183,10 +183,11 @@ mod tests {
 
     #[test]
     fn a_mini_batch_is_described_by_what_is_in_it() {
-        let files = |paths| Work::Files { base: "/data", paths, versions: &[] };
+        let files = |paths| Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
         let table = Work::Delimited {
             path: "/data/t.csv",
             origin: "/data/t.csv",
+            name_at: 6,
             version: "",
             start: 10,
             end: 99,

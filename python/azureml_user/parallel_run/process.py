@@ -53,8 +53,10 @@ class Host:
         self._datasets = [context.Dataset(name, kind, path) for name, kind, path in start.inputs]
         self.context = self._make_context if entry.takes_context else None
 
-    def _make_context(self, index: int, id: str, retry_count: int, input: int) -> context.MiniBatchContext:
-        return context.MiniBatchContext(index, id, retry_count, self._datasets[input])
+    def _make_context(
+        self, index: int, id: str, retry_count: int, input: int, names: Callable[[], list[str]]
+    ) -> context.MiniBatchContext:
+        return context.MiniBatchContext(index, id, retry_count, self._datasets[input], names)
 
 
 def main() -> int:

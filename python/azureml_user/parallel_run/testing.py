@@ -50,12 +50,12 @@ class Job:
         if self._script.init is not None:
             self._script.init()
 
-    def run(self, mini_batch: Any, minibatch_index: int, input: int = 0) -> Any:
-        """What `run()` returns for `mini_batch`."""
+    def run(self, mini_batch: Any, minibatch_index: int, input: int = 0, items: Sequence[str] = ()) -> Any:
+        """What `run()` returns for `mini_batch`, whose items have these names in its context."""
         if not self._script.takes_context:
             return self._script.run(mini_batch)
         name = f"mb-{minibatch_index:010}"
-        about = context.MiniBatchContext(minibatch_index, name, 0, self._inputs[input])
+        about = context.MiniBatchContext(minibatch_index, name, 0, self._inputs[input], list(items))
         return self._script.run(mini_batch, about)
 
 

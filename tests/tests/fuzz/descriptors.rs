@@ -46,12 +46,28 @@ impl Target for Descriptors {
         let mut paths = || (0..random.below(5)).map(|_| text(random)).collect::<Vec<_>>();
         let (first, second) = (paths(), paths());
         let work = match random.below(6) {
-            0 => Work::Files { base: key, paths: first, versions: versions.as_bytes() },
-            1 => Work::Delimited { path: key, origin, version, start, end, records, checksum: 7, schema },
+            0 => Work::Files { base: key, paths: first, versions: versions.as_bytes(), names: second },
+            1 => Work::Delimited {
+                path: key,
+                origin,
+                name_at: random.below(20) as u32,
+                version,
+                start,
+                end,
+                records,
+                checksum: 7,
+                schema,
+            },
             2 => Work::Objects {
                 sources: first
                     .iter()
-                    .map(|&prefix| ObjectSource { number: 1, store, prefix, origin })
+                    .map(|&prefix| ObjectSource {
+                        number: 1,
+                        store,
+                        prefix,
+                        origin,
+                        is_listed: records % 2 == 0,
+                    })
                     .collect(),
                 files: second
                     .iter()
@@ -62,6 +78,7 @@ impl Target for Descriptors {
                 store,
                 key,
                 origin,
+                name_at: random.below(20) as u32,
                 version,
                 start,
                 end,
@@ -89,6 +106,7 @@ impl Target for Descriptors {
             Err(error) => return kind_of(error),
         };
         assert_eq!(peeked.unwrap(), mini_batch.index);
+        let _ = mini_batch.item_names();
         let fetched = matches!(
             mini_batch.work,
             Work::Objects { .. } | Work::DelimitedObject { .. } | Work::Stored { .. }

@@ -12,6 +12,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -176,13 +177,16 @@ impl Localizer {
                 return Ok(unreadable(body.clone(), &origin, &reason));
             }
         };
-        let Ok(MiniBatch { index, input, work }) = MiniBatch::decode(&planned) else {
+        let Ok(mini_batch) = MiniBatch::decode(&planned) else {
             // The process says what is wrong with it.
             return Ok(Localized { local: planned.clone(), planned, pin: Pin::none() });
         };
+        let MiniBatch { index, input, ref work } = mini_batch;
         let made = match work {
-            Work::Objects { sources, files } => self.files(index, input, &sources, &files).await,
-            Work::DelimitedObject { .. } => self.slice(index, input, &work).await,
+            Work::Objects { sources, files } => {
+                self.files(index, input, sources, files, &mini_batch.item_names()).await
+            }
+            Work::DelimitedObject { .. } => self.slice(index, input, work).await,
             Work::Stored { .. } => Err(LocalizeError::Unreadable {
                 origin: format!("mini-batch {index}"),
                 reason: "its descriptor names another one".to_owned(),
@@ -198,13 +202,14 @@ impl Localizer {
         }
     }
 
-    /// Files of a file dataset.
+    /// Files of a file dataset, which scripts know by `names`.
     async fn files(
         &self,
         index: u64,
         input: u32,
         sources: &[ObjectSource<'_>],
         files: &[ObjectRef<'_>],
+        names: &[Cow<'_, str>],
     ) -> Result<(Bytes, Pin), LocalizeError> {
         let mut fetched: HashMap<String, File<'_>> = HashMap::with_capacity(files.len());
         // A file of this host, or the path of one that is to be fetched.
@@ -246,14 +251,25 @@ impl Localizer {
         };
         let versions = versions(&pin, &base, &paths);
         let versions = versions.as_bytes();
-        let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions } };
+        let names = if names == paths { Vec::new() } else { names.iter().map(|name| &**name).collect() };
+        let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions, names } };
         Ok((local.encode().into(), pin))
     }
 
     /// A slice of a delimited text file.
     async fn slice(&self, index: u64, input: u32, work: &Work<'_>) -> Result<(Bytes, Pin), LocalizeError> {
-        let &Work::DelimitedObject { store, key, origin, version, start, end, records, checksum, schema } =
-            work
+        let &Work::DelimitedObject {
+            store,
+            key,
+            origin,
+            name_at,
+            version,
+            start,
+            end,
+            records,
+            checksum,
+            schema,
+        } = work
         else {
             unreachable!("the caller looked at the kind of work");
         };
@@ -268,7 +284,8 @@ impl Localizer {
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
         let path = pin.path(&name);
         let path = path.to_string_lossy();
-        let work = Work::Delimited { path: &path, origin, version, start, end, records, checksum, schema };
+        let work =
+            Work::Delimited { path: &path, origin, name_at, version, start, end, records, checksum, schema };
         Ok((MiniBatch { index, input, work }.encode().into(), pin))
     }
 

@@ -120,6 +120,7 @@ impl Source {
             Store::Shared => StoreRef::Shared,
             Store::Url(url) => StoreRef::Url(url),
         };
-        ObjectSource { number, store, prefix: &self.prefix, origin: &self.origin }
+        let (prefix, origin, is_listed) = (&*self.prefix, &*self.origin, self.mixes);
+        ObjectSource { number, store, prefix, origin, is_listed }
     }
 }

@@ -158,7 +158,7 @@ async fn a_process_is_told_what_came() {
     let fleet = Fleet::new();
     let (_, body) = uploaded(&fleet).await;
     let ready = fleet.localizer("cache", 100 << 20).localize(&body).await.unwrap();
-    let Work::Files { base, paths, versions } = MiniBatch::decode(&ready.local).unwrap().work else {
+    let Work::Files { base, paths, versions, .. } = MiniBatch::decode(&ready.local).unwrap().work else {
         panic!()
     };
     let there = paths.iter().map(|path| SeenFile::at(&Path::new(base).join(path)).unwrap().version);
@@ -194,6 +194,7 @@ async fn a_slice_that_is_damaged_in_the_cache_is_fetched_again() {
         store: StoreRef::Shared,
         key: "table",
         origin: "/in/t.csv.gz",
+        name_at: 4,
         version: "",
         start: 4,
         end: 8,

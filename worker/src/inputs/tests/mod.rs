@@ -267,7 +267,7 @@ fn pictures<'a>(names: &[&'a str], size: Option<u64>) -> Work<'a> {
 }
 
 fn pictures_in<'a>(store: StoreRef<'a>, names: &[&'a str], size: Option<u64>) -> Work<'a> {
-    let source = ObjectSource { number: 2, store, prefix: "in/", origin: "/data/" };
+    let source = ObjectSource { number: 2, store, prefix: "in/", origin: "/data/", is_listed: false };
     let file = |&relative: &&'a str| ObjectRef { source: 0, relative, key: "", size, version: "" };
     Work::Objects { sources: vec![source], files: names.iter().map(file).collect() }
 }

@@ -6,7 +6,7 @@ use super::*;
 async fn local_descriptors_pass_untouched() {
     let fleet = Fleet::new();
     let localizer = fleet.localizer("cache", 10);
-    let files = Work::Files { base: "/absent", paths: vec!["a", "b"], versions: &[] };
+    let files = Work::Files { base: "/absent", paths: vec!["a", "b"], versions: &[], names: Vec::new() };
     let body: Bytes = MiniBatch { index: 3, input: 0, work: files }.encode().into();
     let ready = localizer.localize(&body).await.unwrap();
     assert_eq!(ready.local.as_ptr(), body.as_ptr());
@@ -200,6 +200,7 @@ async fn a_slice_lies_at_its_own_place() {
             store,
             key,
             origin,
+            name_at: 4,
             version,
             start,
             end,
