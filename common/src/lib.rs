@@ -7,6 +7,8 @@
 
 pub mod checksum;
 pub mod code_archive;
+#[cfg(feature = "fleet")]
+pub mod config;
 pub mod dataset;
 pub mod failpoint;
 pub mod file_version;

@@ -33,7 +33,7 @@ pub struct Servers {
 pub enum ConnectError {
     /// Some servers are not named.
     #[error(
-        "a fleet needs a broker, a Redis and a storage; missing: {}; the same as options of the command or as variables",
+        "a fleet needs a broker, a Redis and a storage; missing: {}; the same as options of the command, as variables, or in a profile of the configuration (prs profiles shows what is used)",
         .0.join(", ")
     )]
     Missing(Vec<&'static str>),

@@ -16,6 +16,7 @@ mod output_folder;
 mod place;
 mod progress;
 mod run_folder;
+mod script_check;
 mod standing;
 mod summary;
 mod trial;

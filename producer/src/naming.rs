@@ -7,8 +7,8 @@ use prs_common::ledger::JobState;
 
 use crate::cli::Whereabouts;
 use crate::failure::Failure;
-use crate::output;
 use crate::place::Place;
+use crate::{output, run_folder};
 
 /// The job that was submitted last.
 const LATEST: &str = "@latest";
@@ -56,6 +56,11 @@ pub(crate) async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<Str
         return Err(Failure::wrong(format!("{text:?} names no job: {LATEST} and {FAILED} do")));
     }
     let on_fleet = whereabouts.urls()?.is_some();
+    if on_fleet && run_folder::holds_a_job(text) {
+        return Err(Failure::wrong(format!(
+            "{text} is a job of this machine, and this command asks a fleet (prs profiles says which and why): add --local"
+        )));
+    }
     if !is_wish && (Id::parse(text).is_some() || (!on_fleet && is_path(text, whereabouts))) {
         return Ok(text.to_owned());
     }

@@ -106,7 +106,7 @@ impl Whereabouts {
 /// The refusal of an option that names a folder of runs.
 pub(crate) fn not_on_a_fleet(option: &str) -> Failure {
     Failure::wrong(format!(
-        "{option} is for jobs of this machine; on a fleet everything lies in the storage: leave it out, or leave out --broker, --redis and --storage (and the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL)"
+        "{option} is for jobs of this machine; on a fleet everything lies in the storage: leave it out, or add --local, which uses no fleet whatever variables and profiles say"
     ))
 }
 

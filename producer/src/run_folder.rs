@@ -143,6 +143,11 @@ pub(crate) fn remove(folder: &Path) -> Result<anyhow::Result<()>, Failure> {
     Ok(remove().with_context(|| format!("cannot remove {}", folder.display())))
 }
 
+/// Whether `name`, an id or a folder, is a job of this machine.
+pub(crate) fn holds_a_job(name: &str) -> bool {
+    look_in(name, Path::new(RUNS)).is_ok()
+}
+
 fn look_for(job: &Job) -> Result<PathBuf, Failure> {
     look_in(&job.name, job.whereabouts.runs())
 }

@@ -72,3 +72,8 @@ def test_the_variable_is_taken_away(foreground, monkeypatch):
     monkeypatch.setenv("PRS_PROCESS_FOREGROUND", "none")
     assert foreground.take() is not None
     assert foreground.take() is None
+
+
+def test_a_process_may_only_import(foreground):
+    assert foreground.Foreground("import").only_imports
+    assert not foreground.Foreground("none").only_imports

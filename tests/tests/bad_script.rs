@@ -42,7 +42,6 @@ fn a_script_that_is_missing_is_refused() {
 #[test]
 fn a_script_that_cannot_be_imported_fails_the_job_with_its_error() {
     for (script, parts) in [
-        ("def run(mini_batch)\n    return mini_batch\n", vec!["SyntaxError"]),
         ("import no_such_module\n\ndef run(mini_batch):\n    return []\n", vec!["no_such_module"]),
         ("raise RuntimeError('at import')\n", vec!["at import"]),
         ("import sys\nsys.exit('enough')\n", vec!["sys.exit", "enough"]),
@@ -55,6 +54,18 @@ fn a_script_that_cannot_be_imported_fails_the_job_with_its_error() {
         job.has_failed(&ended, &parts);
         assert!(ended.took < PROMPT, "{script:?} took {:?}", ended.took);
     }
+}
+
+#[test]
+fn a_script_that_is_no_python_is_refused() {
+    job("def run(mini_batch)\n    return mini_batch\n").is_refused(&[
+        "main.py cannot be compiled",
+        "line 1",
+        "SyntaxError",
+    ]);
+    // A null byte, and text that is not in the encoding it names.
+    job("\0").is_refused(&["cannot be compiled"]);
+    job("# coding: ascii\nname = 'é'\n").is_refused(&["SyntaxError"]);
 }
 
 #[test]

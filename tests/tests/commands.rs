@@ -24,7 +24,7 @@ fn validate_plans_and_runs_nothing() {
     ended.expect_code(0);
     let planned = ended.json();
     assert_eq!((&planned["mini_batches"], &planned["items"]), (&json!(3), &json!(5)));
-    assert!(job.marks("imported").is_empty());
+    assert_eq!((&planned["ok"], job.marks("imported").len()), (&json!(true), 1));
     assert!(!job.path("prs-runs").exists() && !job.run().path().exists());
     let ended = job.command(&["validate", "job.yml", "--set", "mini_batch_size=1", "-o", "json"]);
     assert_eq!(ended.json()["mini_batches"], 5);
@@ -283,7 +283,7 @@ fn a_former_run_is_run_again_with_changes() {
     assert_eq!((&shown["state"], &shown["spec"]["description"]), (&json!("completed"), &json!("five files")));
     let table = job.command(&["show", &run]);
     table.expect_code(0);
-    assert!(table.stdout.contains("\n  description: five files\n"), "{}", table.stdout);
+    assert!(table.stdout.contains("\ndescription: five files\n"), "{}", table.stdout);
 
     job.script("def run(mini_batch):\n    return ['changed']\n");
     let before = job.run().files("");
@@ -307,4 +307,87 @@ fn a_former_run_is_run_again_with_changes() {
     third.expect_code(0);
     let id = third.json()["job_id"].as_str().unwrap().to_owned();
     assert!(job.path("prs-runs").join(id).is_dir());
+}
+
+#[test]
+fn validate_tells_of_a_script_what_its_processes_would_meet() {
+    let table = [
+        ("import no_such_module\ndef run(mini_batch):\n    return []\n", "No module named 'no_such_module'"),
+        ("raise RuntimeError('at import')\n", "RuntimeError: at import"),
+        ("def init():\n    pass\n", "has no function run()"),
+        ("import os\nos._exit(5)\n", "returncode 5"),
+    ];
+    for (script, told) in table {
+        let job = Job::new(script).with_files(2);
+        job.write_job_file();
+        let ended = job.command(&["validate", "job.yml"]);
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(told) && ended.stdout.is_empty(), "{told}: {}", ended.stderr);
+    }
+    // What it prints is no data, and what it leaves running goes.
+    let script = "import subprocess\nprint('hello')\nsubprocess.Popen(['sleep', '600'])\ndef run(mini_batch):\n    return []\n";
+    let job = Job::new(script).with_files(2);
+    job.write_job_file();
+    let ended = job.command(&["validate", "job.yml"]);
+    ended.expect_code(0);
+    assert_eq!(ended.stdout.lines().last(), Some("ok"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("hello"), "{}", ended.stdout);
+    job.has_left_nothing();
+}
+
+#[test]
+fn what_a_fleet_may_have_is_not_missed_here() {
+    let servers =
+        [("PRS_BROKER_URL", "amqp://h"), ("PRS_REDIS_URL", "redis://h"), ("PRS_STORAGE_URL", "file:///h")];
+    for (script, environment) in [
+        ("def run(mini_batch):\n    return []\n", Some("/no/such/python")),
+        ("import no_such_module\ndef run(b):\n    return []\n", None),
+    ] {
+        let mut job = Job::new(script).with_files(2);
+        if let Some(environment) = environment {
+            job.set("environment", environment);
+        }
+        let job = servers.iter().fold(job, |job, (name, value)| job.with_own_variable(name, value));
+        job.write_job_file();
+        let ended = job.command(&["validate", "job.yml"]);
+        ended.expect_code(0);
+        assert!(ended.stderr.contains("the script was not checked here"), "{}", ended.stderr);
+        job.command(&["validate", "job.yml", "--local"]).expect_code(2);
+    }
+}
+
+#[test]
+fn what_show_prints_can_be_submitted_and_gives_the_same_bytes() {
+    let echo =
+        "import os\ndef run(mini_batch):\n    return [os.path.basename(path) for path in mini_batch]\n";
+    let rows = "def run(mini_batch):\n    return mini_batch\n";
+    let arguments = json!(["--progress_update_timeout", "700", "--rate", "1e-3", "a: b", "--flag=x y"]);
+    let files = Job::new(echo)
+        .with_files(5)
+        .with("arguments", arguments)
+        .with("description", "five: files # no comment")
+        .with("error_threshold", 3)
+        .with_variable("ON", "yes");
+    let tables = Job::new(rows)
+        .with_tables(&[30, 20])
+        .with("mini_batch_size", 300)
+        .with("run_max_try", 2)
+        .with("append_row_file_name", "rows.txt");
+    for (job, result) in [(files, "parallel_run_step.txt"), (tables, "rows.txt")] {
+        let printed = job.completes();
+        let run = job.run().path().display().to_string();
+        let shown = job.command(&["show", &run]);
+        shown.expect_code(0);
+        // Paths are absolute: it may lie anywhere.
+        fs::create_dir(job.path("elsewhere")).unwrap();
+        fs::write(job.path("elsewhere/shown.yml"), &shown.stdout).unwrap();
+        let again = job.command(&["submit", "elsewhere/shown.yml", "--run-dir", "again", "-o", "json"]);
+        again.expect_code(0);
+        let again = again.json();
+        assert_eq!(again["output"]["sha256"], printed["output"]["sha256"]);
+        assert_eq!(again["mini_batches"], printed["mini_batches"]);
+        assert!(job.path("again/output").join(result).is_file());
+        let spec = |run: &str| job.command(&["show", run, "-o", "json"]).json()["spec"].clone();
+        assert_eq!(spec(&run), spec("again"), "{}", shown.stdout);
+    }
 }

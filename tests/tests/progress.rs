@@ -189,7 +189,7 @@ fn what_cannot_be_imported_fails_the_job_at_once_and_says_what_to_do() {
     let python = python().display().to_string();
     let interpreter = format!("{python} (Python 3.");
     let remedy = format!("{python} -m pip install no_such_module");
-    let table: [(&str, &[&str]); 5] = [
+    let table: [(&str, &[&str]); 4] = [
         (
             "import os\nimport no_such_module.deep\n",
             &[
@@ -200,10 +200,6 @@ fn what_cannot_be_imported_fails_the_job_at_once_and_says_what_to_do() {
                 &remedy,
                 "environment: /path/to/bin/python",
             ],
-        ),
-        (
-            "def run(mini_batch)\n    return 1\n",
-            &["the script cannot be imported: SyntaxError", "code/main.py:1"],
         ),
         ("from os import no_such_name\n", &["the script cannot be imported: ImportError", "code/main.py:1"]),
         ("def init():\n    pass\n", &["the script cannot be imported", "has no function run()"]),

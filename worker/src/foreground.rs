@@ -1,4 +1,5 @@
-//! One mini-batch in one process that has this program's terminal: `prs try`.
+//! One mini-batch in one process that has this program's terminal: `prs try`. Or the import of the script alone: `prs
+//! validate`.
 //!
 //! The process is what a node starts, and reads the data and writes the rows as there; what differs is that its standard
 //! streams are those of this program, that nothing is timed, and that a debugger may look into what `init()` or `run()`
@@ -16,14 +17,18 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio_util::sync::CancellationToken;
 
 use crate::descendants::Family;
+use crate::import_failure::ImportFailure;
 use crate::launch::{Launch, process_name};
 use crate::node_settings::NodeSettings;
 use crate::process::{
     FrameReader, LAST_FRAMES, Message, OwnedOutcome, Spawned, Streams, returncode, silent_death, spawn,
 };
+use crate::seen_errors::CodeFolders;
 use crate::unique::unique;
 use crate::{gpu, python_home};
 
+/// What the variable of a process says that only imports the script; see `azureml_user.parallel_run.foreground`.
+const IMPORT: &str = "import";
 /// Class of the error of a process whose debugger cannot be had.
 const NO_DEBUGGER: &str = "DebuggerUnavailable";
 
@@ -58,6 +63,8 @@ pub struct Foreground<'a> {
 /// What came of a mini-batch in the foreground.
 #[derive(Debug, Default)]
 pub struct Tried {
+    /// Version of the interpreter; empty when it did not get so far.
+    pub python: String,
     /// Seconds that import and `init()` took; absent when they failed.
     pub init_seconds: Option<f64>,
     /// Seconds inside `run()`; absent when it was not called.
@@ -112,8 +119,56 @@ impl Foreground<'_> {
     }
 }
 
+/// A script that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Seconds from the start of the process until the script was imported.
+    pub seconds: f64,
+    /// Version of the interpreter.
+    pub python: String,
+}
+
+/// A script that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotImported {
+    /// The class of the exception.
+    pub category: String,
+    /// The cause in the first line, then the line of the script, the interpreter and the remedy.
+    pub explanation: String,
+}
+
 /// Runs the mini-batch with the descriptor `local`, whose data is on this host.
 pub async fn run_in_foreground(with: &Foreground<'_>, local: &[u8]) -> Result<Tried, ForegroundError> {
+    run(with, with.debugger.name(), Some(local)).await
+}
+
+/// Imports the script as a process of the job does, and looks at its functions; calls none of them. `found` says why the
+/// interpreter is this one.
+pub async fn import_in_foreground(
+    with: &Foreground<'_>,
+    found: &str,
+) -> Result<Result<Imported, NotImported>, ForegroundError> {
+    let tried = run(with, IMPORT.to_owned(), None).await?;
+    let Some(error) = tried.error else {
+        let seconds = tried.init_seconds.unwrap_or_default();
+        return Ok(Ok(Imported { seconds, python: tried.python }));
+    };
+    let code = CodeFolders { code_dir: with.code, source_directory: &with.job.spec.source_directory };
+    let line = code.line_of(&error);
+    let failure = ImportFailure {
+        error: &error,
+        line: line.as_ref(),
+        python: &with.settings.python,
+        version: &tried.python,
+        found,
+        host: None,
+    };
+    let explanation = failure.explain();
+    Ok(Err(NotImported { category: error.category, explanation }))
+}
+
+/// Runs a process that is told by the variable `mode` what is different in the foreground.
+async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Result<Tried, ForegroundError> {
     let Foreground { job, settings, .. } = *with;
     let folder = job.work.join("node-0");
     let home = folder.join("python");
@@ -126,7 +181,7 @@ pub async fn run_in_foreground(with: &Foreground<'_>, local: &[u8]) -> Result<Tr
     let gpu = gpu::lowest_free(settings.host.gpus, std::iter::empty());
     let mut process = launch.process_settings(&name, &start, gpu);
     process.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
-    process.variables.push((FOREGROUND_VARIABLE.to_owned(), with.debugger.name()));
+    process.variables.push((FOREGROUND_VARIABLE.to_owned(), mode));
     let spawned = spawn(&process).map_err(|error| ForegroundError::Start(error.to_string()))?;
     let family = Family::of_process(&process.token, process.mark);
 
@@ -156,7 +211,12 @@ impl Debugger {
 }
 
 /// Speaks with the process to its end; nothing when it was stopped.
-async fn converse(spawned: Spawned, start: Vec<u8>, local: &[u8], stop: &CancellationToken) -> Option<Tried> {
+async fn converse(
+    spawned: Spawned,
+    start: Vec<u8>,
+    local: Option<&[u8]>,
+    stop: &CancellationToken,
+) -> Option<Tried> {
     let Spawned { mut child, socket, page } = spawned;
     let (read, mut write) = socket.into_split();
     let mut reader = FrameReader::new(read);
@@ -166,7 +226,14 @@ async fn converse(spawned: Spawned, start: Vec<u8>, local: &[u8], stop: &Cancell
     let status = loop {
         tokio::select! {
             message = reader.next(), if reading => match message {
-                Some(message) => answer(message, &mut tried, &mut write, &page, local).await,
+                Some(message) => {
+                    answer(message, &mut tried, &mut write, &page, local).await;
+                    if local.is_none() && tried.init_seconds.is_some() {
+                        // What the script has started while it was imported is not waited for.
+                        let _ = child.kill().await;
+                        break None;
+                    }
+                }
                 None => reading = false,
             },
             status = child.wait() => break status.ok(),
@@ -184,7 +251,8 @@ async fn converse(spawned: Spawned, start: Vec<u8>, local: &[u8], stop: &Cancell
     if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
         tracing::warn!("the socket of a dead process stays open; its last words are lost");
     }
-    if tried.error.is_none() && tried.run_seconds.is_none() {
+    let is_done = if local.is_some() { tried.run_seconds.is_some() } else { tried.init_seconds.is_some() };
+    if tried.error.is_none() && !is_done {
         tried.error = Some(death(&page, status));
         tried.items = page.items();
     }
@@ -197,12 +265,16 @@ async fn answer(
     tried: &mut Tried,
     write: &mut OwnedWriteHalf,
     page: &ProcessPage,
-    local: &[u8],
+    local: Option<&[u8]>,
 ) {
     match message {
-        Message::Hello { protocol, python } => tracing::debug!(protocol, python, "the process is up"),
+        Message::Hello { protocol, python } => {
+            tracing::debug!(protocol, python, "the process is up");
+            tried.python = python;
+        }
         Message::Ready { seconds, .. } => {
             tried.init_seconds = Some(seconds);
+            let Some(local) = local else { return };
             page.grant(1);
             let mut frame = Vec::new();
             encode_run([(1, 0, local)].into_iter(), &mut frame);

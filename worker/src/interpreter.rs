@@ -42,7 +42,7 @@ pub fn find_interpreter(named: Option<&str>) -> Result<PathBuf, InterpreterMissi
 }
 
 /// Why [`find_interpreter`] takes the one that it takes.
-pub(crate) fn how_found(named: Option<&str>) -> String {
+pub fn how_found(named: Option<&str>) -> String {
     match named {
         Some(path) if path.contains('/') => "named by environment".to_owned(),
         Some(command) => format!("the command {command} of environment, on PATH"),

@@ -43,7 +43,7 @@ pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
 pub use file_size_limit::survive_file_size_limit;
 pub use host::{Host, raise_descriptor_limit};
-pub use interpreter::{InterpreterMissing, find_interpreter};
+pub use interpreter::{InterpreterMissing, find_interpreter, how_found};
 pub use memory_folder::tidy_memory;
 pub use node::run_node;
 pub use node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};

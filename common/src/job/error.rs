@@ -7,12 +7,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Everything that keeps a job file from becoming a [`JobSpec`](super::JobSpec).
+/// Everything that keeps a job file from becoming a [`JobSpec`](super::JobSpec), or a configuration file from being used.
 ///
 /// Never retryable: the file, or something it names, has to change (exit code 2).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct JobFileError {
-    /// The job file as it was given, or the job that was to be changed.
+    /// The file as it was given, or the job that was to be changed.
     pub path: PathBuf,
     /// What is wrong, in the order of the file where that is known; never empty.
     pub problems: Vec<Problem>,

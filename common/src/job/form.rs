@@ -18,20 +18,20 @@ const RENAMED: [(&str, &str); 3] = [
 
 /// The settings of a job file under their native keys, not yet judged.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RawSettings {
-    pub(super) settings: Vec<RawSetting>,
+pub(crate) struct RawSettings {
+    pub(crate) settings: Vec<RawSetting>,
 }
 
 /// One setting as it is given.
 #[derive(Debug, Clone)]
-pub(super) struct RawSetting {
+pub(crate) struct RawSetting {
     /// The native key.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// The key with its place in the file, for messages.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     /// Line of the key, from 1; `None` when it is not from the file.
-    pub(super) line: Option<usize>,
-    pub(super) value: Node,
+    pub(crate) line: Option<usize>,
+    pub(crate) value: Node,
 }
 
 /// Recognises the form of `document`, a mapping, and lifts it into the native keys; `None` for a form

@@ -54,7 +54,7 @@ pub(super) fn is_known(key: &str) -> bool {
 }
 
 /// What to say of a key that is not one of `known`.
-pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
+pub(crate) fn unknown(key: &str, known: &[&'static str]) -> String {
     match nearest(key, known) {
         Some(nearest) => format!("there is no such key: did you mean `{nearest}`?"),
         None => format!("there is no such key: remove it; the keys are {}", known.join(", ")),
@@ -62,7 +62,7 @@ pub(super) fn unknown(key: &str, known: &[&'static str]) -> String {
 }
 
 /// The one of `known` that `key` may be a misspelling of.
-pub(super) fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let spelt = key.to_ascii_lowercase().replace('-', "_");
     let allowed = (spelt.chars().count() / 3).max(1);
     known

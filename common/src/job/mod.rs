@@ -13,16 +13,16 @@ mod arguments;
 mod environment;
 mod error;
 mod file_name;
-mod form;
+pub(crate) mod form;
 mod inputs;
-mod keys;
-mod reader;
+pub(crate) mod keys;
+pub(crate) mod reader;
 mod settings;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod validate;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
@@ -31,7 +31,7 @@ pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
     TabularOptions,
 };
-pub use validate::{check_target, script_below};
+pub use validate::{check_name, check_target, script_below};
 
 /// Bytes beyond which a file is taken for something else than a job file.
 const MAX_FILE_SIZE: u64 = 4 << 20;

@@ -11,22 +11,22 @@ use super::form::{RawSetting, RawSettings};
 use super::yaml::{Node, ScalarKind, Value};
 
 /// The largest count and the longest time, 68 years: azureml's `int.max`.
-pub(super) const INT_MAX: i64 = i32::MAX as i64;
+pub(crate) const INT_MAX: i64 = i32::MAX as i64;
 
 /// The settings of a job, or of one of its inputs, and what is wrong with them so far.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     raw: RawSettings,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(raw: RawSettings, problems: &'a mut Vec<Problem>) -> Self {
+    pub(crate) fn new(raw: RawSettings, problems: &'a mut Vec<Problem>) -> Self {
         Self { raw, problems }
     }
 
     /// The keys of a mapping inside the file, shown as `place.key`. Null is absent.
-    pub(super) fn of_mapping(place: &str, node: &Node, problems: &'a mut Vec<Problem>) -> Self {
+    pub(crate) fn of_mapping(place: &str, node: &Node, problems: &'a mut Vec<Problem>) -> Self {
         let mut raw = RawSettings::default();
         if let Value::Mapping(entries) = &node.value {
             let given = entries.iter().filter(|(_, value)| !value.is_null());
@@ -40,43 +40,43 @@ impl<'a> Reader<'a> {
         Self::new(raw, problems)
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<RawSetting> {
+    pub(crate) fn get(&self, key: &str) -> Option<RawSetting> {
         self.raw.get(key).cloned()
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.raw.get(key).is_some()
     }
 
     /// Adds a setting that is given elsewhere than under its key.
-    pub(super) fn add(&mut self, setting: RawSetting) {
+    pub(crate) fn add(&mut self, setting: RawSetting) {
         self.raw.settings.push(setting);
     }
 
-    pub(super) fn settings(&self) -> &[RawSetting] {
+    pub(crate) fn settings(&self) -> &[RawSetting] {
         &self.raw.settings
     }
 
     /// Notes a problem with what is given for `setting`.
-    pub(super) fn refuse(&mut self, setting: &RawSetting, message: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, setting: &RawSetting, message: impl Into<String>) {
         self.refuse_at(&setting.shown, setting.line, message);
     }
 
     /// Notes a problem at a place of the file.
-    pub(super) fn refuse_at(&mut self, key: &str, line: Option<usize>, message: impl Into<String>) {
+    pub(crate) fn refuse_at(&mut self, key: &str, line: Option<usize>, message: impl Into<String>) {
         self.problems.push(Problem { key: key.to_owned(), line, message: message.into() });
     }
 
     /// Notes that `key`, which has no default, is absent.
-    pub(super) fn refuse_absent(&mut self, key: &str, expected: &str) {
+    pub(crate) fn refuse_absent(&mut self, key: &str, expected: &str) {
         self.refuse_at(key, None, format!("the key is missing: give {expected}"));
     }
 
-    pub(super) fn problems(&mut self) -> &mut Vec<Problem> {
+    pub(crate) fn problems(&mut self) -> &mut Vec<Problem> {
         self.problems
     }
 
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, key: &str) -> Option<String> {
         let setting = self.get(key)?;
         if let Some(text) = setting.value.as_text() {
             return Some(text.to_owned());
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Text with something in it; spaces around it do not count.
-    pub(super) fn filled_text(&mut self, key: &str, expected: &str) -> Option<String> {
+    pub(crate) fn filled_text(&mut self, key: &str, expected: &str) -> Option<String> {
         let text = self.text(key)?.trim().to_owned();
         if text.is_empty() {
             let setting = self.get(key)?;
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number in `range`; `meaning` adds what a reader should know of it.
-    pub(super) fn integer(&mut self, key: &str, range: RangeInclusive<i64>, meaning: &str) -> Option<i64> {
+    pub(crate) fn integer(&mut self, key: &str, range: RangeInclusive<i64>, meaning: &str) -> Option<i64> {
         let setting = self.get(key)?;
         let (low, high) = (range.start(), range.end());
         let expected = if *high == i64::MAX {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number in `range`.
-    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+    pub(crate) fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
         let setting = self.get(key)?;
         let given = setting.value.describe();
         let expected = format!("give a number from {} to {}", range.start(), range.end());
@@ -130,12 +130,12 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(super) fn boolean(&mut self, key: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, key: &str) -> Option<bool> {
         self.choice(key, &[("true", true), ("false", false)])
     }
 
     /// One of a few words, whatever their case.
-    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
         let setting = self.get(key)?;
         let text = setting.value.as_text().unwrap_or_default().trim();
         if let Some((_, choice)) = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The texts of a list, each with its place.
-    pub(super) fn texts(&mut self, key: &str) -> Option<Vec<RawSetting>> {
+    pub(crate) fn texts(&mut self, key: &str) -> Option<Vec<RawSetting>> {
         let setting = self.get(key)?;
         let Value::Sequence(items) = &setting.value.value else {
             self.refuse(&setting, format!("{} where a list is expected", setting.value.describe()));
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The texts of a mapping, in the order of the file, each with its place and under its own name.
-    pub(super) fn text_mapping(&mut self, key: &str) -> Option<Vec<RawSetting>> {
+    pub(crate) fn text_mapping(&mut self, key: &str) -> Option<Vec<RawSetting>> {
         let setting = self.get(key)?;
         let Value::Mapping(entries) = &setting.value.value else {
             self.refuse(&setting, format!("{} where a mapping is expected", setting.value.describe()));
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes a key whose feature is not built, unless its value asks for nothing.
-    pub(super) fn not_supported_yet(&mut self, key: &str, remedy: &str) {
+    pub(crate) fn not_supported_yet(&mut self, key: &str, remedy: &str) {
         let Some(setting) = self.get(key) else { return };
         let asks_for_nothing = match &setting.value.value {
             Value::Null => true,

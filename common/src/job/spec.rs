@@ -255,6 +255,9 @@ pub enum InputSource {
         /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
         #[serde(default)]
         stores: Vec<String>,
+        /// What the job file names.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        named: Option<Box<InputSource>>,
     },
 }
 

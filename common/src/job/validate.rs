@@ -103,21 +103,31 @@ fn tuning(reader: &mut Reader<'_>, spec: &mut JobSpec) {
     }
 }
 
+/// What a job may be called.
+const JOB_NAME: &str =
+    "3 to 32 lower-case letters, digits and dashes that begin with a letter and end with a letter or digit";
+
 fn name(reader: &mut Reader<'_>) -> Option<String> {
-    let expected = "3 to 32 lower-case letters, digits and dashes that begin with a letter and end with a \
-                    letter or digit";
     let Some(setting) = reader.get("name") else {
-        reader.refuse_absent("name", expected);
+        reader.refuse_absent("name", JOB_NAME);
         return None;
     };
     let name = reader.text("name")?;
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-    if !plain || !begins || name.ends_with('-') || !(3..=32).contains(&name.len()) {
-        reader.refuse(&setting, format!("{name:?} is not a job name: give {expected}"));
+    if let Err(reason) = check_name(&name) {
+        reader.refuse(&setting, reason);
         return None;
     }
     Some(name)
+}
+
+/// What is wrong with `name` as the name of a job.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if plain && begins && !name.ends_with('-') && (3..=32).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(format!("{name:?} is not a job name: give {JOB_NAME}"))
 }
 
 fn source_directory(reader: &mut Reader<'_>, folder: &Path) -> PathBuf {

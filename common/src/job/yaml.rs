@@ -11,14 +11,14 @@ const MAX_INDENT: usize = 200;
 
 /// A value and where it is.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// Line, from 1; `None` for a value that is not from the file.
-    pub(super) line: Option<usize>,
-    pub(super) value: Value,
+    pub(crate) line: Option<usize>,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
     Scalar {
@@ -32,7 +32,7 @@ pub(super) enum Value {
 
 /// What YAML takes a scalar for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ScalarKind {
+pub(crate) enum ScalarKind {
     Text,
     Integer,
     Number,
@@ -41,24 +41,24 @@ pub(super) enum ScalarKind {
 
 /// A key of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
-    pub(super) name: String,
-    pub(super) line: usize,
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) line: usize,
 }
 
 /// Text that is not YAML, or YAML that no job file needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct YamlError {
-    pub(super) line: Option<usize>,
-    pub(super) message: String,
+pub(crate) struct YamlError {
+    pub(crate) line: Option<usize>,
+    pub(crate) message: String,
 }
 
 impl Node {
-    pub(super) fn text(text: impl Into<String>, line: Option<usize>) -> Self {
+    pub(crate) fn text(text: impl Into<String>, line: Option<usize>) -> Self {
         Self { line, value: Value::Scalar { text: text.into(), kind: ScalarKind::Text } }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
             Value::Mapping(entries) => {
                 entries.iter().find(|(name, _)| name.name == key).map(|(_, node)| node)
@@ -68,19 +68,19 @@ impl Node {
     }
 
     /// The text of a scalar.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }
 
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.value == Value::Null
     }
 
     /// What the value is, for an error: a scalar as it is, anything else by its kind.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Scalar { text, kind: ScalarKind::Text } => format!("{text:?}"),
@@ -92,7 +92,7 @@ impl Node {
 }
 
 /// Parses the one document of `text`, which is a mapping.
-pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
+pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
     let deep = |line: &str| line.len() - line.trim_start_matches([' ', '-', '?']).len() > MAX_INDENT;
     if let Some(index) = text.lines().position(deep) {
@@ -113,7 +113,7 @@ pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
     match node.value {
         Value::Mapping(_) => Ok(node),
         Value::Null => Err(whole("the file is empty".to_owned())),
-        _ => Err(whole(format!("a job file is a mapping of keys to values, not {}", node.describe()))),
+        _ => Err(whole(format!("the file has to be a mapping of keys to values, not {}", node.describe()))),
     }
 }
 
@@ -253,8 +253,8 @@ mod tests {
             ("", None, "the file is empty"),
             ("# only this\n", None, "the file is empty"),
             ("~", None, "the file is empty"),
-            ("[1]", None, "a job file is a mapping of keys to values, not a list"),
-            ("hello", None, "a job file is a mapping of keys to values, not \"hello\""),
+            ("[1]", None, "the file has to be a mapping of keys to values, not a list"),
+            ("hello", None, "the file has to be a mapping of keys to values, not \"hello\""),
             ("a: 1\n---\nb: 2\n", None, "the file holds 2 YAML documents: keep one"),
             ("a: 1\nb: 2\na: 3\n", Some(3), "a is given twice: keep one"),
             ("x:\n  - a: 1\n    a: 3\n", Some(3), "a is given twice: keep one"),

@@ -25,7 +25,7 @@ use tokio::io::AsyncWriteExt;
 #[cfg(feature = "fleet")]
 pub use self::identity::identity;
 #[cfg(feature = "fleet")]
-pub use self::s3::{S3Credentials, S3Options, S3Storage};
+pub use self::s3::{BucketAccess, S3Credentials, S3Options, S3Storage};
 pub use claim::{Claim, ClaimError, ClaimHolder};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, probe_writable};

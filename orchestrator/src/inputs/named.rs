@@ -85,6 +85,7 @@ mod tests {
             bytes: 1,
             checksum: String::new(),
             stores: stores.iter().map(ToString::to_string).collect(),
+            named: None,
         }
     }
 

@@ -140,6 +140,7 @@ pub async fn resolve(
                 InputSource::List(_) | InputSource::Manifest { .. } => continue,
             }
         };
+        let named = Some(Box::new(input.source.clone()));
         input.source = InputSource::Manifest {
             key: layout::manifest(&input.name),
             label,
@@ -147,6 +148,7 @@ pub async fn resolve(
             bytes: summary.bytes,
             checksum: summary.checksum,
             stores: summary.stores,
+            named,
         };
     }
     Ok(spec)

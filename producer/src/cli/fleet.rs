@@ -1,42 +1,12 @@
-//! What can be said to the commands of a fleet: its servers, and the worker.
+//! What can be said to the worker, and to the commands about a fleet and its servers.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use prs_common::servers::{ConnectError, ServerUrls};
 use prs_worker::NodeSettings;
 
+use super::servers::FleetServers;
 use super::values::target;
-
-/// The servers of a fleet.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Servers {
-    /// RabbitMQ, as in `amqp://user:password@host/vhost`.
-    #[arg(long, env = "PRS_BROKER_URL", hide_env_values = true)]
-    broker: Option<String>,
-    /// Redis, as in `redis://user:password@host/0`.
-    #[arg(long, env = "PRS_REDIS_URL", hide_env_values = true)]
-    redis: Option<String>,
-    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder`.
-    #[arg(long, env = "PRS_STORAGE_URL", hide_env_values = true)]
-    storage: Option<String>,
-}
-
-impl Servers {
-    /// All three, or an error that names what is missing.
-    pub(crate) fn urls(&self) -> Result<ServerUrls, ConnectError> {
-        ServerUrls::all(self.broker.clone(), self.redis.clone(), self.storage.clone())
-    }
-
-    /// The same; nothing where none is named. An empty variable names none.
-    pub(crate) fn urls_if_any(&self) -> Result<Option<ServerUrls>, ConnectError> {
-        let Self { broker, redis, storage } = self;
-        if [broker, redis, storage].into_iter().flatten().all(String::is_empty) {
-            return Ok(None);
-        }
-        self.urls().map(Some)
-    }
-}
 
 /// Serves the jobs of a fleet on this host.
 ///
@@ -46,7 +16,7 @@ impl Servers {
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) servers: FleetServers,
     /// Compute target to work for; may be given several times, or with commas.
     #[arg(long, env = "PRS_TARGET", default_value = "default", value_delimiter = ',', value_parser = target)]
     pub(crate) target: Vec<String>,
@@ -80,22 +50,22 @@ pub(crate) struct Workers {
     #[arg(long)]
     pub(crate) target: Option<String>,
     #[command(flatten)]
-    pub(crate) servers: Servers,
+    pub(crate) servers: FleetServers,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Check whether this machine, and the fleet that is configured, have what prs needs.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The interpreter to look at, as a job file names it [default: the active virtual environment's, else python3].
+    #[arg(long, value_name = "PYTHON")]
+    pub(crate) environment: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: FleetServers,
+}
 
-    #[test]
-    fn some_servers_are_no_fleet() {
-        let servers = |broker: Option<&str>, redis: Option<&str>, storage: Option<&str>| {
-            let [broker, redis, storage] = [broker, redis, storage].map(|url| url.map(str::to_owned));
-            Servers { broker, redis, storage }
-        };
-        assert!(servers(None, Some(""), None).urls_if_any().unwrap().is_none());
-        assert!(servers(None, None, None).urls().is_err());
-        assert!(servers(Some("x"), Some(""), None).urls_if_any().is_err());
-        assert!(servers(Some("x"), Some("x"), Some("x")).urls_if_any().unwrap().is_some());
-    }
+/// List the profiles of the configuration, and say which servers are used and why.
+#[derive(Debug, Args)]
+pub(crate) struct Profiles {
+    #[command(flatten)]
+    pub(crate) servers: FleetServers,
 }

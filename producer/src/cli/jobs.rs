@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use prs_common::ledger::JobState;
 
-use super::fleet::Servers;
+use super::servers::Servers;
 use super::values::{state, time};
 
 /// Where the jobs are that a command names.

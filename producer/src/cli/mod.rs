@@ -3,6 +3,7 @@
 mod fleet;
 mod jobs;
 mod run;
+mod servers;
 mod values;
 
 use std::ffi::OsStr;
@@ -11,12 +12,14 @@ use std::path::Path;
 use std::process::exit;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use prs_common::config::ConfigError;
 
 use crate::trial::is_job_file;
 
-pub(crate) use fleet::{Worker, Workers};
+pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
-pub(crate) use run::{CodeChoice, Resubmit, Resume, Submit, Try, Validate};
+pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
+pub(crate) use servers::FleetServers;
 
 /// The other name of `prs worker`.
 const WORKER: &str = "prs-worker";
@@ -72,9 +75,11 @@ pub(crate) enum Format {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write a script, a job file and three inputs to begin with.
+    New(New),
     /// Run a job and wait for its end.
     Submit(Submit),
-    /// Check a job file and plan the job; run nothing.
+    /// Check a job file, import its script and plan the job; run nothing.
     Validate(Validate),
     /// Run one mini-batch here, in this terminal, and show what would be written.
     Try(Try),
@@ -88,7 +93,7 @@ pub(crate) enum Command {
     Status(Job),
     /// List the jobs of a folder, or of a fleet.
     List(List),
-    /// Show the settings of a job as they were understood.
+    /// Print a former job as a job file, which can be submitted as it is.
     Show(Job),
     /// Follow a job to its end: progress and logs.
     Stream(Job),
@@ -104,17 +109,24 @@ pub(crate) enum Command {
     Worker(Worker),
     /// List the workers of a fleet.
     Workers(Workers),
+    /// List the profiles of the configuration, and say which servers are used and why.
+    Profiles(Profiles),
+    /// Check whether this machine, and the fleet that is configured, have what prs needs.
+    Doctor(Doctor),
 }
 
 impl Command {
     /// The job that it names, and where to look for it.
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
-            Self::Submit(_)
+            Self::New(_)
+            | Self::Submit(_)
             | Self::Validate(_)
             | Self::List(_)
             | Self::Worker(_)
             | Self::Workers(_)
+            | Self::Profiles(_)
+            | Self::Doctor(_)
             | Self::Rm(_) => return None,
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
@@ -129,6 +141,30 @@ impl Command {
             | Self::Cancel(job) => job,
         };
         Some((&mut job.name, &job.whereabouts))
+    }
+
+    /// Finds out which servers it uses, and gives back what the user should know of that.
+    pub(crate) fn settle_servers(&mut self) -> Result<Vec<String>, ConfigError> {
+        let servers = match self {
+            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
+                return servers.settle();
+            }
+            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) => return Ok(Vec::new()),
+            Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
+            Self::List(List { whereabouts, .. })
+            | Self::Rm(Remove { whereabouts, .. })
+            | Self::Try(Try { whereabouts, .. })
+            | Self::Resume(Resume { job: Job { whereabouts, .. }, .. })
+            | Self::Result(Fetch { job: Job { whereabouts, .. }, .. })
+            | Self::Resubmit(Resubmit { job: Job { whereabouts, .. }, .. })
+            | Self::Logs(Logs { job: Job { whereabouts, .. }, .. })
+            | Self::Errors(Errors { job: Job { whereabouts, .. }, .. })
+            | Self::Status(Job { whereabouts, .. })
+            | Self::Show(Job { whereabouts, .. })
+            | Self::Stream(Job { whereabouts, .. })
+            | Self::Cancel(Job { whereabouts, .. }) => &mut whereabouts.servers,
+        };
+        servers.settle()
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::fleet::Servers;
 use super::jobs::{Job, Whereabouts};
+use super::servers::Servers;
 use super::values::key_value;
 
 /// Which code of a job is run.
@@ -15,6 +15,17 @@ pub(crate) enum CodeChoice {
     New,
     /// What the job ran last.
     Old,
+}
+
+/// Write a script, a job file and three inputs to begin with.
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// The folder to make; its name is that of the job.
+    #[arg(value_name = "NAME")]
+    pub(crate) folder: PathBuf,
+    /// Tables as inputs, in place of files.
+    #[arg(long)]
+    pub(crate) tabular: bool,
 }
 
 /// Run a job and wait for its end.
@@ -35,7 +46,7 @@ pub(crate) struct Submit {
     pub(crate) servers: Servers,
 }
 
-/// Check a job file and plan the job; run nothing.
+/// Check a job file, import its script and plan the job; run nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
     /// The job file.
@@ -43,6 +54,8 @@ pub(crate) struct Validate {
     /// Override a setting of the job file; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
 }
 
 /// Run one mini-batch here, in this terminal, and show what would be written.

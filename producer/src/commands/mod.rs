@@ -1,11 +1,14 @@
 //! The commands: each a function from arguments to an exit code.
 
 mod cancel;
+mod doctor;
 mod errors;
 mod fetch;
 mod inspect;
 mod list;
 mod logs;
+mod new;
+mod profiles;
 mod remove;
 mod run;
 mod show;
@@ -23,7 +26,7 @@ use prs_worker::survive_file_size_limit;
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
 use crate::log::log;
-use crate::naming;
+use crate::{naming, output};
 
 /// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
 const LOGGED: &str = "warn,lapin=off";
@@ -34,6 +37,10 @@ const LOGGED_BY_A_WORKER: &str = "warn,lapin=off,prs=info";
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let is_worker = matches!(arguments.command, Command::Worker(_));
     log(if is_worker { LOGGED_BY_A_WORKER } else { LOGGED }).map_err(Failure::usage)?;
+    let notes = arguments.command.settle_servers().map_err(Failure::usage)?;
+    for note in notes {
+        output::say(format_args!("note: {note}"));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -45,6 +52,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             *name = naming::resolve(name, whereabouts).await?;
         }
         match arguments.command {
+            Command::New(arguments) => new::new(&arguments, format),
             Command::Submit(submit) => run::submit(&submit, format).await,
             Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
@@ -61,6 +69,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Rm(arguments) => remove::remove(&arguments, format).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
+            Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
+            Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }
     });
     if !is_worker {

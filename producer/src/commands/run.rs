@@ -29,6 +29,7 @@ use crate::left_behind::LeftBehind;
 use crate::output_copy::{Former, fetch_output};
 use crate::output_folder::{check_apart, check_record, claim_for_former, claim_for_new};
 use crate::place::{Place, not_on_a_fleet};
+use crate::script_check::ScriptCheck;
 use crate::{embedded, fleet, output, run_folder};
 
 /// Runs a job file.
@@ -37,7 +38,12 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
     let runs_on = if whence.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine };
     let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
+    let python = find_interpreter(spec.environment.as_deref()).ok();
+    let check = python.map(|python| ScriptCheck::start(&spec, python)).transpose()?.flatten();
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
+    if let Some(check) = check {
+        check.finish().await?;
+    }
     let (id, archive) = (new_id(&spec.name), code.body.into());
     let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };
     run(new, whence, Path::new(run_folder::RUNS), format).await

@@ -1,37 +1,169 @@
-//! `show`: the settings of a job as they were understood.
+//! `show`: a former job as a job file, which can be submitted as it is.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
+use prs_common::job::{Infer, Input, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
 use prs_common::timestamp::format_us;
-use serde_json::{Value, json};
+use prs_orchestrator::JobRecord;
+use serde_json::{Map, Value, json};
 
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen};
 
-/// Shows the settings of a job.
+/// Prints the settings of a job: for people as a job file, for programs as they are stored.
 pub(super) async fn show(job: &Job, format: Format) -> Result<ExitCode, Failure> {
     let Seen { record, .. } = Place::find(job).await?.look().await?;
-    let shown = json!({
-        "job_id": record.job_id,
-        "state": record.state,
-        "submitted": format_us(record.submitted_us),
-        "incarnation": record.incarnation,
-        "version": record.prs_version,
-        "spec": record.spec,
-    });
-    if format == Format::Json {
-        output::json(&shown)?;
-    } else {
-        let mut text = String::new();
-        // The order in which people ask.
-        for key in ["job_id", "state", "submitted", "incarnation", "version", "spec"] {
-            entry(key, &shown[key], 0, &mut text);
-        }
-        output::text(&text)?;
+    match format {
+        Format::Json => output::json(&json!({
+            "schema": 1,
+            "job_id": record.job_id,
+            "state": record.state,
+            "submitted": format_us(record.submitted_us),
+            "incarnation": record.incarnation,
+            "version": record.prs_version,
+            "spec": record.spec,
+        }))?,
+        Format::Table => output::text(&job_file(&record))?,
     }
     Ok(Code::Completed.into())
+}
+
+/// The job as a job file. What the reader should know of it stands in comments.
+fn job_file(record: &JobRecord) -> String {
+    let JobRecord { job_id, state, spec, .. } = record;
+    let mut text = format!("# {job_id}: {}, submitted {}\n", state.as_str(), format_us(record.submitted_us));
+    if !spec.source_directory.is_dir() {
+        text.push_str("# source_directory is not on this machine, but the job has its code:\n");
+        text.extend(["#   prs resubmit ", job_id, "\n"]);
+    }
+    for (key, value) in settings(spec) {
+        entry(key, &value, 0, &mut text);
+    }
+    if let Some(folder) = &spec.output {
+        // A job fills an empty folder, or one that is not there yet.
+        let is_filled = folder.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        if is_filled {
+            text.push_str("# The folder is filled; name another one:\n# ");
+        }
+        entry("output", &json!(folder), 0, &mut text);
+    }
+    text
+}
+
+/// The keys of a job file that mean `spec`, but for `output`, in the order in which people ask. Absent is what has no
+/// value, or was given in `arguments`.
+fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
+    // Every field is named, so that a new one is not forgotten.
+    let JobSpec {
+        name,
+        description,
+        entry_script,
+        source_directory,
+        mini_batch_size,
+        error_threshold,
+        allowed_failed_count,
+        allowed_failed_percent,
+        failures_allowed,
+        output_action,
+        append_row_file_name,
+        node_count,
+        process_count_per_node,
+        run_invocation_timeout,
+        run_max_try,
+        logging_level,
+        environment,
+        environment_variables,
+        compute_target,
+        inputs,
+        output: _,
+        arguments,
+        // Other values are refused.
+        allow_reuse: _,
+        resource_monitor_interval: _,
+        task_overhead_timeout,
+        progress_update_timeout,
+        first_task_creation_timeout,
+        notes: _,
+    } = spec;
+    let given_as_argument = |key: &str| {
+        let flag = format!("--{key}");
+        arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
+    };
+    let thresholds = |value: Value| if *failures_allowed { value } else { Value::Null };
+    let size = match mini_batch_size {
+        MiniBatchSize::Files(amount) | MiniBatchSize::Bytes(amount) => *amount,
+    };
+    let settings = [
+        ("name", json!(name)),
+        ("description", json!(description)),
+        ("source_directory", json!(source_directory)),
+        ("entry_script", json!(entry_script)),
+        ("arguments", if arguments.is_empty() { Value::Null } else { json!(arguments) }),
+        ("inputs", Value::Array(inputs.iter().map(input).collect())),
+        ("mini_batch_size", json!(size)),
+        ("environment", json!(environment)),
+        ("environment_variables", variables(environment_variables)),
+        ("output_action", json!(output_action)),
+        ("append_row_file_name", json!(append_row_file_name)),
+        ("compute_target", json!(compute_target)),
+        ("node_count", json!(node_count)),
+        ("process_count_per_node", json!(process_count_per_node)),
+        ("run_invocation_timeout", json!(run_invocation_timeout)),
+        ("run_max_try", json!(run_max_try)),
+        ("error_threshold", thresholds(json!(error_threshold))),
+        ("allowed_failed_count", thresholds(json!(allowed_failed_count))),
+        ("allowed_failed_percent", thresholds(json!(allowed_failed_percent))),
+        ("logging_level", json!(logging_level)),
+        ("task_overhead_timeout", json!(task_overhead_timeout)),
+        ("progress_update_timeout", json!(progress_update_timeout)),
+        ("first_task_creation_timeout", json!(first_task_creation_timeout)),
+    ];
+    settings.into_iter().filter(|(key, value)| !value.is_null() && !given_as_argument(key)).collect()
+}
+
+fn variables(variables: &BTreeMap<String, String>) -> Value {
+    if variables.is_empty() { Value::Null } else { json!(variables) }
+}
+
+/// One input, as a job file names it.
+fn input(input: &Input) -> Value {
+    let Input { name, kind, source, mode, tabular } = input;
+    let mut keys = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
+    let (key, value) = source_as_named(source);
+    keys.insert(key.to_owned(), value);
+    if *mode == InputMode::Direct {
+        keys.insert("mode".to_owned(), json!("direct"));
+    }
+    if let Some(TabularOptions { delimiter, has_header, dtype, infer }) = tabular {
+        // Only files of delimited text are read, whatever they are called.
+        keys.insert("format".to_owned(), json!("delimited"));
+        keys.insert("delimiter".to_owned(), json!(char::from(*delimiter).to_string()));
+        keys.insert("header".to_owned(), json!(has_header));
+        let infer = if *infer == Infer::Full { "full" } else { "sampled" };
+        keys.insert("infer".to_owned(), json!(infer));
+        if !dtype.is_empty() {
+            let types: BTreeMap<&String, &String> = dtype.iter().map(|(name, kind)| (name, kind)).collect();
+            keys.insert("dtype".to_owned(), json!(types));
+        }
+    }
+    Value::Object(keys)
+}
+
+/// The key that names the files of an input, and its value.
+fn source_as_named(source: &InputSource) -> (&'static str, Value) {
+    match source {
+        InputSource::Paths(paths) | InputSource::Remote(paths) => match paths.as_slice() {
+            [path] => ("path", json!(path)),
+            paths => ("paths", json!(paths)),
+        },
+        InputSource::List(path) => ("list", json!(Path::new(path))),
+        InputSource::Manifest { named: Some(named), .. } => source_as_named(named),
+        InputSource::Manifest { label, named: None, .. } => ("path", json!(label)),
+    }
 }
 
 /// One key of a mapping, as YAML.

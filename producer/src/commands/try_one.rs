@@ -1,6 +1,5 @@
 //! `try`: one mini-batch in this terminal.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -8,7 +7,7 @@ use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
 use prs_worker::inputs::{Localized, Localizer};
-use prs_worker::{Host, NodeSettings, Prefetch, find_extension, find_interpreter};
+use prs_worker::{NodeSettings, find_extension, find_interpreter};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{CodeChoice, Format, Try};
@@ -84,24 +83,8 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     if let Some(note) = note {
         output::say(format_args!("  note: {note}"));
     }
-    let settings = settings(&trial, python, extension);
+    let settings = trial.node_settings(python, extension);
     Ok(Prepared { trial, settings, data })
-}
-
-fn settings(trial: &Trial, python: PathBuf, extension: PathBuf) -> NodeSettings {
-    let host = Host::detect();
-    NodeSettings {
-        python,
-        extension,
-        worker: host.name.clone(),
-        instance: host.name.clone(),
-        slots: trial.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
-        host,
-        prefetch: Prefetch::Fixed(1),
-        cache_bytes: NodeSettings::CACHE_BYTES,
-        memory_bytes: 0,
-        unfit: None,
-    }
 }
 
 fn debugger(arguments: &Try) -> Debugger {

@@ -1,91 +1,187 @@
-//! `validate`: checks a job file, its script and its inputs, and plans the job; runs nothing.
+//! `validate`: checks a job file, its script and its inputs, and plans the job; calls nothing of the script.
 
 use std::ops::ControlFlow;
-use std::process::{Command, ExitCode};
-use std::sync::Arc;
+use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Context;
-use prs_common::job::{JobSpec, load};
-use prs_common::storage::{LocalStorage, Storage};
-use prs_common::temporary_folder::TemporaryFolder;
-use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
+use prs_common::code_archive::pack;
+use prs_common::job::{RunsOn, load_for};
 use prs_orchestrator::plan::{PlanContext, plan};
-use prs_worker::{Host, find_interpreter, opener};
+use prs_orchestrator::report::progress_overview::duration;
+use prs_worker::foreground::{
+    Debugger, Foreground, ForegroundError, Imported, NotImported, import_in_foreground,
+};
+use prs_worker::{Host, find_extension, find_interpreter, how_found};
 use serde::Serialize;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Format, Validate};
+use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
+use crate::left_behind::LeftBehind;
 use crate::output;
+use crate::trial::Trial;
 
-/// Compiles the script without running it.
-const COMPILE: &str = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')";
+/// Exceptions of a script that lacks something which another host may have.
+const LACKS: [&str; 2] = ["ModuleNotFoundError", "ImportError"];
 
+/// What `-o json` prints.
 #[derive(Debug, Serialize)]
-struct Planned {
+struct Validated {
+    schema: u32,
+    ok: bool,
     name: String,
     mini_batches: u64,
     items: u64,
+    /// Processes that would run on this machine.
     processes: u32,
-    interpreter: String,
+    /// The interpreter on this machine; absent where the one of the job is not here.
+    interpreter: Option<String>,
+    /// Version of the interpreter, where it imported the script.
+    python: Option<String>,
+    /// Seconds that the import of the script took; absent where it was not imported.
+    import_seconds: Option<f64>,
+    /// Why the script was not imported here.
+    not_checked: Option<String>,
+    /// Bytes of the packed code.
+    code_bytes: usize,
+    /// Seconds that all of this took.
+    seconds: f64,
+}
+
+/// What became of the script here.
+struct Script {
+    interpreter: Option<String>,
+    imported: Result<Imported, String>,
 }
 
 /// Checks a job file.
 pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<ExitCode, Failure> {
-    let spec = load(&arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
-    check_script(&spec, &python)?;
-    let scratch = TemporaryFolder::make("prs-validate-").context("cannot make a temporary folder")?;
-    let mut planned = Planned {
-        name: spec.name.clone(),
-        mini_batches: 0,
-        items: 0,
-        processes: spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots()),
-        interpreter: python.display().to_string(),
+    let began = Instant::now();
+    let on_fleet = arguments.servers.urls_if_any()?.is_some();
+    let runs_on = if on_fleet { RunsOn::Workers } else { RunsOn::ThisMachine };
+    let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
+    for note in &spec.notes {
+        output::say(format_args!("note: {note}"));
+    }
+    let processes = spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots());
+    let code = pack(&spec.source_directory).map_err(Failure::usage)?;
+    let mut signals = Signals::catch()?;
+    let looking = async {
+        let trial = Trial::of_spec(spec).await?;
+        let script = look_at_script(&trial, on_fleet).await?;
+        let (mini_batches, items) = count(&trial).await?;
+        Ok((trial, script, mini_batches, items))
     };
-    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(scratch.path()));
-    let stores = InputStores::new(Arc::clone(&storage), storage, opener());
-    let resolved = resolve(spec, &stores, Where::Embedded, Audience::NONE).await.map_err(Failure::usage)?;
-    let (work, handle) = (scratch.path().to_owned(), Handle::current());
-    let counting = tokio::task::spawn_blocking(move || {
-        let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
-        let outcome = plan(&resolved, &context, &|| false, &mut |batch| {
-            planned.mini_batches += batch.bodies.len() as u64;
-            planned.items += batch.items;
-            ControlFlow::Continue(())
-        });
-        outcome.map(|()| planned)
-    });
-    let outcome = counting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let planned = outcome.map_err(Failure::usage)?;
-    if format == Format::Json {
-        output::json(&planned)?;
-    } else {
-        output::pairs(&[
-            ("job", planned.name),
-            ("mini-batches", planned.mini_batches.to_string()),
-            ("items", planned.items.to_string()),
-            ("processes", planned.processes.to_string()),
-            ("interpreter", planned.interpreter),
-        ])?;
+    let looked = LeftBehind::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
+    let (trial, Script { interpreter, imported }, mini_batches, items) = looked;
+    let view = Validated {
+        schema: 1,
+        ok: true,
+        name: trial.spec.name.clone(),
+        mini_batches,
+        items,
+        processes,
+        interpreter,
+        python: imported.as_ref().ok().map(|imported| imported.python.clone()),
+        import_seconds: imported.as_ref().ok().map(|imported| imported.seconds),
+        not_checked: imported.err(),
+        code_bytes: code.body.len(),
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    match format {
+        Format::Json => output::json(&view)?,
+        Format::Table => print(&view)?,
     }
     Ok(Code::Completed.into())
 }
 
-fn check_script(spec: &JobSpec, python: &std::path::Path) -> Result<(), Failure> {
-    let script = spec.source_directory.join(&spec.entry_script);
-    if !script.is_file() {
-        // A dotted name: found by the loader of the job file.
-        return Ok(());
+/// Imports the script as a process of the job does, where its interpreter is on this machine. A fleet's workers may have
+/// what this machine lacks.
+async fn look_at_script(trial: &Trial, on_fleet: bool) -> Result<Script, Failure> {
+    let environment = trial.spec.environment.as_deref();
+    let python = match find_interpreter(environment) {
+        Ok(python) => python,
+        Err(missing) if on_fleet => {
+            let reason = format!("{missing}; each worker looks for it on its own host");
+            return Ok(Script { interpreter: None, imported: Err(reason) });
+        }
+        Err(missing) => return Err(Failure::usage(missing)),
+    };
+    let interpreter = Some(python.display().to_string());
+    let extension = find_extension().map_err(Failure::usage)?;
+    let (job, settings) = (trial.context(), trial.node_settings(python, extension));
+    let with = Foreground {
+        job: &job,
+        settings: &settings,
+        code: &trial.code,
+        debugger: Debugger::None,
+        stdout_is_stderr: true,
+        stop: CancellationToken::new(),
+    };
+    let imported = match import_in_foreground(&with, &how_found(environment)).await {
+        Ok(Ok(imported)) => Ok(imported),
+        Ok(Err(NotImported { category, explanation })) if on_fleet && LACKS.contains(&&*category) => {
+            Err(format!("{explanation}\nworkers may have what this machine lacks"))
+        }
+        Ok(Err(NotImported { explanation, .. })) => return Err(Failure::wrong(explanation)),
+        Err(error @ ForegroundError::Start(_)) => return Err(Failure::usage(error)),
+        Err(error) => return Err(anyhow::Error::from(error).into()),
+    };
+    Ok(Script { interpreter, imported })
+}
+
+/// Mini-batches and items of the job.
+async fn count(trial: &Trial) -> Result<(u64, u64), Failure> {
+    let (spec, stores, work) = (trial.spec.clone(), trial.stores.clone(), trial.folder("plan"));
+    let handle = Handle::current();
+    let counting = tokio::task::spawn_blocking(move || {
+        let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared: false };
+        let (mut mini_batches, mut items) = (0, 0);
+        let outcome = plan(&spec, &context, &|| false, &mut |batch| {
+            mini_batches += batch.bodies.len() as u64;
+            items += batch.items;
+            ControlFlow::Continue(())
+        });
+        outcome.map(|()| (mini_batches, items))
+    });
+    let outcome = counting.await.context("the plan was not made")?;
+    outcome.map_err(Failure::usage)
+}
+
+fn print(view: &Validated) -> Result<(), Failure> {
+    if let Some(reason) = &view.not_checked {
+        output::say(format_args!("note: the script was not checked here: {reason}"));
     }
-    let compiled = Command::new(python).args(["-c", COMPILE]).arg(&script).output();
-    let compiled =
-        compiled.with_context(|| format!("cannot run {}", python.display())).map_err(Failure::usage)?;
-    if compiled.status.success() {
-        return Ok(());
+    let interpreter = match (&view.interpreter, &view.python) {
+        (Some(path), Some(version)) => format!("{path} (Python {version})"),
+        (Some(path), None) => path.clone(),
+        (None, _) => "not on this machine".to_owned(),
+    };
+    let script = view.import_seconds.map_or_else(
+        || "not checked here".to_owned(),
+        |seconds| format!("imported in {}, run() is there", duration(seconds)),
+    );
+    output::pairs(&[
+        ("job", view.name.clone()),
+        ("mini-batches", view.mini_batches.to_string()),
+        ("items", view.items.to_string()),
+        ("processes", view.processes.to_string()),
+        ("interpreter", interpreter),
+        ("script", script),
+        ("code", format!("{} packed", size(view.code_bytes))),
+        ("took", duration(view.seconds)),
+    ])?;
+    output::line("ok")
+}
+
+/// Bytes for people.
+fn size(bytes: usize) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    let error: Vec<&str> = said.lines().rev().take(4).collect();
-    let error: Vec<&str> = error.into_iter().rev().collect();
-    Err(Failure::wrong(format!("{} cannot be compiled:\n{}", script.display(), error.join("\n"))))
 }

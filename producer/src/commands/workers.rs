@@ -23,7 +23,7 @@ struct WorkersView {
 pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
     let Some(urls) = arguments.servers.urls_if_any()? else {
         return Err(Failure::wrong(
-            "workers are those of a fleet: say which with --broker, --redis and --storage, or the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL",
+            "workers are those of a fleet: say which with --profile, or with --broker, --redis and --storage, or the variables PRS_BROKER_URL, PRS_REDIS_URL and PRS_STORAGE_URL",
         ));
     };
     let ledger = RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?;

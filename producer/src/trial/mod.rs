@@ -25,7 +25,7 @@ use prs_common::storage::{LocalStorage, PutMode, Storage};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::{JobContext, JobRecord, Policy, run_name};
-use prs_worker::opener;
+use prs_worker::{Host, NodeSettings, Prefetch, opener};
 
 pub(crate) use chosen::{Chosen, Wanted};
 pub(crate) use pytest::test_file;
@@ -47,7 +47,7 @@ pub(crate) struct Trial {
     /// The former job, where it is of one.
     former: Option<Former>,
     /// Where a plan that is made here finds its inputs, and puts what it makes.
-    stores: InputStores,
+    pub(crate) stores: InputStores,
     scratch: TemporaryFolder,
 }
 
@@ -79,6 +79,16 @@ impl Trial {
             }
         }
         let spec = load(Path::new(&arguments.name), &arguments.set).map_err(Failure::usage)?;
+        Self::of_spec_in(spec, scratch).await
+    }
+
+    /// The job of a job file that was read.
+    pub(crate) async fn of_spec(spec: JobSpec) -> Result<Self, Failure> {
+        let scratch = TemporaryFolder::make("prs-try-").context("cannot make a temporary folder")?;
+        Self::of_spec_in(spec, scratch).await
+    }
+
+    async fn of_spec_in(spec: JobSpec, scratch: TemporaryFolder) -> Result<Self, Failure> {
         let stores = stores_in(scratch.path());
         let job_id = format!("{}-try", spec.name);
         let code = spec.source_directory.clone();
@@ -141,6 +151,23 @@ impl Trial {
             work: self.work(),
             policy: Policy::embedded(),
             entry: None,
+        }
+    }
+
+    /// What a process of the job is started with on this machine.
+    pub(crate) fn node_settings(&self, python: PathBuf, extension: PathBuf) -> NodeSettings {
+        let host = Host::detect();
+        NodeSettings {
+            python,
+            extension,
+            worker: host.name.clone(),
+            instance: host.name.clone(),
+            slots: self.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
+            host,
+            prefetch: Prefetch::Fixed(1),
+            cache_bytes: NodeSettings::CACHE_BYTES,
+            memory_bytes: 0,
+            unfit: None,
         }
     }
 

@@ -1,4 +1,5 @@
-"""A process that has a terminal: `prs try` starts one, so that a script can be debugged.
+"""A process that has a terminal: `prs try` starts one, so that a script can be debugged, and `prs validate`
+one that only imports the script.
 
 It does what every process does. Beside that its logger writes to standard error, and a debugger may wait for
 an editor to connect, or look into what the script raises, before the exception is described and gone.
@@ -18,16 +19,19 @@ from azureml_user.parallel_run.errors import ScriptError
 _VARIABLE = "PRS_PROCESS_FOREGROUND"
 _NO_DEBUGGER = "DebuggerUnavailable"
 _LISTEN = "listen:"
+_IMPORT = "import"
 _HOST = "127.0.0.1"
 # They ask for an end, not for a look.
 _ENDS = (KeyboardInterrupt, SystemExit)
 
 
 class Foreground:
-    """What is different in the foreground. `debugger` is `none`, `pdb` or `listen:PORT`."""
+    """What is different in the foreground. `debugger` is `none`, `pdb` or `listen:PORT`, or `import`: the
+    process ends when the script is imported."""
 
     def __init__(self, debugger: str) -> None:
         self._debugger = debugger
+        self.only_imports = debugger == _IMPORT
         self._code_dir = ""
 
     def begin(self, code_dir: str) -> None:

@@ -95,6 +95,9 @@ def main() -> int:
         described = describe(error, f"importing {start.entry_script}")
         connection.import_failed(described, errors.keeps_from_importing(error))
         return 1
+    if terminal is not None and terminal.only_imports:
+        connection.ready(time.monotonic() - began, errors.frame_of(entry.run))
+        return 0
     try:
         _call(entry.init, profiler)
     except BaseException as error:

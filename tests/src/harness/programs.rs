@@ -42,6 +42,8 @@ pub(super) fn program(name: &str) -> Command {
         }
     }
     command.env("AZ_BATCHAI_GPU_COUNT_FOUND", "0");
+    // Nobody has a configuration there.
+    command.env("XDG_CONFIG_HOME", "/dev/null");
     command
 }
 

@@ -175,6 +175,11 @@ impl RedisLedger {
         Ok(Some(key).filter(|key| !key.is_empty()))
     }
 
+    /// The time of the server, microseconds since 1970, and its version, empty where it does not tell (before 7.0).
+    pub async fn clock(&self) -> Result<(u64, String), LedgerError> {
+        self.run_for("", &scripts::CLOCK, &[], &[]).await
+    }
+
     /// Runs a script on keys of `job`, the first of which must be [`Key::Job`].
     async fn run<T: FromRedisValue>(
         &self,

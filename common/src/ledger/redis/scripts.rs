@@ -58,4 +58,5 @@ scripts! {
     FORMER_JOB = "former_job";
     RING = "ring";
     PROBE = "probe";
+    CLOCK = "clock";
 }

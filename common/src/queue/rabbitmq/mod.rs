@@ -96,6 +96,11 @@ impl RabbitMqQueue {
         })
     }
 
+    /// Major and minor version of the broker, where it tells.
+    pub fn version(&self) -> Option<(u32, u32)> {
+        self.version
+    }
+
     /// The error of a call that used the queue. Of a queue whose leader is missing, or the majority of its hosts, the
     /// broker says that it is empty and not consumed; so does one that was killed within half a second of a declare, and
     /// never serves the queue again (seen with 3.10.8). From here the two cannot be told apart.

@@ -25,6 +25,7 @@ use aws_smithy_http_client::tls;
 use crate::refusals;
 use crate::storage::StorageErrorKind;
 
+use super::access::BucketAccess;
 use super::failure::Failure;
 
 const CONNECT: Duration = Duration::from_secs(5);
@@ -45,6 +46,8 @@ pub struct S3Options {
     pub virtual_host: bool,
     /// Who asks.
     pub credentials: Option<S3Credentials>,
+    /// The profile of the AWS tools that credentials and region are taken from, where `AWS_PROFILE` names none.
+    pub profile: Option<String>,
     /// A PEM file with certificates to trust beside those of the system.
     pub certificates: Option<PathBuf>,
     /// How long a refusal of what was accepted before may last before it counts as one; 5 minutes when nothing else is
@@ -69,20 +72,26 @@ impl fmt::Debug for S3Credentials {
 
 impl S3Options {
     /// What the environment says: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_CA_BUNDLE`,
-    /// `PRS_S3_VIRTUAL_HOST=true` and `PRS_REFUSAL_PATIENCE` (seconds). Credentials are looked up when the store is opened. Fails with what is wrong.
+    /// `PRS_S3_VIRTUAL_HOST=true` and `PRS_REFUSAL_PATIENCE` (seconds); and what [`BucketAccess`] was set to, where a
+    /// variable is not set. Credentials are looked up when the store is opened. Fails with what is wrong.
     pub fn from_environment() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let access = BucketAccess::get();
         let virtual_host = match variable("PRS_S3_VIRTUAL_HOST").as_deref() {
-            None | Some("false") => false,
+            None => access.virtual_host.unwrap_or_default(),
+            Some("false") => false,
             Some("true") => true,
             Some(other) => return Err(format!("PRS_S3_VIRTUAL_HOST must be true or false, not {other:?}")),
         };
         Ok(Self {
-            endpoint: variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL")),
-            region: variable("AWS_REGION"),
+            endpoint: variable("AWS_ENDPOINT_URL_S3")
+                .or_else(|| variable("AWS_ENDPOINT_URL"))
+                .or(access.endpoint),
+            region: variable("AWS_REGION").or(access.region),
             virtual_host,
             credentials: None,
-            certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from),
+            profile: access.aws_profile.filter(|_| variable("AWS_PROFILE").is_none()),
+            certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from).or(access.certificates),
             refusal_patience: Some(refusals::patience()?),
         })
     }
@@ -97,7 +106,7 @@ pub(super) async fn connect(options: &S3Options) -> Result<(Client, Option<Strin
     }
     let region = match &options.region {
         Some(region) => Region::new(region.clone()),
-        None => region().await,
+        None => region(options.profile.as_deref()).await,
     };
     let credentials = credentials(options, http.clone(), region.clone()).await?;
     let path_style = endpoint.is_some() && !options.virtual_host;
@@ -118,12 +127,15 @@ pub(super) async fn connect(options: &S3Options) -> Result<(Client, Option<Strin
     Ok((Client::from_conf(config.build()), endpoint))
 }
 
-async fn region() -> Region {
+async fn region(profile: Option<&str>) -> Region {
     if let Some(region) = EnvironmentVariableRegionProvider::new().region().await {
         return region;
     }
-    let profile = ProfileFileRegionProvider::new().region().await;
-    profile.unwrap_or_else(|| Region::from_static("us-east-1"))
+    let mut of_profile = ProfileFileRegionProvider::builder();
+    if let Some(profile) = profile {
+        of_profile = of_profile.profile_name(profile);
+    }
+    of_profile.build().region().await.unwrap_or_else(|| Region::from_static("us-east-1"))
 }
 
 async fn credentials(
@@ -143,12 +155,11 @@ async fn credentials(
         .read_timeout(METADATA)
         .operation_timeout(2 * METADATA)
         .build();
-    let chain = DefaultCredentialsChain::builder()
-        .configure(config)
-        .region(region)
-        .imds_client(machine)
-        .build()
-        .await;
+    let mut chain = DefaultCredentialsChain::builder().configure(config).region(region).imds_client(machine);
+    if let Some(profile) = &options.profile {
+        chain = chain.profile_name(profile);
+    }
+    let chain = chain.build().await;
     let refused = |why: String| Failure {
         kind: StorageErrorKind::PermissionDenied,
         message: format!(

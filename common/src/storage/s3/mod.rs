@@ -10,6 +10,7 @@
 //! parts take room until [`S3Storage::abort_incomplete`] or a lifecycle rule of the bucket
 //! (`AbortIncompleteMultipartUpload`) removes them.
 
+mod access;
 mod conditions;
 mod connection;
 mod delete;
@@ -41,6 +42,7 @@ use super::{
     is_valid_key,
 };
 
+pub use access::BucketAccess;
 use conditions::Heeds;
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;

@@ -213,6 +213,7 @@ fn with_a_bucket() -> JobSpec {
         bytes: 0,
         checksum: String::new(),
         stores: vec!["s3://named".to_owned()],
+        named: None,
     };
     let inputs = [(), ()].map(|()| input(InputKind::File, manifest.clone()));
     job(inputs.into(), MiniBatchSize::Files(1))

@@ -1,0 +1,99 @@
+//! Which servers a command uses: options, variables and the profiles of the configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use prs_common::config::{Choice, ConfigError, Options, choose};
+use prs_common::servers::{ConnectError, ServerUrls};
+
+/// The servers of a fleet.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FleetServers {
+    /// RabbitMQ, as in `amqp://user:password@host/vhost` [env: `PRS_BROKER_URL`].
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
+    /// Redis, as in `redis://user:password@host/0` [env: `PRS_REDIS_URL`].
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder` [env: `PRS_STORAGE_URL`].
+    #[arg(long, value_name = "URL")]
+    storage: Option<String>,
+    /// Servers that a configuration file has under this name [env: `PRS_PROFILE`].
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Configuration file, in place of prs.yaml here and ~/.config/prs/config.yaml [env: `PRS_CONFIG`].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The servers of a fleet, or this machine.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Servers {
+    #[command(flatten)]
+    fleet: FleetServers,
+    /// Use no fleet, whatever variables and configuration files say.
+    #[arg(long, conflicts_with_all = ["broker", "redis", "storage", "profile", "config"])]
+    local: bool,
+}
+
+impl FleetServers {
+    /// What options, variables and configuration files together say.
+    pub(crate) fn choose(&self) -> Result<Choice, ConfigError> {
+        let Self { broker, redis, storage, profile, config } = self.clone();
+        let options = Options { broker, redis, storage, profile, config };
+        choose(&options, &|name| std::env::var(name).ok())
+    }
+
+    /// Puts what is used in the place of what was given. From here on buckets are reached as the profile says. Gives back
+    /// what the user should know.
+    pub(crate) fn settle(&mut self) -> Result<Vec<String>, ConfigError> {
+        let Choice { broker, redis, storage, s3, notes, .. } = self.choose()?;
+        [self.broker, self.redis, self.storage] =
+            [broker, redis, storage].map(|server| server.map(|server| server.url));
+        s3.set();
+        Ok(notes)
+    }
+
+    /// All three, or an error that names what is missing.
+    pub(crate) fn urls(&self) -> Result<ServerUrls, ConnectError> {
+        ServerUrls::all(self.broker.clone(), self.redis.clone(), self.storage.clone())
+    }
+
+    /// The same; nothing where none is named. An empty URL names none.
+    pub(crate) fn urls_if_any(&self) -> Result<Option<ServerUrls>, ConnectError> {
+        let Self { broker, redis, storage, .. } = self;
+        if [broker, redis, storage].into_iter().flatten().all(String::is_empty) {
+            return Ok(None);
+        }
+        self.urls().map(Some)
+    }
+}
+
+impl Servers {
+    /// As [`FleetServers::settle`]; with `--local` nothing is used.
+    pub(crate) fn settle(&mut self) -> Result<Vec<String>, ConfigError> {
+        if self.local { Ok(Vec::new()) } else { self.fleet.settle() }
+    }
+
+    /// As [`FleetServers::urls_if_any`].
+    pub(crate) fn urls_if_any(&self) -> Result<Option<ServerUrls>, ConnectError> {
+        self.fleet.urls_if_any()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_servers_are_no_fleet() {
+        let servers = |broker: Option<&str>, redis: Option<&str>, storage: Option<&str>| {
+            let [broker, redis, storage] = [broker, redis, storage].map(|url| url.map(str::to_owned));
+            FleetServers { broker, redis, storage, profile: None, config: None }
+        };
+        assert!(servers(None, Some(""), None).urls_if_any().unwrap().is_none());
+        assert!(servers(None, None, None).urls().is_err());
+        assert!(servers(Some("x"), Some(""), None).urls_if_any().is_err());
+        assert!(servers(Some("x"), Some("x"), Some("x")).urls_if_any().unwrap().is_some());
+    }
+}

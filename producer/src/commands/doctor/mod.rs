@@ -1,0 +1,185 @@
+//! `doctor`: whether this machine, and the fleet that is configured, have what prs needs.
+//!
+//! | module | duty |
+//! |---|---|
+//! | `machine` | the interpreter and its packages, folders, memory |
+//! | `servers` | RabbitMQ, Redis and the storage: reachable, and with the rights that prs needs |
+//!
+//! Everything that is written to find out is removed again; the broker keeps the queue of dead letters, which every fleet
+//! has.
+
+mod machine;
+mod servers;
+
+use std::process::ExitCode;
+
+use prs_common::config::Choice;
+use serde::Serialize;
+
+use crate::cli::{Doctor, Format};
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// What is wrong, if anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// All is well.
+    Ok,
+    /// Some jobs will miss it.
+    Warn,
+    /// No job can run.
+    Fail,
+}
+
+/// What is looked at; it decides about the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Machine,
+    Server,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    finding: String,
+    /// What to do; absent where all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+    #[serde(skip)]
+    place: Place,
+}
+
+impl Check {
+    fn new(place: Place, name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Self {
+        Self { name, verdict, finding: finding.into(), remedy: None, place }
+    }
+
+    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    verdict: Verdict,
+    checks: Vec<Check>,
+}
+
+/// Looks at everything, and prints what it found.
+pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCode, Failure> {
+    let mut checks = Vec::new();
+    let choice = arguments.servers.choose().map_err(Failure::usage)?;
+    checks.push(configuration(&choice));
+    checks.extend(machine::look(arguments.environment.as_deref()).await);
+    let mut servers = arguments.servers.clone();
+    servers.settle().map_err(Failure::usage)?;
+    match servers.urls_if_any() {
+        Ok(Some(urls)) => checks.extend(Box::pin(servers::look(&urls)).await),
+        Ok(None) => {}
+        Err(error) => {
+            let check = Check::new(Place::Machine, "servers", Verdict::Fail, error.to_string());
+            checks.push(check.with_remedy("name all three, or none"));
+        }
+    }
+    let report = Report { schema: 1, verdict: worst(&checks), checks };
+    match format {
+        Format::Json => output::json(&report)?,
+        Format::Table => output::text(&text(&report))?,
+    }
+    Ok(code(&report.checks).into())
+}
+
+fn worst(checks: &[Check]) -> Verdict {
+    checks.iter().map(|check| check.verdict).max().unwrap_or(Verdict::Ok)
+}
+
+/// A server that fails counts first: the machine may be in order without the fleet.
+fn code(checks: &[Check]) -> Code {
+    let fails = |place| checks.iter().any(|check| check.place == place && check.verdict == Verdict::Fail);
+    match (fails(Place::Server), fails(Place::Machine)) {
+        (true, _) => Code::CannotConnect,
+        (false, true) => Code::Usage,
+        (false, false) => Code::Completed,
+    }
+}
+
+/// Which servers are used, and why.
+fn configuration(choice: &Choice) -> Check {
+    let named: Vec<String> =
+        [("broker", &choice.broker), ("redis", &choice.redis), ("storage", &choice.storage)]
+            .into_iter()
+            .filter_map(|(name, server)| Some(format!("{name} from {}", server.as_ref()?.source)))
+            .collect();
+    let servers =
+        if named.is_empty() { "no fleet: jobs run on this machine".to_owned() } else { named.join(", ") };
+    let finding = match &choice.profile {
+        Some(profile) => format!("{servers}; profile {} of {}", profile.name, profile.file.display()),
+        None => servers,
+    };
+    let verdict = if choice.notes.is_empty() { Verdict::Ok } else { Verdict::Warn };
+    let check = Check::new(Place::Machine, "configuration", verdict, finding);
+    if choice.notes.is_empty() { check } else { check.with_remedy(choice.notes.join("; ")) }
+}
+
+fn text(report: &Report) -> String {
+    let width = report.checks.iter().map(|check| check.name.len()).max().unwrap_or_default();
+    let indent = " ".repeat(width + 8);
+    let mut lines = Vec::new();
+    for Check { name, verdict, finding, remedy, .. } in &report.checks {
+        let verdict = match verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        };
+        lines
+            .push(format!("{verdict:<4}  {name:<width$}  {}", finding.replace('\n', &format!("\n{indent}"))));
+        lines.extend(remedy.iter().map(|remedy| format!("{indent}remedy: {remedy}")));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_finding_decides() {
+        let check = |place, verdict| Check::new(place, "x", verdict, "found");
+        let table = [
+            (vec![], Verdict::Ok, Code::Completed),
+            (vec![check(Place::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
+            (vec![check(Place::Machine, Verdict::Fail)], Verdict::Fail, Code::Usage),
+            (
+                vec![check(Place::Machine, Verdict::Fail), check(Place::Server, Verdict::Fail)],
+                Verdict::Fail,
+                Code::CannotConnect,
+            ),
+        ];
+        for (checks, verdict, expected) in table {
+            assert_eq!((worst(&checks), code(&checks)), (verdict, expected));
+        }
+    }
+
+    #[test]
+    fn findings_stand_below_one_another() {
+        let checks = vec![
+            Check::new(Place::Machine, "memory", Verdict::Ok, "much"),
+            Check::new(Place::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
+        ];
+        let report = Report { schema: 1, verdict: Verdict::Fail, checks };
+        let expected = "\
+ok    memory  much
+fail  redis   a
+              b
+              remedy: start it
+";
+        assert_eq!(text(&report), expected);
+    }
+}

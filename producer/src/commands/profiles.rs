@@ -1,0 +1,148 @@
+//! `profiles`: the profiles of the configuration, which servers are used, and why.
+
+use std::process::ExitCode;
+
+use prs_common::config::{Choice, Entry, Profile, ProfileInUse, Server, without_password};
+use prs_common::storage::BucketAccess;
+use serde::Serialize;
+
+use crate::cli::{FleetServers, Format};
+use crate::failure::{Code, Failure};
+use crate::output;
+
+/// What `-o json` prints. Passwords that stand in a URL are masked.
+#[derive(Debug, Serialize)]
+struct ProfilesView {
+    schema: u32,
+    profiles: Vec<ProfileView>,
+    used: UsedView,
+}
+
+#[derive(Debug, Serialize)]
+struct ProfileView {
+    name: String,
+    file: String,
+    broker: Option<String>,
+    redis: Option<String>,
+    storage: Option<String>,
+    /// What the profile says of buckets, by its keys.
+    s3: Vec<(&'static str, String)>,
+    is_used: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct UsedView {
+    profile: Option<String>,
+    /// Who names the profile.
+    named_by: Option<String>,
+    broker: Option<ServerView>,
+    redis: Option<ServerView>,
+    storage: Option<ServerView>,
+}
+
+#[derive(Debug, Serialize)]
+struct ServerView {
+    url: String,
+    from: String,
+}
+
+/// Lists the profiles. Connects to nothing.
+pub(super) fn profiles(servers: &FleetServers, format: Format) -> Result<ExitCode, Failure> {
+    let choice = servers.choose().map_err(Failure::usage)?;
+    for note in &choice.notes {
+        output::say(format_args!("note: {note}"));
+    }
+    let view = ProfilesView { schema: 1, profiles: views(&choice), used: used(&choice) };
+    match format {
+        Format::Json => output::json(&view)?,
+        Format::Table => output::text(&text(&view, &choice))?,
+    }
+    Ok(Code::Completed.into())
+}
+
+fn views(choice: &Choice) -> Vec<ProfileView> {
+    let of_file =
+        choice.files.iter().flat_map(|file| file.profiles.iter().map(move |profile| (file, profile)));
+    let is_used = |in_use: &ProfileInUse, file, name| in_use.file == file && in_use.name == name;
+    of_file
+        .map(|(file, profile)| ProfileView {
+            name: profile.name.clone(),
+            file: file.path.display().to_string(),
+            broker: written(profile.broker.as_ref(), profile.broker_password_file.as_ref()),
+            redis: written(profile.redis.as_ref(), profile.redis_password_file.as_ref()),
+            storage: written(profile.storage.as_ref(), None),
+            s3: of_buckets(profile),
+            is_used: choice.profile.as_ref().is_some_and(|used| is_used(used, &*file.path, &*profile.name)),
+        })
+        .collect()
+}
+
+/// A URL as the file writes it, without its password.
+fn written(url: Option<&Entry>, password_file: Option<&Entry>) -> Option<String> {
+    let shown = without_password(&url?.text);
+    Some(match password_file {
+        Some(file) => format!("{shown} (password in {})", file.text),
+        None => shown,
+    })
+}
+
+fn of_buckets(profile: &Profile) -> Vec<(&'static str, String)> {
+    let BucketAccess { endpoint, region, aws_profile, virtual_host, certificates } = &profile.s3;
+    let values = [
+        ("endpoint", endpoint.clone()),
+        ("region", region.clone()),
+        ("aws_profile", aws_profile.clone()),
+        ("virtual_host", virtual_host.map(|is| is.to_string())),
+        ("ca_bundle", certificates.as_ref().map(|file| file.display().to_string())),
+    ];
+    values.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn used(choice: &Choice) -> UsedView {
+    let server = |server: &Option<Server>| {
+        let Server { url, source } = server.as_ref()?;
+        Some(ServerView { url: without_password(url), from: source.to_string() })
+    };
+    UsedView {
+        profile: choice.profile.as_ref().map(|profile| profile.name.clone()),
+        named_by: choice.profile.as_ref().map(|profile| profile.named_by.clone()),
+        broker: server(&choice.broker),
+        redis: server(&choice.redis),
+        storage: server(&choice.storage),
+    }
+}
+
+fn text(view: &ProfilesView, choice: &Choice) -> String {
+    let mut lines = Vec::new();
+    for profile in &view.profiles {
+        let mark = if profile.is_used { "*" } else { " " };
+        lines.push(format!("{mark} {}  ({})", profile.name, profile.file));
+        let servers = [("broker", &profile.broker), ("redis", &profile.redis), ("storage", &profile.storage)];
+        for (key, url) in servers {
+            lines.extend(url.iter().map(|url| format!("    {key:<8} {url}")));
+        }
+        let buckets: Vec<String> = profile.s3.iter().map(|(key, value)| format!("{key} {value}")).collect();
+        if !buckets.is_empty() {
+            lines.push(format!("    {:<8} {}", "s3", buckets.join(", ")));
+        }
+    }
+    if view.profiles.is_empty() {
+        let looked = choice.files.iter().map(|file| &file.path).chain(&choice.absent);
+        let looked: Vec<String> = looked.map(|path| path.display().to_string()).collect();
+        lines.push(format!("no profiles; looked into {}", looked.join(" and ")));
+    }
+    let used = &view.used;
+    lines.push(match (&used.profile, &used.named_by) {
+        (Some(name), Some(named_by)) => format!("used here: profile {name}, named by {named_by}"),
+        _ => "used here: no profile".to_owned(),
+    });
+    let servers = [("broker", &used.broker), ("redis", &used.redis), ("storage", &used.storage)];
+    let named = servers.iter().filter_map(|(key, server)| Some((key, server.as_ref()?)));
+    let named: Vec<String> =
+        named.map(|(key, server)| format!("    {key:<8} {}  (from {})", server.url, server.from)).collect();
+    if named.is_empty() {
+        lines.push("    no servers: jobs run on this machine".to_owned());
+    }
+    lines.extend(named);
+    lines.join("\n") + "\n"
+}
