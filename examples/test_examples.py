@@ -28,7 +28,7 @@ SURROUNDINGS = {
     name: value
     for name, value in os.environ.items()
     if not name.startswith(("PRS_", "AWS_", "PYTHON", "VIRTUAL_ENV"))
-}
+} | {"XDG_CONFIG_HOME": os.devnull}
 
 
 def program(name: str) -> str:

@@ -48,7 +48,9 @@ def bin_dir() -> str:
 def run(*command: str | Path, **settings: object) -> str:
     """Runs a command as a user without any environment would; returns its standard output."""
     known = {name: os.environ[name] for name in ["HOME", "LANG"] if name in os.environ}
-    settings = {"env": known | {"PATH": "/usr/bin:/bin"}} | settings
+    # The configuration folder is none: nobody's servers are used.
+    surroundings = known | {"PATH": "/usr/bin:/bin", "XDG_CONFIG_HOME": os.devnull}
+    settings = {"env": surroundings} | settings
     done = subprocess.run(command, text=True, capture_output=True, check=False, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
