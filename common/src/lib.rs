@@ -10,6 +10,7 @@ pub mod code_archive;
 #[cfg(feature = "fleet")]
 pub mod config;
 pub mod dataset;
+pub mod end_reason;
 pub mod failpoint;
 pub mod file_version;
 mod hexadecimal;

@@ -48,6 +48,17 @@ pub enum TryStatus {
 }
 
 impl TryStatus {
+    /// Every status.
+    pub const ALL: [Self; 7] = [
+        Self::RunDone,
+        Self::RunException,
+        Self::RunTimeout,
+        Self::LoadException,
+        Self::LoadTimeout,
+        Self::ProcessDied,
+        Self::NodeLost,
+    ];
+
     /// The word of the reports.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{NodeReport, NodeView};
 
@@ -51,10 +52,10 @@ pub fn is_useless(report: &NodeReport) -> bool {
 pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration) -> Option<String> {
     let present: Vec<_> = nodes.iter().filter(|node| !node.left).collect();
     let last = nodes.iter().rev().find(|node| node.report.init_error.is_some());
-    let what = what_fails(last.is_some_and(|node| node.report.fails_to_import));
+    let to_import = last.is_some_and(|node| node.report.fails_to_import);
     let error = last.and_then(|node| node.report.init_error.as_deref());
     let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-    let failures: u32 = nodes.iter().map(|node| node.report.init_failures).sum();
+    let times: u32 = nodes.iter().map(|node| node.report.init_failures).sum();
     let useless = nodes.iter().filter(|node| is_useless(&node.report)).count();
     if useless >= awaited.max(1) as usize && present.iter().all(|node| is_useless(&node.report)) {
         let fatal = nodes.iter().find_map(|node| node.report.fatal.clone());
@@ -65,21 +66,32 @@ pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration
                     if unfit > 1 { format!("{reason}\n  tried        on {unfit} hosts") } else { reason }
                 },
             );
-        return fatal.or_else(|| Some(format!("{what} failed {failures} times in a row{error}")));
+        return fatal.or_else(|| {
+            let reason = if to_import {
+                EndReason::ImportFailed { times, error }
+            } else {
+                EndReason::InitFailed { times, error }
+            };
+            Some(reason.to_string())
+        });
     }
     let ready = nodes.iter().any(|node| node.report.ever_ready);
     let most = nodes.iter().map(|node| node.info.slots).max().unwrap_or_default();
     let slots = present.iter().map(|node| node.info.slots).sum::<u32>().max(awaited.saturating_mul(most));
-    if !ready && age > PATIENCE && failures >= slots.max(1).saturating_mul(2) {
-        return Some(format!("{what} failed {failures} times in {} s{error}", age.as_secs()));
+    if !ready && age > PATIENCE && times >= slots.max(1).saturating_mul(2) {
+        let seconds = age.as_secs();
+        let reason = if to_import {
+            EndReason::ImportKeepsFailing { times, seconds, error }
+        } else {
+            EndReason::InitKeepsFailing { times, seconds, error }
+        };
+        return Some(reason.to_string());
     }
     let limit = 3 * spec.run_invocation_timeout + 30;
     if !present.is_empty()
         && present.iter().all(|node| node.report.all_in_init.is_some_and(|seconds| seconds > limit as f64))
     {
-        return Some(format!(
-            "every process has been in init() for more than {limit} s (3 * run_invocation_timeout + 30)"
-        ));
+        return Some(EndReason::StuckInInit { limit }.to_string());
     }
     None
 }

@@ -9,8 +9,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use bytes::Bytes;
+use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
-use prs_common::ledger::{Checkpoint, Conclusion, Duty, JobState, LedgerError, LedgerErrorKind};
+use prs_common::ledger::{Checkpoint, Conclusion, Duty, LedgerError, LedgerErrorKind};
 use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
 use prs_common::queue::{QueueError, QueueErrorKind};
 use prs_common::storage::StorageError;
@@ -40,10 +41,18 @@ enum ScheduleError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Storage(#[from] StorageError),
-    #[error(
-        "the inputs changed since the job was first started: {id} is not what it was; submit the job as a new one"
-    )]
+    #[error("{id} is not what it was when the job was first started")]
     Changed { id: String },
+}
+
+impl From<ScheduleError> for EndReason {
+    fn from(error: ScheduleError) -> Self {
+        match error {
+            ScheduleError::Changed { id } => Self::InputsChanged { id },
+            ScheduleError::Plan(PlanError::NoRecords) => Self::NoRecords,
+            error => Self::NoPlan { error: error.to_string() },
+        }
+    }
 }
 
 impl ScheduleError {
@@ -112,7 +121,7 @@ pub async fn schedule(
             Scheduled::Unable { reason: error.to_string() }
         }
         Err(error) => {
-            let conclusion = Conclusion { state: JobState::Failed, reason: error.to_string() };
+            let conclusion = Conclusion::failed(&error.into());
             if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
                 tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
             }

@@ -1,33 +1,26 @@
 //! When failures end a job (spec S7): the thresholds of the job against its counts.
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::Progress;
 
 /// The reason to abort, where a threshold is exceeded.
-pub fn exceeded(spec: &JobSpec, progress: &Progress) -> Option<String> {
+pub fn exceeded(spec: &JobSpec, progress: &Progress) -> Option<EndReason> {
     let items = progress.items_failed();
     if spec.error_threshold >= 0 && items > spec.error_threshold as u64 {
-        return Some(format!(
-            "{items} items failed, more than error_threshold {} allows",
-            spec.error_threshold
-        ));
+        return Some(EndReason::TooManyItems { items, allowed: spec.error_threshold });
     }
     let failed = progress.failed;
     if spec.allowed_failed_count >= 0 && failed > spec.allowed_failed_count as u64 {
-        return Some(format!(
-            "{failed} mini-batches failed, more than allowed_failed_count {} allows",
-            spec.allowed_failed_count
-        ));
+        return Some(EndReason::TooManyMiniBatches { failed, allowed: spec.allowed_failed_count });
     }
     // Judged once all are scheduled: before, the share of what failed early means nothing.
     let scheduled = progress.checkpoint.scheduled;
     if progress.checkpoint.complete && scheduled > 0 {
         let percent = failed as f64 * 100.0 / scheduled as f64;
         if percent > spec.allowed_failed_percent {
-            return Some(format!(
-                "{failed} of {scheduled} mini-batches failed ({percent:.1} %), more than allowed_failed_percent {} allows",
-                spec.allowed_failed_percent
-            ));
+            let allowed = spec.allowed_failed_percent;
+            return Some(EndReason::TooManyPercent { failed, scheduled, percent, allowed });
         }
     }
     None
@@ -70,6 +63,7 @@ mod tests {
             (spec.error_threshold, spec.allowed_failed_count, spec.allowed_failed_percent) =
                 (items, count, percent);
             let reason = exceeded(&spec, &progress(failed, items_failed, 10, complete));
+            let reason = reason.map(|reason| reason.to_string());
             match expected {
                 None => assert_eq!(reason, None),
                 Some(part) => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use prs_common::end_reason::EndReason;
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState};
 use prs_common::private_folder::PrivateFolder;
@@ -140,7 +141,7 @@ async fn run_once(
         let assignment = Assignment { known: recovered.known, ..Assignment::default() };
         tasks.spawn(async move {
             if let Err(panicked) = caught(schedule(&job, &owner, assignment, &stop)).await {
-                abort(&job, WatchError::from(panicked).to_string()).await;
+                abort(&job, &EndReason::Fault { text: panicked.to_string() }).await;
             }
         });
     }
@@ -157,7 +158,7 @@ async fn run_once(
         if let Err(error) = &result {
             // Nobody watches any more: nothing may go on.
             if !matches!(error, WatchError::RunAgain { .. }) {
-                abort(&job, error.to_string()).await;
+                abort(&job, &error.into()).await;
             }
             end.stop.cancel();
         }
@@ -226,21 +227,21 @@ pub(crate) fn output_folder(folder: &Path, record: &JobRecord) -> PathBuf {
 /// Runs the one node. There is no other to go on with the job when it ends before the job does.
 async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
     let reason = match tokio::spawn(run_node(job.clone(), node, end)).await {
-        Ok(Ok(_)) => "the node left before the job was done".to_owned(),
-        Ok(Err(error)) => format!("the node left the job: {error}"),
-        Err(panic) => format!("the node ended unexpectedly: {panic}"),
+        Ok(Ok(_)) => EndReason::NodeLeft,
+        Ok(Err(error)) => EndReason::NodeFailed { error: error.to_string() },
+        Err(panic) => EndReason::NodePanicked { error: panic.to_string() },
     };
     let nodes = job.ledger.nodes(&job.run).await.unwrap_or_default();
     let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
     let state = job.ledger.state(&job.run).await;
     if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
-        abort(&job, reason).await;
+        abort(&job, &reason).await;
     }
 }
 
 /// Fails the job.
-async fn abort(job: &JobContext, reason: String) {
-    if let Err(error) = job.ledger.conclude(&job.run, &Conclusion { state: JobState::Failed, reason }).await {
+async fn abort(job: &JobContext, reason: &EndReason) {
+    if let Err(error) = job.ledger.conclude(&job.run, &Conclusion::failed(reason)).await {
         tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
@@ -261,16 +262,16 @@ async fn listen(
                     std::process::exit(crate::failure::Code::Interrupted as i32);
                 }
                 output::say(format_args!("{name}: stopping; once more ends the program at once"));
-                format!("interrupted ({name})")
+                EndReason::Interrupted { signal: name.to_owned() }
             }
             who = run_folder::canceled_by(&folder), if !asked => {
                 output::say(format_args!("canceled by {who}: stopping"));
-                format!("canceled by {who}")
+                EndReason::Canceled { who }
             }
             () = stop.cancelled() => return,
         };
         asked = true;
-        let conclusion = Conclusion { state: JobState::Canceled, reason };
+        let conclusion = Conclusion::canceled(&reason);
         if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
             tracing::error!(%error, "the job does not hear that it is to stop");
         }

@@ -109,7 +109,7 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
         ));
     } else if result.state != JobState::Completed {
         let done = words::count(result.mini_batches.succeeded, "mini-batch");
-        next.push((format!("prs resume {name}"), format!("runs what is missing; {done} are done")));
+        next.push((format!("prs resume {name}"), format!("runs what is missing ({done} done)")));
     }
     next
 }
@@ -214,7 +214,7 @@ and 1 other errors
         let mut result = result(JobState::Canceled);
         (result.reason, result.mini_batches.succeeded) = (Some("interrupted (Ctrl-C)".into()), 3);
         let text = text(&result, "prs-runs/x", None);
-        let end = "\n  prs resume prs-runs/x   runs what is missing; 3 mini-batches are done\n";
+        let end = "\n  prs resume prs-runs/x   runs what is missing (3 mini-batches done)\n";
         assert!(text.contains("\nreason        interrupted (Ctrl-C)\n") && text.ends_with(end), "{text}");
     }
 }

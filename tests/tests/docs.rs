@@ -1,10 +1,14 @@
-//! The documentation: links that lead nowhere, pages that no index names.
+//! The documentation against itself and against the code: links that lead nowhere, messages that are not explained.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use prs_common::end_reason::EndReason;
+use prs_common::segment::TryStatus;
+use prs_tests::harness::reasons_of;
 
 /// The folder of the project.
 fn root() -> PathBuf {
@@ -80,4 +84,33 @@ fn the_index_names_every_page() {
         let name = page.file_name().expect("a file").to_str().expect("UTF-8").to_owned();
         assert!(name == "README.md" || named.contains(name.as_str()), "docs/README.md does not name {name}");
     }
+}
+
+#[test]
+fn every_reason_is_explained_and_no_other() {
+    let lines = prose(&root().join("docs/messages.md"));
+    let examples: Vec<&str> =
+        lines.iter().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    let mut explained = BTreeSet::new();
+    for example in &examples {
+        let reasons = reasons_of(example);
+        assert_eq!(reasons.len(), 1, "{example:?} is an example of {reasons:?}");
+        explained.extend(reasons);
+    }
+    let cause = "; the most frequent error: ";
+    assert!(examples.iter().any(|example| example.contains(cause)), "a cause is explained");
+    for text in EndReason::TEXTS {
+        assert!(
+            text.contains(cause) || explained.contains(text),
+            "docs/messages.md does not explain {text:?}"
+        );
+    }
+}
+
+#[test]
+fn every_status_of_a_try_is_explained_and_no_other() {
+    let lines = prose(&root().join("docs/messages.md"));
+    let rows = lines.iter().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let explained: BTreeSet<&str> = rows.collect();
+    assert_eq!(explained, TryStatus::ALL.iter().map(|status| status.as_str()).collect());
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::checksum::crc32c_of;
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::{Answer, settle_all};
@@ -402,7 +403,10 @@ impl Committer {
                     tracing::error!(%error, "{what} cannot be stored; the node leaves the job");
                     self.fatal.send_if_modified(|fatal| {
                         let first = fatal.is_none();
-                        fatal.get_or_insert_with(|| format!("{what} cannot be stored: {error}"));
+                        fatal.get_or_insert_with(|| {
+                            let (what, error) = (what.to_owned(), error.to_string());
+                            EndReason::NotStored { what, error }.to_string()
+                        });
                         first
                     });
                     return None;

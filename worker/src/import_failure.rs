@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use prs_common::end_reason::EndReason;
 use prs_common::source_line::SourceLine;
 use prs_common::wire::{ErrorInfo, Stage};
 
@@ -39,10 +40,13 @@ pub(crate) struct ImportFailure<'a> {
 impl ImportFailure<'_> {
     /// The cause in one line.
     pub(crate) fn cause(&self) -> String {
-        let what =
-            if self.error.stage == Stage::Import { "the script cannot be imported" } else { "init() failed" };
         let ErrorInfo { category, message, .. } = self.error;
-        format!("{what}: {category}: {}", message.trim_end())
+        let error = format!("{category}: {}", message.trim_end());
+        let reason = match self.error.stage {
+            Stage::Import => EndReason::CannotImport { error },
+            _ => EndReason::CannotInit { error },
+        };
+        reason.to_string()
     }
 
     /// All there is to say, the cause in the first line.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
@@ -319,7 +320,7 @@ impl Fetching {
                 Err(error) => {
                     failures += 1;
                     if is_of_this_node(error.kind, failures) {
-                        let reason = format!("this node cannot read the inputs: {error}");
+                        let reason = EndReason::InputsNotRead { error: error.to_string() }.to_string();
                         self.fatal
                             .send_if_modified(|fatal| fatal.is_none() && fatal.replace(reason).is_none());
                         return;

@@ -12,7 +12,7 @@ use crate::python_home::own_interpreter;
 #[derive(Debug, thiserror::Error)]
 pub enum InterpreterMissing {
     /// The job names one.
-    #[error("environment: there is no interpreter {0} here, {what}; install it, or name another one", what = if .0.contains('/') { "for no such file can be run" } else { "for no such command is on PATH" })]
+    #[error("environment names {0}, and {what}; install it, or name another one", what = if .0.contains('/') { "there is no such file that can be run" } else { "there is no such command on PATH" })]
     Named(String),
     /// The active virtual environment has none.
     #[error(

@@ -3,20 +3,19 @@
 //! Order at the end: stop taking, let or make the processes end, commit what is finished, give the rest back,
 //! leave.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::code_archive::{CodeArchiveError, is_intact, unpack};
+use prs_common::code_archive::{is_intact, unpack};
+use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::layout::checksum_of_code;
 use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::StorageError;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
@@ -40,23 +39,6 @@ use crate::work_folder;
 const CODE_PAUSE: Duration = Duration::from_secs(1);
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
-
-/// Why a node could not serve a job.
-#[derive(Debug, thiserror::Error)]
-enum NodeError {
-    #[error("{}", .0.reason)]
-    Unfit(Unfit),
-    #[error("the code of the job cannot be fetched: {0}")]
-    Code(#[from] StorageError),
-    #[error(
-        "the code of the job is damaged in storage: {key} is not what its name says; submit the job again"
-    )]
-    DamagedCode { key: String },
-    #[error("the code of the job cannot be unpacked: {0}")]
-    Unpack(#[from] CodeArchiveError),
-    #[error("cannot prepare {}: {source}", path.display())]
-    Prepare { path: PathBuf, source: io::Error },
-}
 
 /// Serves `job` until it needs no more nodes, or `end` says so. Whatever keeps the node from it is told to the job.
 pub async fn run_node(
@@ -113,14 +95,13 @@ pub async fn run_node(
             };
             node.serve(folder.clone(), report, wanted, end).await;
         }
-        Some(Err(error)) => {
-            main_log.line(&error);
-            let is_unfit = matches!(&error, NodeError::Unfit(unfit) if unfit.is_of_host);
+        Some(Err(Unfit { reason, is_of_host })) => {
+            main_log.line(&reason);
             report.send_modify(|report| {
-                report.fatal = Some(error.to_string());
-                report.is_unfit = is_unfit;
-                if is_unfit {
-                    report.errors.push(told(&settings, &error));
+                report.fatal = Some(reason.to_string());
+                report.is_unfit = is_of_host;
+                if is_of_host {
+                    report.errors.push(told(&settings, &reason));
                 }
             });
         }
@@ -144,8 +125,8 @@ pub async fn run_node(
 }
 
 /// What people who wait for the job see of a host that cannot run it.
-fn told(settings: &NodeSettings, error: &NodeError) -> SeenError {
-    let reason = error.to_string();
+fn told(settings: &NodeSettings, reason: &EndReason) -> SeenError {
+    let reason = reason.to_string();
     SeenError {
         at_us: now_us(),
         what: format!("{} ({}) cannot run the job", settings.host.name, settings.host.ip),
@@ -177,7 +158,7 @@ async fn unwanted(mut wanted: watch::Receiver<Signal>) {
 
 /// The code archive, as often as it takes. One that is not what its name says is read some times, for it may have been
 /// damaged on the way.
-async fn fetch_code(job: &JobContext) -> Result<Bytes, NodeError> {
+async fn fetch_code(job: &JobContext) -> Result<Bytes, EndReason> {
     let mut damaged = 0;
     loop {
         match job.storage.get(&job.code).await {
@@ -190,7 +171,7 @@ async fn fetch_code(job: &JobContext) -> Result<Bytes, NodeError> {
                 }
                 damaged += 1;
                 if damaged == READS {
-                    return Err(NodeError::DamagedCode { key: job.storage.uri(&job.code) });
+                    return Err(EndReason::CodeDamaged { key: job.storage.uri(&job.code) });
                 }
                 tokio::time::sleep(read_again_after(damaged)).await;
             }
@@ -198,28 +179,29 @@ async fn fetch_code(job: &JobContext) -> Result<Bytes, NodeError> {
                 tracing::warn!(job = job.id, %error, "the code of the job is not here yet; trying again");
                 tokio::time::sleep(CODE_PAUSE).await;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(EndReason::CodeNotFetched { error: error.to_string() }),
         }
     }
 }
 
 /// Brings the code and prs's own Python into the scratch folder.
-async fn prepare(
-    job: &JobContext,
-    settings: &NodeSettings,
-    folder: &std::path::Path,
-) -> Result<(), NodeError> {
+async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &std::path::Path) -> Result<(), Unfit> {
     if let Some(unfit) = &settings.unfit {
-        return Err(NodeError::Unfit(unfit.clone()));
+        return Err(unfit.clone());
     }
     let archive = fetch_code(job).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());
     let prepared = tokio::task::spawn_blocking(move || {
-        unpack(&archive, &folder.join("code"))?;
+        unpack(&archive, &folder.join("code"))
+            .map_err(|error| EndReason::CodeNotUnpacked { error: error.to_string() })?;
         let home = folder.join("python");
-        python_home::prepare(&home, &extension).map_err(|source| NodeError::Prepare { path: home, source })
+        python_home::prepare(&home, &extension).map_err(|error| {
+            let (folder, error) = (home.display().to_string(), error.to_string());
+            EndReason::NotPrepared { folder, error }
+        })
     });
-    prepared.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    let prepared = prepared.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    Ok(prepared?)
 }
 
 /// What a node at work consists of.
@@ -253,7 +235,8 @@ impl Service<'_> {
         let localizer = match localizer {
             Ok(localizer) => localizer,
             Err(error) => {
-                let reason = format!("cannot make the folder for inputs in {}: {error}", folder.display());
+                let (folder, error) = (folder.display().to_string(), error.to_string());
+                let reason = EndReason::NoInputFolder { folder, error }.to_string();
                 self.main_log.line(&reason);
                 report.send_modify(|report| report.fatal = Some(reason));
                 return;

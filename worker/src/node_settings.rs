@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::NodeInfo;
 use tokio_util::sync::CancellationToken;
 
@@ -33,12 +34,19 @@ pub struct NodeSettings {
 }
 
 /// Why a host cannot run a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Unfit {
-    /// In words.
-    pub reason: String,
+    /// The reason.
+    pub reason: EndReason,
     /// Whether it is this host that lacks something, which another may have.
     pub is_of_host: bool,
+}
+
+impl From<EndReason> for Unfit {
+    /// Another host would fare the same.
+    fn from(reason: EndReason) -> Self {
+        Self { reason, is_of_host: false }
+    }
 }
 
 impl NodeSettings {

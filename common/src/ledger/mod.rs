@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::end_reason::EndReason;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
@@ -189,8 +190,20 @@ pub struct CommittedSegment {
 pub struct Conclusion {
     /// The final state.
     pub state: JobState,
-    /// Why it failed or was canceled, one line; empty for a job that completed.
+    /// Why it failed or was canceled; empty for a job that completed.
     pub reason: String,
+}
+
+impl Conclusion {
+    /// The job failed.
+    pub fn failed(reason: &EndReason) -> Self {
+        Self { state: JobState::Failed, reason: reason.to_string() }
+    }
+
+    /// Somebody ended the job.
+    pub fn canceled(reason: &EndReason) -> Self {
+        Self { state: JobState::Canceled, reason: reason.to_string() }
+    }
 }
 
 /// Counts of a job.

@@ -1,9 +1,9 @@
 //! Doing what the duties decided. Each action may be done twice.
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, JobState};
 
 use super::duties::Action;
-use super::ending::with_most_frequent;
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
 use crate::queues::job_queue_options;
@@ -32,8 +32,7 @@ impl Watch<'_> {
             Action::Conclude(conclusion) => return Ok(Some(self.conclude(conclusion).await?)),
             Action::Abort(reason) => {
                 let reason = self.with_cause(reason, seen).await;
-                let conclusion = Conclusion { state: JobState::Failed, reason };
-                return Ok(Some(self.conclude(conclusion).await?));
+                return Ok(Some(self.conclude(Conclusion::failed(&reason)).await?));
             }
             Action::End(decision) => return Ok(Some(decision)),
             Action::Follow => self.follow(seen.progress.segments).await?,
@@ -82,11 +81,11 @@ impl Watch<'_> {
     }
 
     /// A reason to fail with the most frequent error, as far as the failures can be read in a moment.
-    async fn with_cause(&mut self, reason: String, seen: &Snapshot) -> String {
+    async fn with_cause(&mut self, reason: EndReason, seen: &Snapshot) -> EndReason {
         if let Err(error) = self.follow(seen.progress.segments).await {
             self.journal.error(format_args!("the errors of the job are not all known: {error}"));
         }
-        self.catalog.as_deref().map_or(reason.clone(), |catalog| with_most_frequent(&reason, catalog))
+        reason.with_most_frequent(self.catalog.as_deref().and_then(|catalog| catalog.errors.most_frequent()))
     }
 
     /// Lets the result take in what was followed.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::job::OutputAction;
 use prs_common::ledger::{Conclusion, JobState, Progress};
@@ -73,9 +74,8 @@ impl Watch<'_> {
                 return Err(WatchError::Damaged(foreign));
             }
         }
-        let failed = |reason: String| Ok((Conclusion { state: JobState::Failed, reason }, nothing(self.job)));
         if let Some(reason) = returned_nothing(self.job.spec.output_action, catalog, progress) {
-            return failed(reason);
+            return Ok((Conclusion::failed(&reason), nothing(self.job)));
         }
         let output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
@@ -193,27 +193,15 @@ impl Watch<'_> {
 }
 
 /// Why a job fails that ran to its end and has nothing to show for it (spec E10).
-fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress) -> Option<String> {
+fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress) -> Option<EndReason> {
     if progress.succeeded == 0 && progress.failed > 0 {
-        let what = match action {
-            OutputAction::AppendRow => "append_row: no row was returned, because every mini-batch failed",
-            OutputAction::SummaryOnly => "summary_only: every mini-batch failed",
+        let reason = match action {
+            OutputAction::AppendRow => EndReason::NoRowAsAllFailed,
+            OutputAction::SummaryOnly => EndReason::AllFailed,
         };
-        return Some(with_most_frequent(what, catalog));
+        return Some(reason.with_most_frequent(catalog.errors.most_frequent()));
     }
-    (action == OutputAction::AppendRow && catalog.returned == 0).then(|| {
-        "append_row: no row was returned in the whole job; return one element for each item, or use output_action \
-         summary_only"
-            .to_owned()
-    })
-}
-
-/// A reason to fail, and the error that most tries had.
-pub(super) fn with_most_frequent(reason: &str, catalog: &Catalog) -> String {
-    match catalog.errors.most_frequent() {
-        Some(error) => format!("{reason}; the most frequent error: {error}"),
-        None => reason.to_owned(),
-    }
+    (action == OutputAction::AppendRow && catalog.returned == 0).then_some(EndReason::NoRow)
 }
 
 /// How the job ended, where its record says so: no other end may be written over that.
@@ -242,7 +230,7 @@ pub(crate) async fn fail_at_once(
     error: WatchError,
 ) -> Result<JobResult, WatchError> {
     let fence = lease(job, owner).await?;
-    let wanted = Conclusion { state: JobState::Failed, reason: error.to_string() };
+    let wanted = Conclusion::failed(&(&error).into());
     let mut conclusion = job.ledger.conclude(&job.run, &wanted).await?;
     if conclusion.state == JobState::Completed {
         if !matches!(error, WatchError::Panicked { .. }) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{LedgerError, LedgerErrorKind};
 use prs_common::queue::QueueError;
 use prs_common::segment::SegmentError;
@@ -71,6 +72,15 @@ pub enum WatchError {
     /// The job's record cannot be understood.
     #[error(transparent)]
     Record(JobRecordError),
+}
+
+impl From<&WatchError> for EndReason {
+    fn from(error: &WatchError) -> Self {
+        match error {
+            WatchError::Panicked { text } => Self::Fault { text: text.clone() },
+            error => Self::NotWatched { error: error.to_string() },
+        }
+    }
 }
 
 impl From<JobRecordError> for WatchError {

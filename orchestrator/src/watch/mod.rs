@@ -29,8 +29,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
-
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
@@ -213,13 +213,15 @@ impl<'a> Watch<'a> {
         let mut decided = self.until_decided().await;
         self.scheduler.end().await;
         let mut pause = FIRST_PAUSE;
+        let not_written: fn(String) -> EndReason = |error| EndReason::ResultNotWritten { error };
+        let not_watched: fn(String) -> EndReason = |error| EndReason::NotWatched { error };
         loop {
-            let (mut error, what, decision) = match decided {
+            let (mut error, reason, decision) = match decided {
                 Ok(decision) => match self.end(&decision).await {
                     Ok(result) => return Ok(result),
-                    Err(error) => (error, "the result cannot be written", decision),
+                    Err(error) => (error, not_written, decision),
                 },
-                Err(error) => (error, "the job cannot be watched over", Decision::Finalize),
+                Err(error) => (error, not_watched, Decision::Finalize),
             };
             let mut disposition = self.disposition(&error, When::Ending).await;
             if disposition == Disposition::RunAgain {
@@ -241,7 +243,7 @@ impl<'a> Watch<'a> {
                 }
                 Disposition::HandOver => return Err(self.handed_over(error)),
                 // Setting segments aside does not help any more.
-                Disposition::RunAgain | Disposition::Fail => return self.fail(error, what).await,
+                Disposition::RunAgain | Disposition::Fail => return self.fail(error, reason).await,
             }
         }
     }
@@ -298,8 +300,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Whatever broke, the job gets an end that says so.
-    async fn fail(&mut self, error: WatchError, what: &str) -> Result<JobResult, WatchError> {
-        let conclusion = Conclusion { state: JobState::Failed, reason: format!("{what}: {error}") };
+    async fn fail(
+        &mut self,
+        error: WatchError,
+        reason: fn(String) -> EndReason,
+    ) -> Result<JobResult, WatchError> {
+        let conclusion = Conclusion::failed(&reason(error.to_string()));
         // It may be decided already that the job ends for another reason.
         self.journal.error(format_args!("{}", conclusion.reason));
         let conclusion = self.job.ledger.conclude(&self.job.run, &conclusion).await?;

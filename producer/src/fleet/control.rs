@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
@@ -36,7 +37,7 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     let (job, _folder) = context(fleet, &record)?;
     // Its books may be lost, or were never opened.
     open_books(&job).await?;
-    let wanted = Conclusion { state: JobState::Canceled, reason: format!("canceled by {who}") };
+    let wanted = Conclusion::canceled(&EndReason::Canceled { who: who.to_owned() });
     repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::processes::TOKEN;
 use super::programs::{on_terminal, program};
-use super::{Ended, Found, Live, RunFolder, having_token, python};
+use super::{Ended, Found, Live, RunFolder, having_token, python, reasons_of};
 use crate::deadline::wait_for;
 
 /// A module that every script can import.
@@ -270,6 +270,7 @@ impl Job {
             );
         }
         let told = result["reason"].as_str().expect("a reason");
+        assert!(!reasons_of(told).is_empty(), "docs/messages.md does not explain {told:?}");
         assert_eq!(told.trim().replace('\n', " | "), reason, "the same reason everywhere");
         self.has_left_nothing();
         result

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::{NodeReport, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
@@ -489,7 +490,7 @@ impl<'a> Dispatcher<'a> {
             }
             let settlement = settle_outcome(running, ready, outcome);
             if self.with.settle.send(settlement).is_err() {
-                let reason = "the committer of the node has ended unexpectedly".to_owned();
+                let reason = EndReason::CommitterEnded.to_string();
                 self.with.report.send_modify(|report| report.fatal = Some(reason));
                 self.obey(Signal::Stop);
                 return;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::check_file_name;
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_orchestrator::job_record::JobRecordError;
@@ -275,14 +276,13 @@ impl Service<'_> {
     fn node_settings(&self, job: &JobContext, worker: &str) -> NodeSettings {
         let settings = self.settings;
         let python = find_interpreter(job.spec.environment.as_deref());
-        let lacks = python.as_ref().err().map(|error| Unfit {
-            reason: format!("{error}\n  host         {} ({})", settings.host.name, settings.host.ip),
-            is_of_host: true,
+        let lacks = python.as_ref().err().map(|error| {
+            let error = format!("{error}\n  host         {} ({})", settings.host.name, settings.host.ip);
+            Unfit { reason: EndReason::NoInterpreter { error }, is_of_host: true }
         });
         // No job file brings such a name.
         let misnamed = check_file_name(&job.spec.append_row_file_name).err();
-        let misnamed = misnamed
-            .map(|reason| Unfit { reason: format!("append_row_file_name: {reason}"), is_of_host: false });
+        let misnamed = misnamed.map(|error| Unfit::from(EndReason::BadFileName { error }));
         NodeSettings {
             unfit: misnamed.or(lacks),
             instance: self.instance.to_owned(),

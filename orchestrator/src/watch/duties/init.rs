@@ -3,7 +3,9 @@
 use super::patience::patience;
 use std::time::Duration;
 
-use super::{Action, Situation, fail};
+use prs_common::ledger::{Conclusion, JobState};
+
+use super::{Action, Situation};
 use crate::init_failures::{awaited, job_fails};
 
 /// How long a worker may take to be known as idle, after the last one that lacked what the script needs.
@@ -21,7 +23,8 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
     let time = if now.untried_workers > 0 { TRYING } else { SETTLING };
     let untried_come = policy.has_others && now.at - memory.lacked <= time;
     let awaited = awaited(spec, &now.nodes, untried_come, others_come);
-    job_fails(spec, &now.nodes, awaited, now.at - memory.started).map(fail)
+    job_fails(spec, &now.nodes, awaited, now.at - memory.started)
+        .map(|reason| Action::Conclude(Conclusion { state: JobState::Failed, reason }))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod stalled;
 mod states;
 mod thresholds;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{Conclusion, JobState};
 
@@ -51,7 +52,7 @@ pub(super) enum Action {
     Conclude(Conclusion),
     /// Let the job fail for too many failures, unless it is decided how it ends; its most frequent error is a part of the
     /// reason.
-    Abort(String),
+    Abort(EndReason),
     /// End the job as it is decided.
     End(Decision),
     /// Read what was committed.
@@ -104,8 +105,8 @@ pub(super) const ALL: &[fn(&Situation) -> Option<Action>] = &[
 ];
 
 /// The action that lets the job fail.
-fn fail(reason: String) -> Action {
-    Action::Conclude(Conclusion { state: JobState::Failed, reason })
+fn fail(reason: &EndReason) -> Action {
+    Action::Conclude(Conclusion::failed(reason))
 }
 
 #[cfg(test)]

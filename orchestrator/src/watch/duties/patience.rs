@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 
 use super::{Action, Situation, fail};
@@ -23,17 +24,11 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
     // A job may have waited for its first worker.
     let watched = (now.at - memory.watched_since).min(now.at - memory.started);
     if now.progress.checkpoint.scheduled == 0 && watched.as_secs() > spec.first_task_creation_timeout {
-        return Some(fail(format!(
-            "no mini-batch was scheduled within first_task_creation_timeout ({} s)",
-            spec.first_task_creation_timeout
-        )));
+        return Some(fail(&EndReason::NothingScheduled { limit: spec.first_task_creation_timeout }));
     }
-    let (still, patience) = ((now.at - memory.moved).as_secs(), patience(spec).as_secs());
-    (still > patience && now.present().next().is_some()).then(|| {
-        fail(format!(
-            "no mini-batch ended for {still} s, more than progress_update_timeout ({patience} s) allows"
-        ))
-    })
+    let (seconds, limit) = ((now.at - memory.moved).as_secs(), patience(spec).as_secs());
+    (seconds > limit && now.present().next().is_some())
+        .then(|| fail(&EndReason::NothingEnded { seconds, limit }))
 }
 
 #[cfg(test)]

@@ -1,0 +1,149 @@
+//! Why a job ends without a result, or a host leaves it: every reason, in the words that people read.
+//!
+//! Reasons travel as text, in ledger, reports and records. Each is made here, so that docs/messages.md can explain all of
+//! them. The text of others (an exception, an error of a server) is a part of a reason, never the whole of it.
+
+/// Defines [`EndReason`]: its variants, their text, and the list of all texts.
+macro_rules! end_reasons {
+    ($($(#[$meta:meta])* $name:ident $({ $($field:ident: $type:ty),* })? = $text:literal,)*) => {
+        /// Why a job ends without a result, or a host leaves it.
+        #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+        #[expect(missing_docs, reason = "the text says what each field is")]
+        pub enum EndReason {
+            $($(#[$meta])* #[error($text)] $name $({ $($field: $type),* })?,)*
+        }
+
+        impl EndReason {
+            /// The text of every reason, with `{field}` where it differs from job to job.
+            pub const TEXTS: &[&str] = &[$($text),*];
+        }
+    };
+}
+
+end_reasons! {
+    // What the job file allows.
+    /// `error_threshold` is exceeded.
+    TooManyItems { items: u64, allowed: i64 } =
+        "{items} items failed, more than error_threshold {allowed} allows",
+    /// `allowed_failed_count` is exceeded.
+    TooManyMiniBatches { failed: u64, allowed: i64 } =
+        "{failed} mini-batches failed, more than allowed_failed_count {allowed} allows",
+    /// `allowed_failed_percent` is exceeded.
+    TooManyPercent { failed: u64, scheduled: u64, percent: f64, allowed: f64 } =
+        "{failed} of {scheduled} mini-batches failed ({percent:.1} %), more than allowed_failed_percent {allowed} allows",
+    /// A reason that failures of the script led to, and the error that most tries had.
+    Caused { reason: Box<EndReason>, error: String } = "{reason}; the most frequent error: {error}",
+
+    // A job that ran to its end and has nothing to show for it.
+    /// `append_row`, and no try succeeded.
+    NoRowAsAllFailed = "append_row: no row was returned, because every mini-batch failed",
+    /// `summary_only`, and no try succeeded.
+    AllFailed = "summary_only: every mini-batch failed",
+    /// `append_row`, and nothing was returned.
+    NoRow =
+        "append_row: no row was returned in the whole job; return one element for each item, or use output_action summary_only",
+
+    // The script cannot be made ready.
+    /// What the import of the script lacks stays lacking.
+    CannotImport { error: String } = "the script cannot be imported: {error}",
+    /// What `init()` lacks stays lacking.
+    CannotInit { error: String } = "init() failed: {error}",
+    /// The import failed in so many processes.
+    ImportFailed { times: u32, error: String } = "importing the script failed {times} times in a row{error}",
+    /// `init()` failed in so many processes.
+    InitFailed { times: u32, error: String } = "init() failed {times} times in a row{error}",
+    /// The import failed on all nodes together.
+    ImportKeepsFailing { times: u32, seconds: u64, error: String } =
+        "importing the script failed {times} times in {seconds} s{error}",
+    /// `init()` failed on all nodes together.
+    InitKeepsFailing { times: u32, seconds: u64, error: String } =
+        "init() failed {times} times in {seconds} s{error}",
+    /// No process comes out of `init()`.
+    StuckInInit { limit: u64 } =
+        "every process has been in init() for more than {limit} s (3 * run_invocation_timeout + 30)",
+    /// The interpreter is not on the host.
+    NoInterpreter { error: String } = "no interpreter for the script: {error}",
+
+    // The plan cannot be made.
+    /// The inputs hold nothing.
+    NoRecords = "the inputs hold no records: there is nothing to run the entry script on",
+    /// A mini-batch that ran in a former start is another one now.
+    InputsChanged { id: String } =
+        "the inputs changed since the job was first started: {id} is not what it was; submit the job as a new one",
+    /// An input, or a server, keeps the plan from being made.
+    NoPlan { error: String } = "the inputs cannot be planned: {error}",
+
+    // Nothing moves.
+    /// No plan in time.
+    NothingScheduled { limit: u64 } =
+        "no mini-batch was scheduled within first_task_creation_timeout ({limit} s)",
+    /// No outcome in time.
+    NothingEnded { seconds: u64, limit: u64 } =
+        "no mini-batch ended for {seconds} s, more than progress_update_timeout ({limit} s) allows",
+
+    // A host cannot work.
+    /// The code is not to be had.
+    CodeNotFetched { error: String } = "the code of the job cannot be fetched: {error}",
+    /// The code is not what its name says.
+    CodeDamaged { key: String } =
+        "the code of the job is damaged in storage: {key} is not what its name says; submit the job again",
+    /// The code cannot be written down.
+    CodeNotUnpacked { error: String } = "the code of the job cannot be unpacked: {error}",
+    /// prs's own Python cannot be written down.
+    NotPrepared { folder: String, error: String } = "cannot prepare {folder}: {error}",
+    /// There is no room for inputs.
+    NoInputFolder { folder: String, error: String } = "cannot make the folder for inputs in {folder}: {error}",
+    /// Inputs cannot be fetched to the host.
+    InputsNotRead { error: String } = "this node cannot read the inputs: {error}",
+    /// Outcomes cannot be stored.
+    NotStored { what: String, error: String } = "the results of this node cannot be stored: {what}: {error}",
+    /// The name of the result file is one that no job file brings.
+    BadFileName { error: String } = "append_row_file_name: {error}",
+
+    // prs itself, or its servers.
+    /// The result cannot be made or published.
+    ResultNotWritten { error: String } = "the result cannot be written: {error}",
+    /// The orchestrator cannot do its work.
+    NotWatched { error: String } = "the job cannot be watched over: {error}",
+    /// A panic.
+    Fault { text: String } = "a fault of prs ended the job: {text}",
+    /// A part of the node is gone.
+    CommitterEnded = "the committer of the node has ended unexpectedly",
+    /// The only node left.
+    NodeLeft = "the node left before the job was done",
+    /// The only node left over an error.
+    NodeFailed { error: String } = "the node left the job: {error}",
+    /// The only node panicked.
+    NodePanicked { error: String } = "the node ended unexpectedly: {error}",
+
+    // A person.
+    /// `cancel`.
+    Canceled { who: String } = "canceled by {who}",
+    /// A signal.
+    Interrupted { signal: String } = "interrupted ({signal})",
+}
+
+impl EndReason {
+    /// This reason, and the error that most tries had, where one is known.
+    #[must_use]
+    pub fn with_most_frequent(self, error: Option<String>) -> Self {
+        match error {
+            Some(error) => Self::Caused { reason: Box::new(self), error },
+            None => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_its_cause_behind_it() {
+        let reason = || EndReason::TooManyItems { items: 3, allowed: 2 };
+        let text = "3 items failed, more than error_threshold 2 allows";
+        assert_eq!(reason().with_most_frequent(None).to_string(), text);
+        let caused = reason().with_most_frequent(Some("ValueError: no".to_owned()));
+        assert_eq!(caused.to_string(), format!("{text}; the most frequent error: ValueError: no"));
+    }
+}
