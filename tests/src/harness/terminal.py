@@ -1,14 +1,25 @@
-"""Runs a command on a terminal of so many columns, and writes what it shows there to standard output."""
+"""Runs a command on a terminal of so many columns, and writes what it shows there to standard output.
+
+At the signal USR1 the terminal gets half as many columns.
+"""
 
 import fcntl
 import os
 import pty
+import signal
 import struct
 import sys
 import termios
 
 master, terminal = pty.openpty()
-fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(sys.argv[1]), 0, 0))
+
+
+def resize(columns: int) -> None:
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+
+resize(int(sys.argv[1]))
+signal.signal(signal.SIGUSR1, lambda *_: resize(int(sys.argv[1]) // 2))
 child = os.fork()
 if child == 0:
     os.close(master)
