@@ -101,6 +101,15 @@ def test_files(tmp_path: Path):
     assert contents["architecture.json"][0] == "Architecture"
 
 
+def test_csv(tmp_path: Path):
+    with (submit("csv", tmp_path / "run") / "totals.csv").open(newline="") as file:
+        totals = list(csv.DictReader(file))
+    with (HERE / "csv/data/orders.csv").open(newline="") as file:
+        orders = list(csv.DictReader(file))
+    assert [row["order"] for row in totals] == [row["order"] for row in orders]
+    assert all(float(row["total"]) == round(int(row["pieces"]) * float(row["price"]), 2) for row in totals)
+
+
 def test_http_api(tmp_path: Path):
     with started(sys.executable, HERE / "http_api/server.py", "--port", "0") as server:
         url = server.stdout.readline().strip()
