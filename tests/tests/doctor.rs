@@ -83,3 +83,20 @@ fn servers_that_are_no_fleet_are_told() {
     let found = check(&ended, "servers");
     assert!(found["finding"].as_str().unwrap().contains("--broker (PRS_BROKER_URL)"), "{found}");
 }
+
+#[test]
+fn a_folder_as_storage_is_left_as_it_was() {
+    let job = anywhere();
+    let folder = job.path("storage");
+    std::fs::create_dir(&folder).unwrap();
+    let nobody = free_port();
+    let (broker, redis) = (format!("amqp://127.0.0.1:{nobody}"), format!("redis://127.0.0.1:{nobody}"));
+    let storage = format!("file://{}", folder.display());
+    let arguments = ["doctor", "--broker", &broker, "--redis", &redis, "--storage", &storage, "-o", "json"];
+    let ended = job.command(&arguments);
+    ended.expect_code(3);
+    assert_eq!(check(&ended, "storage")["verdict"], "ok", "{}", ended.stdout);
+    let left = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    // The folder for files that are being written stays, as with every use of such a storage.
+    assert_eq!(left.collect::<Vec<_>>(), [".tmp"]);
+}

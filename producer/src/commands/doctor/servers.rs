@@ -129,16 +129,15 @@ async fn storage(url: &str) -> Vec<Check> {
         Err(error) => return failed(&error),
     };
     let began = Instant::now();
-    let folder = format!(".prs-doctor-{}/", unique());
-    let key = format!("{folder}object");
-    let used = used(&*storage, &folder, &key).await;
+    let key = format!(".prs-doctor-{}", unique());
+    let used = used(&*storage, &key).await;
     let deleted = storage.delete(&key).await;
     let took = began.elapsed();
     let is_conditional = match used.and_then(|is| deleted.map(|()| is)) {
         Ok(is_conditional) => is_conditional,
         Err(error) => return failed(&error),
     };
-    let finding = format!("{storage}; put, get, list and delete in {} ms", took.as_millis());
+    let finding = format!("{storage}; put, get and delete in {} ms", took.as_millis());
     if is_conditional {
         return vec![check("storage", Verdict::Ok, finding)];
     }
@@ -147,8 +146,8 @@ async fn storage(url: &str) -> Vec<Check> {
     vec![check("storage", Verdict::Warn, finding).with_remedy(remedy)]
 }
 
-/// Does what prs does with a storage; whether it heeds conditions.
-async fn used(storage: &dyn Storage, folder: &str, key: &str) -> Result<bool, StorageError> {
+/// Does what prs does with a storage that was opened, and so has let itself be listed; whether it heeds conditions.
+async fn used(storage: &dyn Storage, key: &str) -> Result<bool, StorageError> {
     let is_conditional = storage.probe(key).await?;
     storage.put(key, Bytes::from_static(CONTENT), PutMode::Create).await?;
     let wrong = |message: &str| StorageError {
@@ -160,8 +159,8 @@ async fn used(storage: &dyn Storage, folder: &str, key: &str) -> Result<bool, St
     if storage.get(key).await? != CONTENT {
         return Err(wrong("it gives back something else than it was given"));
     }
-    if !storage.list(folder).await?.iter().any(|object| object.key == key) {
-        return Err(wrong("it does not list what was just written"));
+    if storage.head(key).await?.size != CONTENT.len() as u64 {
+        return Err(wrong("it tells another size than that of what it was given"));
     }
     Ok(is_conditional)
 }
