@@ -60,9 +60,7 @@ def run_prs(job_text: str, bin_dir: Path, folder: Path, servers: dict[str, str])
     result = json.loads(stdout)
     if result["state"] != "completed":
         raise Failed(f"job {result['state']}: {result['reason']}; see {result['logs']}")
-    rows = Path(unquote(urlparse(result["output"]["uri"]).path))
-    if rows.is_dir():
-        rows /= "rows.txt"
+    rows = Path(unquote(urlparse(result["output"]["file"]).path))
     sha256 = sha256_of(rows)
     if sha256 != result["output"]["sha256"]:
         raise Failed(f"{rows} has the sha256 {sha256}, prs reported {result['output']['sha256']}")

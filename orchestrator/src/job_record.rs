@@ -54,13 +54,19 @@ pub struct FormerStart {
     pub code: String,
 }
 
-/// How a job ended; the object that `submit -o json` prints (spec section 7).
+/// How a job ended (spec section 7).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
     /// Id of the job.
     pub job_id: String,
     /// Its name.
     pub name: String,
+    /// When it was submitted, microseconds since the Unix epoch.
+    #[serde(default)]
+    pub submitted_us: u64,
+    /// When it ended; nothing in results of versions before 0.2.0, and while it has not.
+    #[serde(default)]
+    pub ended_us: Option<u64>,
     /// `completed`, `failed` or `canceled`.
     pub state: JobState,
     /// Why it failed or was canceled.
@@ -118,6 +124,21 @@ pub struct Output {
     pub bytes: u64,
     /// Checksum of the result file, in hexadecimal; absent where there is none.
     pub sha256: Option<String>,
+}
+
+impl Output {
+    /// The result file; nothing where there is none.
+    pub fn file(&self) -> Option<&str> {
+        self.sha256.as_ref().map(|_| &*self.uri)
+    }
+
+    /// The folder of the output.
+    pub fn folder(&self) -> &str {
+        match self.file() {
+            Some(file) => file.rsplit_once('/').map_or("", |(folder, _)| folder),
+            None => self.uri.trim_end_matches('/'),
+        }
+    }
 }
 
 /// Counts of mini-batches.
@@ -241,6 +262,7 @@ impl JobRecord {
         if let Some(result) = &mut record.result {
             // Records of versions before 0.2.0 do not say so.
             result.findings.complete = result.is_complete();
+            result.submitted_us = record.submitted_us;
         }
         record.version = Some(version);
         Ok(record)
@@ -347,6 +369,8 @@ mod tests {
             record.result = Some(JobResult {
                 job_id: record.job_id.clone(),
                 name: String::new(),
+                submitted_us: record.submitted_us,
+                ended_us: None,
                 state: JobState::Completed,
                 reason: None,
                 output: Output::default(),

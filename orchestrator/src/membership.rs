@@ -15,7 +15,6 @@ use prs_common::ledger::{
 };
 use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutMode, Storage, StorageError};
-use serde::Serialize;
 
 use crate::job_context::{JobContext, run_name};
 use crate::job_record::{JobRecord, JobRecordError};
@@ -147,7 +146,7 @@ pub async fn untried_workers(
 }
 
 /// The workers of a job's target, as somebody sees them who asks for the job.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workers {
     /// With nothing to do.
     pub idle: u64,
@@ -160,7 +159,7 @@ pub struct Workers {
 }
 
 /// Workers of another target.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The target.
     pub target: String,

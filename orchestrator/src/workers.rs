@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind, NodeInfo};
-use serde::Serialize;
 
 use crate::Policy;
 use crate::membership::LOOKS_WITHIN;
 
 /// A worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WorkerView {
     /// Its name, the same as long as it runs.
     pub worker: String,

@@ -28,6 +28,20 @@ impl From<Code> for ExitCode {
     }
 }
 
+impl Code {
+    /// What programs call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Usage => "usage",
+            Self::CannotConnect => "cannot_connect",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -60,6 +74,11 @@ impl Failure {
     /// The same failure, with what else there is to know.
     pub(crate) fn and(self, more: impl fmt::Display) -> Self {
         Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
+    }
+
+    /// What led to it, the nearest first.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        self.error.chain().skip(1).map(ToString::to_string).collect()
     }
 
     /// The user interrupted the command.

@@ -4,9 +4,13 @@ use std::ffi::OsString;
 use std::io;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// What to log on standard error.
 const LOG_VARIABLE: &str = "PRS_LOG";
+/// How the parts that log are called, or begin.
+const PARTS: [&str; 8] = ["prs", "aws", "h2", "hyper", "lapin", "redis", "rustls", "tokio"];
+
 /// What `PRS_LOG` says cannot be understood.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -33,7 +37,17 @@ fn filter(named: OsString, usual: &str) -> Result<EnvFilter, BadLogFilter> {
     }
     let refused = |value, reason: &dyn std::fmt::Display| BadLogFilter { value, reason: reason.to_string() };
     let named = named.into_string().map_err(|value| refused(value, &"it is not UTF-8"))?;
+    if let Some(word) = named.split(',').map(str::trim).find(|word| !is_known(word)) {
+        let reason = format!("{word} is no level, and no part that logs");
+        return Err(refused(named.into(), &reason));
+    }
     EnvFilter::try_new(&named).map_err(|error| refused(named.into(), &error))
+}
+
+/// Whether a word of a filter is one that [`EnvFilter`] can mean something by: it takes any that stands alone for a part.
+fn is_known(word: &str) -> bool {
+    let is_part = || PARTS.iter().any(|part| word.starts_with(part));
+    word.is_empty() || word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok() || is_part()
 }
 
 #[cfg(test)]
@@ -46,6 +60,13 @@ mod tests {
             [("", "warn"), ("info", "info"), ("off,prs_common=debug", "prs_common=debug,off")]
         {
             assert_eq!(filter(named.into(), "warn").unwrap().to_string(), expected, "{named:?}");
+        }
+        for word in ["info,lapin", "prs_common,warn", "2", "[span]"] {
+            assert!(filter(word.into(), "warn").is_ok(), "{word}");
+        }
+        for word in ["banana", "warn,bananas", "inof"] {
+            let error = filter(word.into(), "warn").unwrap_err().to_string();
+            assert!(error.contains("no level") && error.contains("PRS_LOG=info"), "{error}");
         }
         let error = filter("prs_common=loud".into(), "warn").unwrap_err().to_string();
         assert!(

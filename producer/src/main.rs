@@ -15,6 +15,7 @@ mod output_copy;
 mod output_folder;
 mod place;
 mod progress;
+mod records;
 mod run_folder;
 mod script_check;
 mod standing;
@@ -26,12 +27,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     prs_worker::keep_little_memory();
     let arguments = cli::parse();
+    let format = arguments.output;
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            output::complain(&failure);
+            output::complain(&failure, format);
             failure.code.into()
         }
     }

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
@@ -13,14 +14,26 @@ use serde::Serialize;
 
 use crate::cli::Format;
 use crate::failure::Failure;
+use crate::records::{CommandError, Job};
 use crate::summary;
 
 /// The progress bar that is shown.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Says why the command failed.
-pub(crate) fn complain(failure: &Failure) {
+/// Whether anything was printed on standard output.
+static IS_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Says why the command failed; to programs, which read one object whatever happens, also on standard output.
+pub(crate) fn complain(failure: &Failure, format: Format) {
     write_stderr(format_args!("error: {failure}"));
+    if format == Format::Json && !IS_PRINTED.load(Ordering::Relaxed) {
+        self::failure(failure);
+    }
+}
+
+/// Prints for programs why the command failed. What standard output does not take, standard error has.
+pub(crate) fn failure(failure: &Failure) {
+    let _ = json(&CommandError::new(failure));
 }
 
 /// Says something that is no data; above the progress bar, where one is shown.
@@ -60,6 +73,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Prints bytes as they stand. A reader that went away is no error.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    IS_PRINTED.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -109,7 +123,7 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> Result<(), Failure> {
 /// Prints how a job ended, which commands call `name`.
 pub(crate) fn result(format: Format, result: &JobResult, name: &str) -> Result<(), Failure> {
     match format {
-        Format::Json => json(result),
+        Format::Json => json(&Job::ended(result)),
         Format::Table => text(&summary::text(result, name, std::env::current_dir().ok().as_deref())),
     }
 }

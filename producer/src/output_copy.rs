@@ -63,7 +63,8 @@ pub(crate) async fn fetch_output(
     {
         withdraw_failures(target, notes).await?;
     }
-    output.uri = name.map_or_else(|| target.to_owned(), |name| target.join(name)).display().to_string();
+    let place = name.map_or_else(|| target.to_owned(), |name| target.join(name));
+    output.uri = std::path::absolute(&place).unwrap_or(place).display().to_string();
     Ok(())
 }
 

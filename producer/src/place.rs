@@ -20,7 +20,6 @@ use prs_orchestrator::job_record::{JobRecordError, Output};
 use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use prs_worker::opener;
-use serde::Serialize;
 use tokio::sync::watch::Sender;
 
 use crate::cli::{Job, Whereabouts};
@@ -65,8 +64,7 @@ pub(crate) struct Seen {
 }
 
 /// What is there of a job that is to be removed.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub(crate) enum Leftover {
     /// It has ended.
     Job { state: JobState, name: String, submitted_us: u64 },
@@ -315,6 +313,8 @@ impl Place {
         JobResult {
             job_id: record.job_id.clone(),
             name: record.spec.name.clone(),
+            submitted_us: record.submitted_us,
+            ended_us: None,
             state: record.state,
             reason,
             output: Output { uri: self.output(record).uri(""), ..Output::default() },
@@ -323,7 +323,7 @@ impl Place {
             items: progress.into(),
             seconds: record.status.seconds,
             starts: Vec::new(),
-            findings: Findings::default(),
+            findings: Findings { failures_allowed: record.spec.failures_allowed, ..Findings::default() },
         }
     }
 }

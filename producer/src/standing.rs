@@ -6,7 +6,6 @@ use prs_orchestrator::job_record::Status;
 use prs_orchestrator::membership::{Elsewhere, Workers};
 use prs_orchestrator::report::progress_overview::{describe, duration};
 use prs_orchestrator::watch::View;
-use serde::Serialize;
 
 /// A job as it is shown.
 #[derive(Debug, Clone, Default)]
@@ -20,19 +19,18 @@ pub(crate) struct Shown {
 }
 
 /// What a fleet does for a job that has not ended.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Standing {
     /// Who could serve it, where no node does.
     pub(crate) workers: Option<Workers>,
     /// The server that gives no answer.
     pub(crate) waits_for: Option<WaitsFor>,
     /// The compute target of the job; empty where it runs on this machine.
-    #[serde(skip)]
     pub(crate) target: String,
 }
 
 /// A server that is waited for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WaitsFor {
     /// `Redis` or `storage`.
     pub(crate) server: &'static str,
@@ -302,17 +300,5 @@ mod tests {
         assert_eq!(eta(shown(JobState::Running, 0, None)), None);
         assert_eq!(eta(ends(shown(JobState::Running, 1, None), JobState::Failed, "")), None);
         assert_eq!(eta(waits(shown(JobState::Running, 1, None), "Redis", None)), None);
-    }
-
-    #[test]
-    fn programs_read_the_same() {
-        let told = serde_json::to_value(
-            waits(shown(JobState::Running, 0, Some((1, 2, false))), "Redis", Some(1.5)).standing,
-        );
-        let expected = serde_json::json!({
-            "workers": { "idle": 1, "busy": 2, "watches": false, "elsewhere": [] },
-            "waits_for": { "server": "Redis", "seconds": 1.5, "reason": "connection refused" },
-        });
-        assert_eq!(told.unwrap(), expected);
     }
 }

@@ -126,6 +126,8 @@ mod tests {
         JobResult {
             job_id: "flaky-1".into(),
             name: "flaky".into(),
+            submitted_us: 0,
+            ended_us: None,
             state,
             reason: None,
             output: Output {

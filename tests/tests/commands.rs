@@ -120,11 +120,15 @@ fn a_job_runs_in_its_own_folder_and_every_command_finds_it_by_its_id() {
 
     let list = job.command(&["list", "-o", "json"]);
     list.expect_code(0);
-    assert_eq!(list.json().as_array().unwrap().iter().map(|one| &one["job_id"]).collect::<Vec<_>>(), [id]);
+    assert_eq!(
+        list.json()["jobs"].as_array().unwrap().iter().map(|one| &one["job_id"]).collect::<Vec<_>>(),
+        [id]
+    );
 
     let logs = job.command(&["logs", id, "-o", "json"]);
     logs.expect_code(0);
-    let names: Vec<Value> = logs.json().as_array().unwrap().iter().map(|log| log["file"].clone()).collect();
+    let names: Vec<Value> =
+        logs.json()["logs"].as_array().unwrap().iter().map(|log| log["file"].clone()).collect();
     assert!(
         names.contains(&json!("job_result.txt")) && names.contains(&json!("sys/node/0/_main.txt")),
         "{names:?}"
@@ -142,7 +146,7 @@ fn a_job_runs_in_its_own_folder_and_every_command_finds_it_by_its_id() {
     fetched.expect_code(0);
     let copy = job.path("fetched/here/parallel_run_step.txt");
     assert_eq!(fs::read(&copy).unwrap(), run.result());
-    assert_eq!(fetched.json()["sha256"], printed["output"]["sha256"]);
+    assert_eq!(fetched.json()["output"]["sha256"], printed["output"]["sha256"]);
     let again = job.command(&["result", id, "--output-path", "fetched/here"]);
     again.expect_code(2);
     assert!(
@@ -215,7 +219,7 @@ fn a_list_of_no_runs_is_empty() {
     let job = job();
     let ended = job.command(&["list", "-o", "json"]);
     ended.expect_code(0);
-    assert_eq!(ended.json(), json!([]));
+    assert_eq!(ended.json()["jobs"], json!([]));
 }
 
 #[test]

@@ -161,7 +161,7 @@ def run(mini_batch, context):
         &["==> logs/user/error/0/process000.txt <==\n", "ValueError: no good", "printed 0", "complained"],
     );
     let listed = job.command(&["logs", "run", "--failed", "-o", "json"]).json();
-    assert_eq!(listed.as_array().unwrap().len(), 3);
+    assert_eq!(listed["logs"].as_array().unwrap().len(), 3);
     let fine = Job::new("def run(mini_batch):\n    return mini_batch\n").with_files(2);
     fine.completes();
     let none = fine.command(&["logs", "run", "--failed"]);

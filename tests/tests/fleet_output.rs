@@ -42,14 +42,14 @@ fn a_job_that_goes_on_replaces_what_it_brought_before() {
     let _worker = fleet.worker(&job, &["--target", "again"]);
     let first = fleet.completes(&job);
     let place = RunFolder::new(job.path("place"));
-    assert_eq!(first["output"]["uri"], json!(job.path("place").join(RESULT)));
+    assert_eq!(first["output"]["file"], json!(job.path("place").join(RESULT)));
     assert_eq!(place.text(RESULT), "0000.txt\n0001.txt\n");
     assert_eq!(place.files(""), [FAILURES, RESULT]);
 
     job.mark("go");
     let resumed = job.command(&["resume", first["job_id"].as_str().unwrap(), "-o", "json"]);
     resumed.expect_code(0);
-    assert_eq!(resumed.json()["output"]["uri"], first["output"]["uri"]);
+    assert_eq!(resumed.json()["output"]["file"], first["output"]["file"]);
     assert_eq!(place.text(RESULT), "0000.txt\n0001.txt\n0002.txt\n0003.txt\n");
     assert_eq!(place.files(""), [RESULT], "nothing failed any more");
 }

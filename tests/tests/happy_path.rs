@@ -49,7 +49,7 @@ fn a_file_job_appends_its_rows_in_input_order() {
     assert_eq!(output["rows"], 23);
     assert_eq!(output["bytes"], result.len());
     assert_eq!(output["sha256"], sha256);
-    assert_eq!(std::fs::read(output["uri"].as_str().unwrap()).unwrap(), result);
+    assert_eq!(std::fs::read(output["file"].as_str().unwrap()).unwrap(), result);
     assert_eq!(printed["name"], "test-job");
     assert_eq!(printed["mini_batches"], json!({ "scheduled": 8, "succeeded": 8, "failed": 0 }));
     assert_eq!(printed["items"], json!({ "total": 23, "succeeded": 23, "failed": 0 }));
@@ -60,9 +60,13 @@ fn a_file_job_appends_its_rows_in_input_order() {
     let keys: Vec<_> = printed.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
         "complete",
+        "conclusion",
         "distinct_errors",
+        "ended",
         "errors",
+        "eta_seconds",
         "failures_allowed",
+        "first_errors",
         "items",
         "job_id",
         "logs",
@@ -70,13 +74,20 @@ fn a_file_job_appends_its_rows_in_input_order() {
         "mini_batches_missing",
         "mini_batches_unlisted",
         "name",
+        "nodes",
         "output",
+        "per_second",
+        "processes",
         "reason",
+        "schema",
         "seconds",
         "starts",
         "state",
+        "submitted",
         "surplus",
         "tries",
+        "waits_for",
+        "workers",
     ];
     assert_eq!(keys, expected);
     for name in ["job.json", "code", "segments", "output", "logs"] {

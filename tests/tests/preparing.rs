@@ -35,6 +35,7 @@ fn ctrl_c_is_heard_while_a_bucket_that_does_not_answer_is_listed() {
     for part in ["interrupted (Ctrl-C)", "run holds a job that has not run"] {
         assert!(ended.stderr.contains(part), "{part:?} is not said: {}", ended.stderr);
     }
-    assert!(ended.stdout.is_empty() && !job.run().path().join("job.json").exists());
+    ended.has_no_data();
+    assert!(!job.run().path().join("job.json").exists());
     job.has_left_nothing();
 }

@@ -272,7 +272,7 @@ def run(mini_batch, context):
     assert!(line.contains("mini-batch 1 (") && line.contains("code/main.py:9 in run"), "{told}");
     let told = job.command(&["status", &run, "-o", "json"]).json();
     assert_eq!(
-        (&told["failed_tries"], &told["first_errors"][0]["category"]),
+        (&told["tries"]["failed"], &told["first_errors"][0]["category"]),
         (&1.into(), &"ValueError".into()),
         "{told}"
     );

@@ -38,8 +38,11 @@ fn removes(job: &Job, arguments: &[&str]) -> Vec<String> {
     let ended = job.command(&[&["rm", "--yes", "-o", "json"], arguments].concat());
     ended.expect_code(0);
     let removed = ended.json();
-    assert!(removed.as_array().unwrap().iter().all(|one| one["bytes"].as_u64() > Some(0)), "{removed}");
-    removed.as_array().unwrap().iter().map(|one| one["job_id"].as_str().unwrap().to_owned()).collect()
+    assert!(
+        removed["jobs"].as_array().unwrap().iter().all(|one| one["bytes"].as_u64() > Some(0)),
+        "{removed}"
+    );
+    removed["jobs"].as_array().unwrap().iter().map(|one| one["job_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -106,6 +109,6 @@ fn a_job_of_a_fleet_goes_with_all_it_has_in_storage() {
     assert!(ended.stdout.starts_with("1 job removed, "), "{}", ended.stdout);
     assert_eq!(fleet.stored(&second).keys(), [""; 0]);
     let list = job.command(&["list", "-o", "json"]);
-    assert_eq!(list.json(), json!([]));
+    assert_eq!(list.json()["jobs"], json!([]));
     is_refused(&job, &[&second, "--yes"], &["there is no job"]);
 }

@@ -73,6 +73,8 @@ mod tests {
         record.result = Some(JobResult {
             job_id: record.job_id.clone(),
             name: "job".to_owned(),
+            submitted_us: record.submitted_us,
+            ended_us: None,
             state,
             reason: None,
             output: Output::default(),

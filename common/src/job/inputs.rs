@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::form::RawSetting;
 use super::keys;
+use super::near_path;
 use super::reader::Reader;
 use super::spec::{Infer, Input, InputKind, InputMode, InputSource, TabularOptions};
 use super::validate::{absolute, elsewhere, is_identifier};
@@ -66,11 +67,7 @@ pub(super) fn read(reader: &mut Reader<'_>, folder: &Path) -> Vec<Input> {
 }
 
 fn input(fields: &mut Reader<'_>, place: &str, node: &Node, index: usize, folder: &Path) -> Option<Input> {
-    for setting in fields.settings().to_vec() {
-        if !keys::INPUT.contains(&setting.key.as_str()) {
-            fields.refuse(&setting, keys::unknown(&setting.key, &keys::INPUT));
-        }
-    }
+    fields.refuse_unknown(&keys::INPUT, "an input");
     fields.not_supported_yet("partition_format", "remove it and take the values from the path in the script");
     let name = name(fields, index);
     let kind = kind(fields, place, node);
@@ -246,6 +243,9 @@ fn local_path(
         Ok(()) => Ok((text, true)),
         // An empty folder may stand beside full ones; a glob without a match may not.
         Err(ListingError::Empty { .. }) if exists => Ok((text, false)),
+        Err(ListingError::Io { path, source }) => {
+            Err(format!("cannot read {}: {source}{}", path.display(), near_path::hint(&path)))
+        }
         Err(error) => Err(error.to_string()),
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-fn edits(a: &str, b: &str) -> usize {
+pub(super) fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -16,6 +16,7 @@ mod file_name;
 pub(crate) mod form;
 mod inputs;
 pub(crate) mod keys;
+mod near_path;
 pub(crate) mod reader;
 mod settings;
 mod spec;
@@ -147,7 +148,8 @@ fn read(
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| format!("cannot read the job file: {error}"))?;
+    let unreadable = |error| format!("cannot read the job file: {error}{}", near_path::hint(path));
+    let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE_SIZE + 1)
         .read_to_end(&mut bytes)

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use super::error::Problem;
 use super::form::{RawSetting, RawSettings};
+use super::keys;
 use super::yaml::{Node, ScalarKind, Value};
 
 /// The largest count and the longest time, 68 years: azureml's `int.max`.
@@ -65,6 +66,23 @@ impl<'a> Reader<'a> {
     /// Notes a problem at a place of the file.
     pub(crate) fn refuse_at(&mut self, key: &str, line: Option<usize>, message: impl Into<String>) {
         self.problems.push(Problem { key: key.to_owned(), line, message: message.into() });
+    }
+
+    /// Notes every key that is not one of `known`, the keys `of` something; which there are is said once.
+    pub(super) fn refuse_unknown(&mut self, known: &[&'static str], of: &str) {
+        let is_unknown = |setting: &&RawSetting| !known.contains(&setting.key.as_str());
+        let unknown: Vec<RawSetting> = self.raw.settings.iter().filter(is_unknown).cloned().collect();
+        let all = format!("the keys of {of} are {}", known.join(", "));
+        for setting in unknown {
+            let Some(nearest) = keys::nearest(&setting.key, known) else {
+                self.refuse(&setting, "there is no such key: remove it");
+                if self.problems.iter().all(|problem| problem.message != all) {
+                    self.refuse_at("", None, &*all);
+                }
+                continue;
+            };
+            self.refuse(&setting, format!("there is no such key: did you mean `{nearest}`?"));
+        }
     }
 
     /// Notes that `key`, which has no default, is absent.

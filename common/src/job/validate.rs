@@ -15,6 +15,7 @@ use super::file_name::check_file_name;
 use super::form::RawSettings;
 use super::inputs;
 use super::keys;
+use super::near_path;
 use super::reader::{INT_MAX, Reader};
 use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction};
 
@@ -31,11 +32,7 @@ pub(super) fn validate(
     if folder.to_str().is_none() {
         reader.refuse_at("", None, format!("{} is not UTF-8: rename the folder", folder.display()));
     }
-    for setting in reader.settings().to_vec() {
-        if !keys::is_known(&setting.key) {
-            reader.refuse(&setting, keys::unknown(&setting.key, &keys::JOB));
-        }
-    }
+    reader.refuse_unknown(&keys::JOB, "a job file");
     reader.not_supported_yet("partition_keys", "remove it and set mini_batch_size");
     reader.not_supported_yet("side_inputs", "remove it and give the script the path in arguments");
 
@@ -141,7 +138,10 @@ fn source_directory(reader: &mut Reader<'_>, folder: &Path) -> PathBuf {
     match fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => reader.refuse(&setting, format!("{} is not a folder", path.display())),
-        Err(error) => reader.refuse(&setting, format!("cannot read {}: {error}", path.display())),
+        Err(error) => {
+            let hint = near_path::hint(&path);
+            reader.refuse(&setting, format!("cannot read {}: {error}{hint}", path.display()));
+        }
     }
     path
 }
@@ -173,7 +173,8 @@ fn entry_script(reader: &mut Reader<'_>, source_directory: &Path) -> Option<Stri
             return None;
         }
         if !source_directory.join(&below).is_file() {
-            let message = format!("there is no file {given} in source_directory {shown}");
+            let hint = near_path::hint(&source_directory.join(&below));
+            let message = format!("there is no file {given} in source_directory {shown}{hint}");
             reader.refuse(&setting, message);
             return None;
         }
@@ -208,8 +209,8 @@ fn files_of_module(name: &str) -> [String; 2] {
     [format!("{module}.py"), format!("{module}/__init__.py")]
 }
 
-/// A count of files, or bytes with `KB`, `MB` and `GB` of 1024; without `kind`, where no
-/// input says it, there is nothing to judge by.
+/// A count of files, or bytes with `KB`, `MB` and `GB` of 1024. Without `kind`, where no input says it, what would be
+/// neither is refused.
 fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<MiniBatchSize> {
     if kind == Some(InputKind::File) {
         let meaning = ", the number of files in a mini-batch";
@@ -217,12 +218,15 @@ fn mini_batch_size(reader: &mut Reader<'_>, kind: Option<InputKind>) -> Option<M
             .integer("mini_batch_size", 1..=INT_MAX, meaning)
             .map(|count| MiniBatchSize::Files(count.unsigned_abs()));
     }
-    kind?;
     let setting = reader.get("mini_batch_size")?;
     let text = reader.text("mini_batch_size")?;
     let text = text.trim();
-    let expected = "give bytes, at least 1, as a whole number with KB, MB, GB or nothing after it, such as \
-                    10MB";
+    let expected = match kind {
+        Some(_) => {
+            "give bytes, at least 1, as a whole number with KB, MB, GB or nothing after it, such as 10MB"
+        }
+        None => "give the number of files in a mini-batch, or for tabular inputs bytes, such as 10MB",
+    };
     let (digits, unit) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
         Some((digits, unit)) if unit.eq_ignore_ascii_case("kb") => (digits, 1 << 10),
         Some((digits, unit)) if unit.eq_ignore_ascii_case("mb") => (digits, 1 << 20),

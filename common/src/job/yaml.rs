@@ -130,9 +130,31 @@ fn scan_error(text: &str, error: &saphyr::ScanError) -> YamlError {
     } else if written.starts_with('\t') || written.trim_start_matches(' ').starts_with('\t') {
         "the line is indented with a tab: use spaces".to_owned()
     } else {
-        format!("not valid YAML: {}", error.info())
+        let column = error.marker().col() + 1;
+        format!("not valid YAML at column {column}: {}: {}", error.info(), remedy(error.info()))
     };
     YamlError { line: Some(line), message }
+}
+
+/// What helps against what the parser says.
+fn remedy(found: &str) -> &'static str {
+    let table = [
+        ("tab", "use spaces in place of tabs"),
+        ("mapping values are not allowed", "quote a value that has a colon and a space in it"),
+        ("quoted scalar", "close the quotation mark"),
+        ("flow", "close the bracket"),
+        ("bracket", "close the bracket"),
+        ("expected ','", "close the bracket"),
+        ("anchor", "quote a value that begins with & or *"),
+        ("alias", "quote a value that begins with & or *"),
+        ("unexpected character", "quote a value that begins with this character"),
+        ("simple key", "each line needs a key, a colon and a space"),
+    ];
+    let known = table.into_iter().find(|(part, _)| found.contains(part));
+    known
+        .map_or("look at the indentation, the quotation marks and the brackets up to there", |(_, remedy)| {
+            remedy
+        })
 }
 
 /// The text, with the byte offset of each character, which is what markers count.

@@ -24,8 +24,8 @@ pub fn say_the_same(one: &str, other: &str) -> bool {
 pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     let mut out = result.state.as_str().to_owned();
     if let Some(reason) = &result.reason {
-        // One line: the first thing a person, or a script, reads.
-        let _ = write!(out, ": {}", reason.trim().replace('\n', " | "));
+        // What its first line says stands in the first line, which is what a person, or a script, reads first.
+        let _ = write!(out, ": {}", reason.trim().replace('\n', "\n  "));
     } else if let Some(missing) = words::missing(result) {
         let _ = write!(out, ": {missing}");
     }
@@ -38,7 +38,7 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
          thresholds    error_threshold {} (failed items: {}), allowed_failed_count {} and allowed_failed_percent {} (failed mini-batches: {})\n",
         result.job_id,
         result.name,
-        format_us(now_us()),
+        format_us(result.ended_us.unwrap_or_else(now_us)),
         duration(result.seconds),
         counts.scheduled,
         counts.succeeded,

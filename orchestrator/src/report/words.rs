@@ -52,12 +52,7 @@ pub fn listed(result: &JobResult) -> Option<String> {
 
 /// Where the list of failed mini-batches is.
 fn list_of_failures(result: &JobResult) -> String {
-    let output = &result.output;
-    let folder = match &output.sha256 {
-        Some(_) => output.uri.rsplit_once('/').map_or("", |(folder, _)| folder),
-        None => output.uri.trim_end_matches('/'),
-    };
-    format!("{folder}/{FAILED_MINI_BATCHES}")
+    format!("{}/{FAILED_MINI_BATCHES}", result.output.folder())
 }
 
 /// What became of tries that failed; nothing where none did.
@@ -109,6 +104,8 @@ mod tests {
         JobResult {
             job_id: String::new(),
             name: String::new(),
+            submitted_us: 0,
+            ended_us: None,
             state,
             reason: None,
             output: Output { uri: "/o/rows.txt".into(), sha256: Some(String::new()), ..Output::default() },

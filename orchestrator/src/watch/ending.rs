@@ -165,7 +165,8 @@ impl Watch<'_> {
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
-        let mut result = result(self.job, end, output, &self.status.progress, took, known);
+        let submitted_us = self.record.submitted_us;
+        let mut result = result(self.job, submitted_us, end, output, &self.status.progress, took, known);
         if let Some(catalog) = &self.catalog {
             result.starts = starts::results(&self.record, catalog);
         }
@@ -245,7 +246,8 @@ pub(crate) async fn fail_at_once(
     job.ledger.set_state(&job.run, conclusion.state, fence).await?;
     let progress = job.ledger.progress(&job.run).await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let result = result(job, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
+    let submitted_us = record.submitted_us;
+    let result = result(job, submitted_us, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write_unless_ended(&*job.storage).await {
@@ -265,6 +267,7 @@ pub(super) fn nothing(job: &JobContext) -> Output {
 
 fn result(
     job: &JobContext,
+    submitted_us: u64,
     end: &Conclusion,
     output: Output,
     progress: &Progress,
@@ -274,6 +277,8 @@ fn result(
     JobResult {
         job_id: job.id.clone(),
         name: job.spec.name.clone(),
+        submitted_us,
+        ended_us: Some(now_us()),
         state: end.state,
         reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
         output,

@@ -6,7 +6,7 @@ mod run;
 mod servers;
 mod values;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::exit;
@@ -14,6 +14,8 @@ use std::process::exit;
 use clap::{Parser, Subcommand, ValueEnum};
 use prs_common::config::ConfigError;
 
+use crate::failure::Failure;
+use crate::output;
 use crate::trial::is_job_file;
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
@@ -58,9 +60,27 @@ pub(crate) fn parse() -> Arguments {
     };
     arguments.unwrap_or_else(|error| {
         let written = error.print().and_then(|()| io::stdout().flush());
+        if error.use_stderr() && asks_for_json(std::env::args_os()) {
+            output::failure(&refusal(&error));
+        }
         let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
         exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
     })
+}
+
+/// Whether a command line that may be wrong asks for data for programs.
+fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let arguments: Vec<OsString> = arguments.collect();
+    let is_one = |one: &OsString| ["-ojson", "-o=json", "--output=json"].iter().any(|json| one == json);
+    let is_pair = |pair: &[OsString]| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json";
+    arguments.iter().any(is_one) || arguments.windows(2).any(is_pair)
+}
+
+/// What is wrong with a command line, without how it is to be used.
+fn refusal(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    let (wrong, _usage) = text.split_once("\n\nUsage:").unwrap_or((&text, ""));
+    Failure::wrong(wrong.trim_start_matches("error: ").trim())
 }
 
 /// How data is printed.

@@ -9,31 +9,21 @@ use prs_common::layout::{self, FAILED_MINI_BATCHES};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::failed_mini_batches::of_segments;
-use prs_orchestrator::report::error_list::{self, ErrorList, SCHEMA};
+use prs_orchestrator::report::error_list::{self, ErrorList};
 use prs_orchestrator::report::errors::ErrorGroup;
 use prs_orchestrator::report::words;
-use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::cli::{Errors, Format};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen};
+use crate::records::{self, DistinctError, FailedItems, FailedMiniBatch, Item, SCHEMA};
 use crate::summary::line;
 
 /// Nodes of an error that are named.
 const NAMED_NODES: usize = 8;
 /// The beginning of a log that a traceback is looked for in, bytes.
 const HEAD: u64 = 64 << 10;
-
-/// What `errors -o json` prints.
-#[derive(Debug, Serialize)]
-struct ErrorsView<'a> {
-    job_id: &'a str,
-    state: &'a str,
-    #[serde(flatten)]
-    list: ErrorList,
-}
 
 /// Shows the errors of a job, or its failed items.
 pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCode, Failure> {
@@ -46,9 +36,12 @@ pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCod
     for group in list.errors.iter_mut().filter(|group| group.traceback.is_empty()) {
         group.traceback = logged(&place, group).await;
     }
-    let (job_id, state) = (&*seen.result.job_id, seen.record.state.as_str());
+    let job_id = seen.result.job_id;
     if format == Format::Json {
-        output::json(&ErrorsView { job_id, state, list })?;
+        let ErrorList { failed_tries, others, errors, .. } = list;
+        let errors = errors.into_iter().map(DistinctError::from).collect();
+        let state = seen.record.state;
+        output::json(&records::Errors { schema: SCHEMA, job_id, state, failed_tries, others, errors })?;
         return Ok(Code::Completed.into());
     }
     if list.errors.is_empty() {
@@ -79,7 +72,7 @@ async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
                     place.called()
                 )))
             } else {
-                Ok(ErrorList { schema: SCHEMA, ..ErrorList::default() })
+                Ok(ErrorList { schema: error_list::SCHEMA, ..ErrorList::default() })
             };
         }
         Err(error) => {
@@ -88,11 +81,12 @@ async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
     };
     let list: ErrorList = serde_json::from_slice(&body)
         .with_context(|| format!("{} cannot be understood", place.storage.uri(&key)))?;
-    if list.schema != SCHEMA {
+    if list.schema != error_list::SCHEMA {
         return Err(Failure::wrong(format!(
-            "{} has the form {} of another version of prs, and this one knows {SCHEMA}",
+            "{} has the form {} of another version of prs, and this one knows {}",
             place.storage.uri(&key),
-            list.schema
+            list.schema,
+            error_list::SCHEMA
         )));
     }
     Ok(list)
@@ -165,24 +159,25 @@ fn on_nodes(nodes: impl ExactSizeIterator<Item = u32>) -> String {
 
 /// Prints the items of the mini-batches that failed or lack items.
 async fn items(place: &Place, seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
-    let lines = failed_mini_batches(place, &seen.record).await?;
+    let mini_batches = failed_mini_batches(place, &seen.record).await?;
     if format == Format::Json {
-        output::json(&json!({ "schema": SCHEMA, "job_id": seen.result.job_id, "mini_batches": lines }))?;
+        let job_id = seen.result.job_id.clone();
+        output::json(&FailedItems { schema: SCHEMA, job_id, mini_batches })?;
     } else {
-        let items = lines.iter().flat_map(|line| line["items"].as_array().into_iter().flatten());
+        let items = mini_batches.iter().flat_map(|mini_batch| &mini_batch.items);
         output::text(&items.map(|item| item_line(item) + "\n").collect::<String>())?;
     }
     Ok(Code::Completed.into())
 }
 
-/// The lines of the list of failed mini-batches; of a job that has not ended, what it would be now.
-async fn failed_mini_batches(place: &Place, record: &JobRecord) -> Result<Vec<Value>, Failure> {
+/// The list of failed mini-batches; of a job that has not ended, what it would be now.
+async fn failed_mini_batches(place: &Place, record: &JobRecord) -> Result<Vec<FailedMiniBatch>, Failure> {
     if record.result.is_some() {
         let output = place.output(record);
         match output.get(FAILED_MINI_BATCHES).await {
             Ok(body) => {
                 let text = String::from_utf8_lossy(&body);
-                let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+                let lines: Result<Vec<FailedMiniBatch>, _> = text.lines().map(serde_json::from_str).collect();
                 let uri = output.uri(FAILED_MINI_BATCHES);
                 return Ok(lines.with_context(|| format!("{uri} is not as prs wrote it"))?);
             }
@@ -193,16 +188,17 @@ async fn failed_mini_batches(place: &Place, record: &JobRecord) -> Result<Vec<Va
         }
     }
     let found = of_segments(&place.storage, record).await.context("cannot read the failed items");
-    Ok(found.map_err(|error| place.failure(error))?.into_values().collect())
+    let found = found.map_err(|error| place.failure(error))?.into_values();
+    let lines: Result<_, _> = found.map(serde_json::from_value).collect();
+    Ok(lines.context("the failed items are not as prs writes them")?)
 }
 
 /// A file; of a table, with the bytes of its part, separated by tabs.
-fn item_line(item: &Value) -> String {
-    let part = |key: &str| item[key].as_u64().map(|at| format!("\t{at}")).unwrap_or_default();
-    match (item.as_str(), item["file"].as_str()) {
-        (Some(file), _) => file.to_owned(),
-        (None, Some(file)) => format!("{file}{}{}", part("start"), part("end")),
-        (None, None) => item.to_string(),
+fn item_line(item: &Item) -> String {
+    match item {
+        Item::File(name) | Item::Stored { descriptor: name } => name.clone(),
+        Item::Part { file, start, end: Some(end), .. } => format!("{file}\t{start}\t{end}"),
+        Item::Part { file, start, end: None, .. } => format!("{file}\t{start}"),
     }
 }
 
@@ -267,11 +263,13 @@ ValueError: bad
 
     #[test]
     fn items_are_one_a_line() {
-        assert_eq!(item_line(&json!("/d/a b.txt")), "/d/a b.txt");
-        assert_eq!(
-            item_line(&json!({"file": "/d/a.csv", "start": 3, "end": 9, "records": 1})),
-            "/d/a.csv\t3\t9"
-        );
-        assert_eq!(item_line(&json!({"file": "/d/a.csv", "start": 3})), "/d/a.csv\t3");
+        for (item, line) in [
+            (r#""/d/a b.txt""#, "/d/a b.txt"),
+            (r#"{"file": "/d/a.csv", "start": 3, "end": 9, "records": 1}"#, "/d/a.csv\t3\t9"),
+            (r#"{"file": "/d/a.csv", "start": 3}"#, "/d/a.csv\t3"),
+            (r#"{"descriptor": "long/7"}"#, "long/7"),
+        ] {
+            assert_eq!(item_line(&serde_json::from_str(item).unwrap()), line);
+        }
     }
 }

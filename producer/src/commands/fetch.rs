@@ -7,7 +7,6 @@ use prs_common::storage::{Storage, StorageErrorKind};
 use prs_orchestrator::JobResult;
 use prs_orchestrator::job_record::Output;
 use prs_orchestrator::report::words;
-use serde::Serialize;
 
 use crate::cli::{Fetch, Format};
 use crate::failure::{Code, Failure};
@@ -15,15 +14,7 @@ use crate::output;
 use crate::output_copy::{Former, fetch_output, file_name};
 use crate::output_folder::claim;
 use crate::place::{Place, Seen};
-
-/// What `result -o json` prints.
-#[derive(Debug, Serialize)]
-struct ResultView<'a> {
-    #[serde(flatten)]
-    output: &'a Output,
-    /// Whether every item is in it.
-    complete: bool,
-}
+use crate::records::Job;
 
 /// Shows or fetches the result.
 pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Failure> {
@@ -46,7 +37,7 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
         None => check_there(&*output, &result, |error| place.failure(error)).await?,
     }
     if format == Format::Json {
-        output::json(&ResultView { output: &result.output, complete: result.findings.complete })?;
+        output::json(&Job::ended(&result))?;
     } else {
         let mut rows = vec![
             ("output", result.output.uri.clone()),

@@ -10,12 +10,12 @@ use jiff::tz::TimeZone;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::report::progress_overview::duration;
 
-use super::inspect::StatusView;
 use crate::cli::{Format, List, Order};
 use crate::failure::{Code, Failure};
 use crate::naming::Id;
 use crate::output;
 use crate::place::{Place, Seen, look_at_all};
+use crate::records::{Job, Jobs, SCHEMA};
 
 /// Jobs that are shown to a person who does not say how many.
 const LIMIT: usize = 20;
@@ -108,17 +108,18 @@ fn digits(us: u64) -> String {
 }
 
 fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Result<(), Failure> {
-    let views = jobs.into_iter().map(|seen| (seen.record.submitted_us, StatusView::new(seen)));
     if format == Format::Json {
-        return output::json(&views.map(|(_, view)| view).collect::<Vec<_>>());
+        let jobs = jobs.iter().map(Job::seen).collect();
+        return output::json(&Jobs { schema: SCHEMA, jobs, left_out: left_out as u64 });
     }
-    let mut rows: Vec<Vec<String>> = views
-        .map(|(submitted, StatusView { result, standing, .. })| {
+    let mut rows: Vec<Vec<String>> = jobs
+        .into_iter()
+        .map(|Seen { record, result, standing }| {
             let waits = standing.waits().filter(|_| !result.state.is_final());
             vec![
                 result.job_id,
                 result.state.as_str().to_owned(),
-                local(submitted),
+                local(record.submitted_us),
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),
                 duration(result.seconds),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::storage::{ObjectMeta, StorageErrorKind, is_valid_key};
-use serde::Serialize;
 
 use crate::cli::{Format, Logs};
 use crate::embedded::Signals;
@@ -15,16 +14,11 @@ use crate::failure::{Code, Failure};
 use crate::log_tail::{LogTail, file_of};
 use crate::output;
 use crate::place::Place;
+use crate::records::{self, Log, SCHEMA};
 use crate::standing::Shown;
 
 /// Bytes of a log that are read at a time.
 const PIECE: u64 = 4 << 20;
-
-#[derive(Debug, Serialize)]
-struct LogView {
-    file: String,
-    bytes: u64,
-}
 
 /// Lists the logs of a job, or prints some.
 pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failure> {
@@ -42,7 +36,7 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
         found = of_failed(found);
     }
     if format == Format::Json {
-        output::json(&found)?;
+        output::json(&records::Logs { schema: SCHEMA, logs: found })?;
     } else if logs.failed {
         if found.is_empty() {
             output::say(format_args!("no process of job {} had an error", place.called()));
@@ -61,7 +55,7 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
 }
 
 /// The logs that there are.
-async fn list(place: &Place) -> Result<Vec<LogView>, Failure> {
+async fn list(place: &Place) -> Result<Vec<Log>, Failure> {
     let listed = place.storage.list(layout::LOGS).await;
     let listed = listed.context("cannot list the logs").map_err(|error| place.failure(error))?;
     if listed.is_empty() {
@@ -70,13 +64,13 @@ async fn list(place: &Place) -> Result<Vec<LogView>, Failure> {
     }
     let view = |object: ObjectMeta| {
         let file = object.key.strip_prefix(layout::LOGS).unwrap_or(&object.key).to_owned();
-        LogView { file, bytes: object.size }
+        Log { file, bytes: object.size }
     };
     Ok(listed.into_iter().map(view).collect())
 }
 
 /// Of each process that had errors: these, then what it wrote.
-fn of_failed(found: Vec<LogView>) -> Vec<LogView> {
+fn of_failed(found: Vec<Log>) -> Vec<Log> {
     let process = |file: &str| {
         let rest = file.strip_prefix("user/error/")?.strip_suffix(".txt")?;
         rest.contains('/').then(|| rest.to_owned())
@@ -89,7 +83,7 @@ fn of_failed(found: Vec<LogView>) -> Vec<LogView> {
             format!("user/stderr/{process}.stderr.txt"),
         ]
     });
-    let mut by_name: std::collections::HashMap<String, LogView> =
+    let mut by_name: std::collections::HashMap<String, Log> =
         found.into_iter().map(|log| (log.file.clone(), log)).collect();
     wanted.filter_map(|name| by_name.remove(&name)).collect()
 }
@@ -245,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_logs_of_processes_with_errors_come_process_by_process() {
-        let log = |file: &str| LogView { file: file.to_owned(), bytes: 1 };
+        let log = |file: &str| Log { file: file.to_owned(), bytes: 1 };
         let found = [
             "job_error.txt",
             "user/error.txt",

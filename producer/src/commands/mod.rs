@@ -23,15 +23,17 @@ use std::process::ExitCode;
 use anyhow::Context;
 use prs_worker::survive_file_size_limit;
 
+#[cfg(test)]
+pub(crate) use self::{show::Shown, validate::Validated};
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
 use crate::log::log;
 use crate::{naming, output};
 
-/// What is logged where that is not said. What the client of the broker has to say comes as our own errors.
-const LOGGED: &str = "warn,lapin=off";
+/// What is logged where that is not said. What the clients of the broker and of S3 have to say comes as our own errors.
+const LOGGED: &str = "warn,lapin=off,aws_config=error";
 /// The same for a worker: its log tells what it does.
-const LOGGED_BY_A_WORKER: &str = "warn,lapin=off,prs=info";
+const LOGGED_BY_A_WORKER: &str = "warn,lapin=off,aws_config=error,prs=info";
 
 /// Does what the command line says.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {

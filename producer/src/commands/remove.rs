@@ -6,25 +6,23 @@ use std::process::ExitCode;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::timestamp::{format_us, now_us};
-use serde::Serialize;
 
 use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};
 use crate::place::{Leftover, Place};
+use crate::records::{Removed, RemovedJob, SCHEMA};
 use crate::{naming, output};
 
 /// Jobs whose objects are listed side by side.
 const LISTED_AT_ONCE: usize = 8;
 
 /// A job that is to be removed.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Doomed {
     job_id: String,
-    #[serde(flatten)]
     leftover: Leftover,
     /// Everything of it, bytes.
     bytes: u64,
-    #[serde(skip)]
     place: Place,
 }
 
@@ -49,7 +47,10 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         job.place.remove().await?;
     }
     match format {
-        Format::Json => output::json(&doomed)?,
+        Format::Json => {
+            let jobs = doomed.into_iter().map(RemovedJob::from).collect();
+            output::json(&Removed { schema: SCHEMA, jobs })?;
+        }
         Format::Table => {
             let bytes = doomed.iter().map(|job| job.bytes).sum();
             output::line(&format!("{} removed, {}", jobs(doomed.len()), HumanBytes(bytes)))?;
@@ -126,6 +127,18 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     let mut answer = String::new();
     let read = stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
+impl From<Doomed> for RemovedJob {
+    fn from(Doomed { job_id, leftover, bytes, .. }: Doomed) -> Self {
+        let (name, state, submitted) = match leftover {
+            Leftover::Job { state, name, submitted_us } => {
+                (Some(name), Some(state), Some(format_us(submitted_us)))
+            }
+            Leftover::Remains => (None, None, None),
+        };
+        Self { job_id, name, state, submitted, bytes }
+    }
 }
 
 fn jobs(count: usize) -> String {

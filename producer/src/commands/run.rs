@@ -29,6 +29,7 @@ use crate::left_behind::LeftBehind;
 use crate::output_copy::{Former, fetch_output};
 use crate::output_folder::{check_apart, check_record, claim_for_former, claim_for_new};
 use crate::place::{Place, not_on_a_fleet};
+use crate::records::Submitted;
 use crate::script_check::ScriptCheck;
 use crate::{embedded, fleet, output, run_folder};
 
@@ -281,7 +282,7 @@ async fn hand_over(
         fleet::leave(handed).await;
         say_unfilled();
         let printed = match format {
-            Format::Json => output::json(&serde_json::json!({ "job_id": id })),
+            Format::Json => output::json(&Submitted::new(&id)),
             Format::Table => output::line(&id),
         };
         printed.map_err(|failure| failure.and(format_args!("job {id} is handed in")))?;
@@ -329,8 +330,10 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
         JobState::Canceled => Code::Interrupted,
         _ => {
             let reason = result.reason.as_deref().unwrap_or("for no known reason");
+            // People have it above.
+            let reason = if format == Format::Json { format!(": {reason}") } else { String::new() };
             let logs = result.logs.trim_end_matches('/');
-            output::say(format_args!("the job failed: {reason}\nsee {logs}/job_result.txt"));
+            output::say(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
             Code::Failed
         }
     };

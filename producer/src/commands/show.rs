@@ -5,28 +5,55 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use prs_common::job::{Infer, Input, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
+use prs_common::ledger::JobState;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobRecord;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen};
+use crate::records::SCHEMA;
+
+/// What `show -o json` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Shown {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    schema: u32,
+    /// Id of the job.
+    job_id: String,
+    /// Its state.
+    #[cfg_attr(test, schemars(schema_with = "crate::records::schema::states"))]
+    state: JobState,
+    /// When it was submitted: UTC, RFC 3339.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    submitted: String,
+    /// Which start of the job this is: 1, and one more with each `resume`.
+    start: u32,
+    /// The version of prs that wrote the settings.
+    version: String,
+    /// The settings as that version has them.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
+    spec: JobSpec,
+}
 
 /// Prints the settings of a job: for people as a job file, for programs as they are stored.
 pub(super) async fn show(job: &Job, format: Format) -> Result<ExitCode, Failure> {
     let Seen { record, .. } = Place::find(job).await?.look().await?;
     match format {
-        Format::Json => output::json(&json!({
-            "schema": 1,
-            "job_id": record.job_id,
-            "state": record.state,
-            "submitted": format_us(record.submitted_us),
-            "incarnation": record.incarnation,
-            "version": record.prs_version,
-            "spec": record.spec,
-        }))?,
+        Format::Json => output::json(&Shown {
+            schema: SCHEMA,
+            job_id: record.job_id,
+            state: record.state,
+            submitted: format_us(record.submitted_us),
+            start: record.incarnation,
+            version: record.prs_version,
+            spec: record.spec,
+        })?,
         Format::Table => output::text(&job_file(&record))?,
     }
     Ok(Code::Completed.into())

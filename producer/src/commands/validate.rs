@@ -22,6 +22,7 @@ use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::left_behind::LeftBehind;
 use crate::output;
+use crate::records::SCHEMA;
 use crate::trial::Trial;
 
 /// Exceptions of a script that lacks something which another host may have.
@@ -29,21 +30,28 @@ const LACKS: [&str; 2] = ["ModuleNotFoundError", "ImportError"];
 
 /// What `-o json` prints.
 #[derive(Debug, Serialize)]
-struct Validated {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Validated {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: u32,
+    /// Always true: what is wrong with a job file is a failure.
     ok: bool,
+    /// The name in the job file.
     name: String,
+    /// How many mini-batches the job has.
     mini_batches: u64,
+    /// How many items.
     items: u64,
     /// Processes that would run on this machine.
     processes: u32,
-    /// The interpreter on this machine; absent where the one of the job is not here.
+    /// The interpreter on this machine; null where the one of the job is not here.
     interpreter: Option<String>,
     /// Version of the interpreter, where it imported the script.
     python: Option<String>,
-    /// Seconds that the import of the script took; absent where it was not imported.
+    /// Seconds that the import of the script took; null where it was not imported.
     import_seconds: Option<f64>,
-    /// Why the script was not imported here.
+    /// Why the script was not imported here; null where it was.
     not_checked: Option<String>,
     /// Bytes of the packed code.
     code_bytes: usize,
@@ -78,7 +86,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let looked = LeftBehind::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
     let (trial, Script { interpreter, imported }, mini_batches, items) = looked;
     let view = Validated {
-        schema: 1,
+        schema: SCHEMA,
         ok: true,
         name: trial.spec.name.clone(),
         mini_batches,

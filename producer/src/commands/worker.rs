@@ -11,6 +11,7 @@ use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, tidy_
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Worker;
+use crate::failure::Failure;
 
 /// Exit codes (spec S12).
 const BAD_USAGE: u8 = 2;
@@ -21,8 +22,8 @@ const FAILED: u8 = 42;
 /// Serves jobs until it is asked to end, and tells in its log why it cannot.
 pub(super) async fn worker(arguments: Worker) -> ExitCode {
     let code = serve(arguments).await.unwrap_or_else(|error| {
-        tracing::error!("{error:#}");
         let connecting = error.downcast_ref::<ConnectError>().is_some_and(|error| !error.is_usage());
+        tracing::error!("{}", Failure::from(error));
         if connecting { CANNOT_CONNECT } else { BAD_USAGE }
     });
     ExitCode::from(code)
@@ -56,7 +57,7 @@ async fn serve(arguments: Worker) -> anyhow::Result<u8> {
         worker = settings.name,
         targets = settings.targets.join(","),
         broker = %fleet.queue,
-        ledger = %fleet.ledger,
+        redis = %fleet.ledger,
         storage = %fleet.storage,
         folder = %settings.work_folder.path().display(),
         "the worker is ready"
@@ -65,7 +66,7 @@ async fn serve(arguments: Worker) -> anyhow::Result<u8> {
     if let Some(job) = &arguments.job {
         code = match serve_job(&fleet, &settings, job, &end).await {
             Parting::Completed => 0,
-            Parting::Failed => FAILED,
+            Parting::Failed | Parting::Canceled => FAILED,
             Parting::JobGoesOn => LEFT_A_JOB,
             Parting::Unknown | Parting::OtherVersion => BAD_USAGE,
         };

@@ -5,19 +5,12 @@ use std::process::ExitCode;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
 use prs_orchestrator::report::progress_overview::duration;
-use prs_orchestrator::workers::{WorkerView, workers as workers_of};
-use serde::Serialize;
+use prs_orchestrator::workers::workers as workers_of;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
 use crate::output;
-
-/// What `-o json` prints.
-#[derive(Debug, Serialize)]
-struct WorkersView {
-    schema: u32,
-    workers: Vec<WorkerView>,
-}
+use crate::records::{self, SCHEMA, Worker};
 
 /// Lists the workers of a fleet. It asks Redis alone.
 pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
@@ -29,8 +22,9 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     let ledger = RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?;
     let target = arguments.target.as_deref();
     let workers = workers_of(&ledger, target).await.map_err(Failure::server)?;
+    let workers: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
     if format == Format::Json {
-        output::json(&WorkersView { schema: 1, workers })?;
+        output::json(&records::Workers { schema: SCHEMA, workers })?;
         return Ok(Code::Completed.into());
     }
     if workers.is_empty() {
@@ -43,7 +37,7 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     Ok(Code::Completed.into())
 }
 
-fn row(worker: WorkerView) -> Vec<String> {
+fn row(worker: Worker) -> Vec<String> {
     vec![
         worker.worker,
         worker.host,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::Trial;
 use crate::failure::{Code, Failure};
+use crate::records::SCHEMA;
 
 /// Rows that are shown.
 const FIRST_ROWS: usize = 10;
@@ -19,20 +20,38 @@ const WIDTH: usize = 200;
 
 /// What `try -o json` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Shown {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    schema: u32,
+    /// Which mini-batch.
     mini_batch_id: String,
+    /// The same as a number, from 0.
     minibatch_index: u64,
+    /// The name of its input.
     input: String,
+    /// What it consists of.
     detail: String,
+    /// How long `init()` took; null where it was not reached.
     init_seconds: Option<f64>,
+    /// How long `run()` took; null where it was not reached.
     run_seconds: Option<f64>,
+    /// Its items.
     items: u64,
+    /// The elements that `run()` returned.
     returned: u64,
+    /// The line of column names that the result would have; null where it has none.
     header: Option<String>,
+    /// The first rows that would be written.
     first_rows: Vec<String>,
+    /// What all of its rows take, bytes.
     bytes: usize,
+    /// Files that it wrote to the output.
     files: Vec<String>,
+    /// What else there is to know.
     notices: Vec<String>,
+    /// Why it failed; null where it did not.
     error: Option<Error>,
     #[serde(skip)]
     appends: bool,
@@ -40,10 +59,15 @@ pub(crate) struct Shown {
 
 /// Why a mini-batch failed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Error {
+    /// What failed: `importing the script`, `init()`, `reading the data`, `run()` or `shutdown()`.
     stage: &'static str,
+    /// Class of the exception, or what stands for it.
     category: String,
+    /// Its message.
     message: String,
+    /// Its traceback; empty where there is none.
     traceback: String,
 }
 
@@ -72,6 +96,7 @@ impl Shown {
             notices.push(format!("shutdown() failed: {}: {}", error.category, error.message));
         }
         Self {
+            schema: SCHEMA,
             mini_batch_id: id_of(mini_batch.index),
             minibatch_index: mini_batch.index,
             input: input.map(|input| input.name.clone()).unwrap_or_default(),

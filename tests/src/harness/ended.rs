@@ -4,9 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use super::records;
+
 /// What a command leaves: exit code and output.
 #[derive(Debug)]
 pub struct Ended {
+    /// The arguments of the program.
+    pub arguments: Vec<String>,
     /// Exit code; absent when it was killed.
     pub code: Option<i32>,
     /// Standard output.
@@ -38,10 +42,25 @@ impl Ended {
         printed
     }
 
-    /// The one JSON object on standard output.
+    /// The one JSON object on standard output; it is as the schema says of what this command prints.
     #[track_caller]
     pub fn json(&self) -> Value {
         let text = &self.stdout;
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text:?}\n{}", self.stderr))
+        let printed = serde_json::from_str(text);
+        let printed = printed.unwrap_or_else(|error| panic!("{error} in {text:?}\n{}", self.stderr));
+        records::check(&self.arguments, &printed);
+        printed
+    }
+
+    /// Asserts that it printed no data: nothing, or to programs the failure that standard error has.
+    #[track_caller]
+    pub fn has_no_data(&self) {
+        if self.stdout.is_empty() {
+            return;
+        }
+        let error = &self.json()["error"];
+        let message = error["message"].as_str().unwrap_or_else(|| panic!("data: {}", self.stdout));
+        assert!(self.stderr.contains(message), "{message:?} is not said: {}", self.stderr);
+        assert_eq!(error["exit_code"].as_i64(), self.code.map(i64::from), "{error}");
     }
 }

@@ -237,9 +237,7 @@ impl Fleet {
     pub fn hand_in(&self, job: &Job) -> String {
         let ended = self.start_submit(job, &["--detach"]).wait();
         ended.expect_code(0);
-        let printed = ended.json();
-        assert_eq!(printed.as_object().map(serde_json::Map::len), Some(1), "{printed}");
-        printed["job_id"].as_str().unwrap().to_owned()
+        ended.json()["job_id"].as_str().unwrap().to_owned()
     }
 
     /// Submits `job`, which must complete, with all items or without some. Returns the object that is printed.

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct Live {
     child: Child,
+    arguments: Vec<String>,
     stdout: PathBuf,
     stderr: PathBuf,
     started: Instant,
@@ -29,10 +30,11 @@ impl Live {
     pub(super) fn start(mut command: Command, folder: &std::path::Path, name: &str) -> Self {
         let (stdout, stderr) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
         command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        let arguments = command.get_args().map(|one| one.to_string_lossy().into_owned()).collect();
         let started = Instant::now();
         let child =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
-        Self { child, stdout, stderr, started, status: None }
+        Self { child, arguments, stdout, stderr, started, status: None }
     }
 
     /// What it has written to standard error so far.
@@ -137,6 +139,7 @@ impl Live {
     pub fn wait(mut self) -> Ended {
         let status = self.wait_status();
         Ended {
+            arguments: std::mem::take(&mut self.arguments),
             code: status.code(),
             at: SystemTime::now(),
             took: self.started.elapsed(),

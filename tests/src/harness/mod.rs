@@ -17,6 +17,7 @@ mod processes;
 mod programs;
 mod random;
 mod reasons;
+mod records;
 mod run_folder;
 mod scripts;
 mod sealed;

@@ -1,5 +1,6 @@
 //! The service of one job by one worker: a node that runs mini-batches, and a candidate for its orchestrator.
 
+use std::fmt;
 use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
@@ -27,8 +28,10 @@ const JOIN_PAUSE: Duration = Duration::from_millis(500);
 pub enum Parting {
     /// The job completed.
     Completed,
-    /// It failed or was canceled.
+    /// It failed.
     Failed,
+    /// It was canceled.
+    Canceled,
     /// It goes on without this worker.
     JobGoesOn,
     /// There is no such job.
@@ -54,6 +57,24 @@ pub(super) enum Served {
     Full,
     /// The job needs a worker of another version.
     OtherVersion,
+}
+
+impl fmt::Display for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Over(Parting::Completed) => "it completed",
+            Self::Over(Parting::Failed) => "it failed",
+            Self::Over(Parting::Canceled) => "it was canceled",
+            Self::Over(Parting::JobGoesOn) => "another worker ends it",
+            Self::Over(Parting::Unknown) => "there is no such job",
+            Self::Over(Parting::OtherVersion) | Self::OtherVersion => "it needs a worker of another version",
+            Self::Left => "this worker leaves, and the job goes on",
+            Self::Useless => "this worker is of no use to it",
+            Self::Again => "it wants nodes again",
+            Self::NotHere => "it cannot be served from here for now",
+            Self::Full => "it has enough nodes",
+        })
+    }
 }
 
 /// Serves one job.
@@ -384,7 +405,8 @@ async fn ship_logs(job: JobContext, stop: CancellationToken) {
 fn parting(record: &JobRecord) -> Option<Parting> {
     match record.state {
         JobState::Completed => Some(Parting::Completed),
-        state if state.is_final() => Some(Parting::Failed),
+        JobState::Failed => Some(Parting::Failed),
+        JobState::Canceled => Some(Parting::Canceled),
         _ => None,
     }
 }

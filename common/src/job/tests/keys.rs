@@ -210,7 +210,7 @@ fn refused_values() {
             "a name from a data registry (azureml:) is not supported yet: give a local path",
         ),
         ("source_directory: score.py", "FOLDER/score.py is not a folder"),
-        ("sizes: 1", "there is no such key: remove it; the keys are name, description, entry_script"),
+        ("sizes: 1", "there is no such key: remove it"),
         ("arguements: []", "there is no such key: did you mean `arguments`?"),
     ] {
         let key = setting.split(':').next().unwrap();

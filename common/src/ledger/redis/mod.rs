@@ -274,7 +274,7 @@ fn call_name() -> String {
 
 impl fmt::Display for RedisLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ledger at {}", self.connection.address())
+        self.connection.address().fmt(f)
     }
 }
 

@@ -1,0 +1,59 @@
+//! The file or folder that somebody may have meant by a path that leads nowhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::keys::edits;
+
+/// Entries of a folder that are looked at, at most.
+const MOST: usize = 10_000;
+
+/// `: did you mean ...?`, or nothing where no entry beside the missing one has a similar name.
+pub(super) fn hint(path: &Path) -> String {
+    nearest(path).map(|near| format!(": did you mean {}?", near.display())).unwrap_or_default()
+}
+
+/// `path` with the first part of it that is not there replaced by the most similar one that is.
+fn nearest(path: &Path) -> Option<PathBuf> {
+    let missing = path.ancestors().take_while(|part| !part.exists()).last()?;
+    let (folder, name) = (missing.parent()?, missing.file_name()?.to_str()?);
+    let allowed = (name.chars().count() / 3).max(1);
+    let names = fs::read_dir(folder).ok()?.take(MOST).flatten().map(|entry| entry.file_name());
+    let near = names
+        .filter_map(|name| name.into_string().ok())
+        .map(|candidate| (edits(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
+        // Of equals the first in the alphabet, whatever the order on disk.
+        .min()?;
+    let below = path.strip_prefix(missing).ok()?;
+    let meant = folder.join(near.1).join(below);
+    // Without the end that joining nothing leaves.
+    Some(meant.components().collect()).filter(|meant: &PathBuf| meant.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_similar_name_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("data/left")).unwrap();
+        fs::write(path("main.py"), "").unwrap();
+        for (given, meant) in [
+            ("dta", Some("data")),
+            ("Data", Some("data")),
+            ("dta/left", Some("data/left")),
+            ("data/lfet", Some("data/left")),
+            ("mian.py", Some("main.py")),
+            ("dta/right", None),
+            ("pictures", None),
+            ("x", None),
+            ("data", None),
+        ] {
+            let expected = meant.map(|meant| format!(": did you mean {}?", path(meant).display()));
+            assert_eq!(hint(&path(given)), expected.unwrap_or_default(), "{given}");
+        }
+    }
+}
