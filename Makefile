@@ -36,6 +36,10 @@ help: ## list the targets
 build: ## build the release programs into target/release
 	cargo build --release --workspace $(CARGO_FLAGS)
 
+.PHONY: man
+man: build ## write the pages of the manual into target/man
+	$(RELEASE)/prs man $(TARGET)/man
+
 # No tests, no servers, no optimisation: what the demo waits for is Python's.
 .PHONY: demo demo-time
 demo: demo-time $(VENV)/.examples ## build what the digits example needs, run it, show its result

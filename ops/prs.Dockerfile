@@ -1,6 +1,7 @@
 # The image of prs: the program under its three names, and the Python that entry scripts run in.
 #
-#   docker build -f ops/prs.Dockerfile -t prs .                       compiles the programs
+#   docker build -f ops/prs.Dockerfile -t prs .                       compiles the programs; what they say of themselves:
+#                                                                     --build-arg PRS_COMMIT=$(git rev-parse --short=12 HEAD)
 #   docker build -f ops/prs.Dockerfile -t prs --target prebuilt .     takes them from target/release of this host,
 #                                                                     which must not be newer than Debian 12
 #
@@ -54,7 +55,8 @@ COPY worker worker
 COPY producer producer
 COPY tests/Cargo.toml tests/
 COPY tests/src tests/src
-RUN cargo build --release --locked -p prs-producer -p prs-python
+ARG PRS_COMMIT=""
+RUN PRS_COMMIT="$PRS_COMMIT" cargo build --release --locked -p prs-producer -p prs-python
 
 FROM base AS prs
 COPY --from=build /src/target/release/prs /src/target/release/prs-worker /src/target/release/prs-producer \

@@ -204,8 +204,8 @@ fn ask(told: &str, source: &Path) -> Result<Option<CodeChoice>, Failure> {
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Ok(None);
     }
-    output::say(format_args!(
-        "{told}\n  new  the rest runs with {} as it is now\n  old  the rest runs with the code of the job",
+    output::ask(format_args!(
+        "{told}\n  new  the rest runs with {} as it is now\n  old  the rest runs with the code of the job\n",
         shown(source)
     ));
     loop {

@@ -88,7 +88,7 @@ pub(crate) async fn run(mut run: Run) -> Result<JobResult, Failure> {
     run_folder::forget_cancel(&run.folder);
     for store in [&run.folder, &output] {
         if let Err(error) = LocalStorage::new(store).sweep().await {
-            output::say(error);
+            output::say_error(error);
         }
     }
     Ok(result.map_err(anyhow::Error::from)?)
@@ -166,7 +166,7 @@ async fn run_once(
         stop.cancel();
         // The job has ended: what fails from here on is said, and changes nothing.
         if let Err(error) = job.queue.delete(&job.queue_name()).await {
-            output::say(error);
+            output::say_error(error);
         }
         tasks.close();
         tasks.wait().await;

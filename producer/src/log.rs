@@ -6,10 +6,48 @@ use std::io;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::cli::Telling;
+
 /// What to log on standard error.
 const LOG_VARIABLE: &str = "PRS_LOG";
 /// How the parts that log are called, or begin.
 const PARTS: [&str; 8] = ["prs", "aws", "h2", "hyper", "lapin", "redis", "rustls", "tokio"];
+
+/// How much is logged where `PRS_LOG` does not say it. What the clients of the broker
+/// and of S3 have to say comes as our own errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// What went wrong.
+    Error,
+    /// And what may go wrong.
+    Warn,
+    /// And what is done.
+    Info,
+    /// And how.
+    Debug,
+    /// And every step.
+    Trace,
+}
+
+impl Level {
+    const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// This level, as many higher or lower as the command line wants.
+    pub(crate) fn as_told(self, telling: &Telling) -> Self {
+        let level = (self as usize).saturating_sub(telling.quiet.into()) + usize::from(telling.verbose);
+        Self::ALL.get(level).copied().unwrap_or(Self::Trace)
+    }
+
+    fn filter(self) -> &'static str {
+        match self {
+            Self::Error => "error,lapin=off,aws_config=error",
+            Self::Warn => "warn,lapin=off,aws_config=error",
+            Self::Info => "warn,lapin=off,aws_config=error,prs=info",
+            Self::Debug => "warn,lapin=off,aws_config=error,prs=debug",
+            Self::Trace => "debug,lapin=off,aws_config=error,prs=trace",
+        }
+    }
+}
 
 /// What `PRS_LOG` says cannot be understood.
 #[derive(Debug, thiserror::Error)]
@@ -22,8 +60,8 @@ pub(crate) struct BadLogFilter {
     reason: String,
 }
 
-/// Logs on standard error from here on: what `PRS_LOG` says, or else what is `usual`.
-pub(crate) fn log(usual: &str) -> Result<(), BadLogFilter> {
+/// Logs on standard error from here on: what `PRS_LOG` says, or else as much as `usual`.
+pub(crate) fn log(usual: Level) -> Result<(), BadLogFilter> {
     let filter = filter(std::env::var_os(LOG_VARIABLE).unwrap_or_default(), usual)?;
     // A line that standard error does not take is lost: nothing can be said of it there.
     let lines = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
@@ -31,9 +69,9 @@ pub(crate) fn log(usual: &str) -> Result<(), BadLogFilter> {
     Ok(())
 }
 
-fn filter(named: OsString, usual: &str) -> Result<EnvFilter, BadLogFilter> {
+fn filter(named: OsString, usual: Level) -> Result<EnvFilter, BadLogFilter> {
     if named.is_empty() {
-        return Ok(EnvFilter::new(usual));
+        return Ok(EnvFilter::new(usual.filter()));
     }
     let refused = |value, reason: &dyn std::fmt::Display| BadLogFilter { value, reason: reason.to_string() };
     let named = named.into_string().map_err(|value| refused(value, &"it is not UTF-8"))?;
@@ -56,22 +94,40 @@ mod tests {
 
     #[test]
     fn a_filter_that_cannot_be_understood_is_refused_by_its_value() {
-        for (named, expected) in
-            [("", "warn"), ("info", "info"), ("off,prs_common=debug", "prs_common=debug,off")]
-        {
-            assert_eq!(filter(named.into(), "warn").unwrap().to_string(), expected, "{named:?}");
+        for (named, expected) in [
+            ("", "aws_config=error,lapin=off,warn"),
+            ("info", "info"),
+            ("off,prs_common=debug", "prs_common=debug,off"),
+        ] {
+            assert_eq!(filter(named.into(), Level::Warn).unwrap().to_string(), expected, "{named:?}");
         }
         for word in ["info,lapin", "prs_common,warn", "2", "[span]"] {
-            assert!(filter(word.into(), "warn").is_ok(), "{word}");
+            assert!(filter(word.into(), Level::Warn).is_ok(), "{word}");
         }
         for word in ["banana", "warn,bananas", "inof"] {
-            let error = filter(word.into(), "warn").unwrap_err().to_string();
+            let error = filter(word.into(), Level::Warn).unwrap_err().to_string();
             assert!(error.contains("no level") && error.contains("PRS_LOG=info"), "{error}");
         }
-        let error = filter("prs_common=loud".into(), "warn").unwrap_err().to_string();
+        let error = filter("prs_common=loud".into(), Level::Warn).unwrap_err().to_string();
         assert!(
             error.starts_with("PRS_LOG=prs_common=loud cannot") && error.contains("PRS_LOG=info"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_command_line_says_how_much_more_or_less() {
+        let told = |quiet, verbose| Telling { color: clap::ColorChoice::Auto, quiet, verbose };
+        for (quiet, verbose, of_a_command, of_a_worker) in [
+            (false, 0, Level::Warn, Level::Info),
+            (true, 0, Level::Error, Level::Warn),
+            (false, 1, Level::Info, Level::Debug),
+            (false, 2, Level::Debug, Level::Trace),
+            (false, 9, Level::Trace, Level::Trace),
+        ] {
+            let telling = told(quiet, verbose);
+            assert_eq!(Level::Warn.as_told(&telling), of_a_command, "{telling:?}");
+            assert_eq!(Level::Info.as_told(&telling), of_a_worker, "{telling:?}");
+        }
     }
 }

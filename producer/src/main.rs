@@ -2,7 +2,9 @@
 
 mod cli;
 mod code_choice;
+mod colours;
 mod commands;
+mod completion;
 mod embedded;
 mod failure;
 mod fleet;
@@ -26,7 +28,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     prs_worker::keep_little_memory();
+    completion::answer();
     let arguments = cli::parse();
+    output::begin(&arguments.telling);
     let format = arguments.output;
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);

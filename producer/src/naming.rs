@@ -11,16 +11,17 @@ use crate::place::Place;
 use crate::{output, run_folder};
 
 /// The job that was submitted last.
-const LATEST: &str = "@latest";
+pub(crate) const LATEST: &str = "@latest";
 /// The job that was submitted last of those that failed.
-const FAILED: &str = "@failed";
+pub(crate) const FAILED: &str = "@failed";
 /// Ids that are named where a beginning fits several.
 const NAMED: usize = 5;
 
 /// The id of a job, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Id {
-    whole: String,
+    /// All of it.
+    pub(crate) whole: String,
     /// The name in the job file.
     pub(crate) name: String,
     /// When it was submitted, in UTC: year, month, day, hour, minute, second, 14 digits.

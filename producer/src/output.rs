@@ -8,11 +8,13 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use console::measure_text_width;
 use indicatif::ProgressBar;
 use prs_orchestrator::JobResult;
 use serde::Serialize;
 
-use crate::cli::Format;
+use crate::cli::{Format, Telling};
+use crate::colours;
 use crate::failure::Failure;
 use crate::records::{CommandError, Job};
 use crate::summary;
@@ -20,12 +22,21 @@ use crate::summary;
 /// The progress bar that is shown.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
+/// Whether data and errors are all that is printed.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
 /// Whether anything was printed on standard output.
 static IS_PRINTED: AtomicBool = AtomicBool::new(false);
 
+/// Has everything that is printed from here on be as the command line wants it.
+pub(crate) fn begin(telling: &Telling) {
+    colours::choose(telling.color);
+    QUIET.store(telling.quiet, Ordering::Relaxed);
+}
+
 /// Says why the command failed; to programs, which read one object whatever happens, also on standard output.
 pub(crate) fn complain(failure: &Failure, format: Format) {
-    write_stderr(format_args!("error: {failure}"));
+    write_stderr(format_args!("{} {failure}", colours::error("error:")));
     if format == Format::Json && !IS_PRINTED.load(Ordering::Relaxed) {
         self::failure(failure);
     }
@@ -36,8 +47,15 @@ pub(crate) fn failure(failure: &Failure) {
     let _ = json(&CommandError::new(failure));
 }
 
-/// Says something that is no data; above the progress bar, where one is shown.
+/// Says something that is no data, unless the user wants quiet; above the progress bar, where one is shown.
 pub(crate) fn say(text: impl Display) {
+    if !QUIET.load(Ordering::Relaxed) {
+        say_error(text);
+    }
+}
+
+/// Says what went wrong, also to a user who wants quiet; above the progress bar, where one is shown.
+pub(crate) fn say_error(text: impl Display) {
     let write = || write_stderr(format_args!("{text}"));
     match &*BAR.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(bar) => bar.suspend(write),
@@ -60,9 +78,9 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
-/// Whether a person watches standard error.
+/// Whether a person watches standard error, and wants to.
 pub(crate) fn is_watched() -> bool {
-    io::stderr().is_terminal()
+    io::stderr().is_terminal() && !QUIET.load(Ordering::Relaxed)
 }
 
 /// Prints an object.
@@ -93,12 +111,12 @@ pub(crate) fn line(line: &str) -> Result<(), Failure> {
     text(&format!("{line}\n"))
 }
 
-/// Prints rows under headings, in columns.
+/// Prints rows under headings, in columns. Cells may have colours.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
+    let mut widths: Vec<usize> = headings.iter().map(|heading| measure_text_width(heading)).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(measure_text_width(cell));
         }
     }
     let mut table = String::new();
@@ -107,7 +125,7 @@ pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failu
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
+            line.extend(std::iter::repeat_n(' ', width + 2 - measure_text_width(cell).min(*width)));
         }
         table.push_str(line.trim_end());
         table.push('\n');

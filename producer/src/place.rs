@@ -140,16 +140,19 @@ impl Place {
             let ids = reader.job_ids().await?;
             return ids.iter().map(|id| Self::on_fleet(Arc::clone(&reader), id)).collect();
         }
-        let runs = whereabouts.runs();
-        if !runs.is_dir() {
-            return Ok(Vec::new());
-        }
-        let entries = std::fs::read_dir(runs)
-            .with_context(|| format!("cannot read {}", runs.display()))
-            .map_err(Failure::usage)?;
-        let folders = entries.flatten().map(|entry| entry.path());
-        let folders = folders.filter(|folder| folder.join(layout::JOB).is_file());
+        let folders = folders_of_jobs(whereabouts.runs())?.into_iter();
         Ok(folders.filter_map(|folder| Some(Self::folder(folder.canonicalize().ok()?))).collect())
+    }
+
+    /// What the jobs of a folder or a fleet may be called; no job is looked at.
+    pub(crate) async fn ids(whereabouts: &Whereabouts) -> Result<Vec<String>, Failure> {
+        match Reader::connect(whereabouts.urls()?).await? {
+            Some(reader) => reader.job_ids().await,
+            None => Ok(folders_of_jobs(whereabouts.runs())?
+                .iter()
+                .filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned()))
+                .collect()),
+        }
     }
 
     fn folder(folder: PathBuf) -> Self {
@@ -328,6 +331,18 @@ impl Place {
     }
 }
 
+/// The folders of jobs in a folder of runs; none where there is no such folder.
+fn folders_of_jobs(runs: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !runs.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = std::fs::read_dir(runs)
+        .with_context(|| format!("cannot read {}", runs.display()))
+        .map_err(Failure::usage)?;
+    let folders = entries.flatten().map(|entry| entry.path());
+    Ok(folders.filter(|folder| folder.join(layout::JOB).is_file()).collect())
+}
+
 /// Looks at all of `places` side by side. A job that cannot be understood is said and left out.
 pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure> {
     let looks = places.into_iter().map(|place| async move { place.look().await });
@@ -336,7 +351,7 @@ pub(crate) async fn look_at_all(places: Vec<Place>) -> Result<Vec<Seen>, Failure
     while let Some(look) = looks.next().await {
         match look {
             Ok(seen) => jobs.push(seen),
-            Err(failure) if failure.is_usage() => output::say(failure),
+            Err(failure) if failure.is_usage() => output::say_error(failure),
             Err(failure) => return Err(failure),
         }
     }

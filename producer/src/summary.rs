@@ -9,6 +9,8 @@ use prs_orchestrator::JobResult;
 use prs_orchestrator::report::progress_overview::duration;
 use prs_orchestrator::report::words;
 
+use crate::colours;
+
 /// The text. `name` is what commands call the job; paths below `here` are shown as a person would type them there.
 pub(crate) fn text(result: &JobResult, name: &str, here: Option<&Path>) -> String {
     let mut text = pairs(&counts(result));
@@ -34,8 +36,9 @@ pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
 fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     let (counts, items, findings) = (&result.mini_batches, &result.items, &result.findings);
     let missing = words::missing(result).map(|missing| format!(", but {missing}")).unwrap_or_default();
-    let mut rows =
-        vec![("job", result.job_id.clone()), ("state", format!("{}{missing}", result.state.as_str()))];
+    let state = format!("{}{missing}", result.state.as_str());
+    let state = colours::state(state, result.state, !findings.complete).to_string();
+    let mut rows = vec![("job", result.job_id.clone()), ("state", state)];
     rows.extend(result.reason.iter().map(|reason| ("reason", reason.clone())));
     rows.push((
         "mini-batches",

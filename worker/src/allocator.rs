@@ -20,3 +20,15 @@ pub fn keep_little_memory() {
         }
     }
 }
+
+/// Gives back what was freed: to be called by a program that from then on may be idle for long.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    {
+        #[expect(unsafe_code, reason = "only the C library's own interface does this")]
+        // SAFETY: it may be called at any time; pages that it cannot give back stay as they are.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
+}

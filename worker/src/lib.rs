@@ -38,7 +38,7 @@ mod suspects;
 mod unique;
 mod work_folder;
 
-pub use allocator::keep_little_memory;
+pub use allocator::{give_memory_back, keep_little_memory};
 pub use connect::{connect_fleet, opener};
 pub use descendants::end_left_overs;
 pub use file_size_limit::survive_file_size_limit;

@@ -8,6 +8,10 @@ use prs_worker::NodeSettings;
 use super::servers::FleetServers;
 use super::values::target;
 
+/// Headings of the worker's options: which jobs it serves, and with what of its host.
+const JOBS: &str = "Jobs";
+const HOST: &str = "Host";
+
 /// Serves the jobs of a fleet on this host.
 ///
 /// Serves one job at a time: runs its mini-batches in Python processes, then looks for the next. The first SIGTERM
@@ -18,28 +22,32 @@ pub(crate) struct Worker {
     #[command(flatten)]
     pub(crate) servers: FleetServers,
     /// Compute target to work for; may be given several times, or with commas.
-    #[arg(long, env = "PRS_TARGET", default_value = "default", value_delimiter = ',', value_parser = target)]
+    #[arg(long, env = "PRS_TARGET", hide_env_values = true, default_value = "default", value_delimiter = ',', value_parser = target)]
+    #[arg(help_heading = JOBS)]
     pub(crate) target: Vec<String>,
-    /// Most processes to run [default: as the job says, else one a core, or one on a host with GPUs].
-    #[arg(long, env = "PRS_SLOTS", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) slots: Option<u32>,
-    /// Most GiB of inputs to keep on this host at a time.
-    #[arg(long, env = "PRS_CACHE_GIB", default_value_t = NodeSettings::CACHE_BYTES >> 30, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub(crate) cache_gib: u64,
-    /// Of these, most MiB that lie in memory: files of up to 1 MiB; 0 for none.
-    #[arg(long, env = "PRS_CACHE_MEMORY_MIB", default_value_t = NodeSettings::MEMORY_BYTES >> 20, value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
-    pub(crate) cache_memory_mib: u64,
     /// Serve this job only, whatever its target, and end with it: 0 completed, 42 failed or canceled, 41 left before its end.
-    #[arg(long)]
+    #[arg(long, help_heading = JOBS)]
     pub(crate) job: Option<String>,
     /// End after so many seconds without a job.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "job")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "job", help_heading = JOBS)]
     pub(crate) exit_when_idle: Option<u64>,
     /// Name in logs and reports [default: the name of the host].
-    #[arg(long, env = "PRS_WORKER_NAME")]
+    #[arg(long, env = "PRS_WORKER_NAME", hide_env_values = true, help_heading = JOBS)]
     pub(crate) name: Option<String>,
+    /// Most processes to run [default: as the job says, else one a core, or one on a host with GPUs].
+    #[arg(long, env = "PRS_SLOTS", hide_env_values = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = HOST)]
+    pub(crate) slots: Option<u32>,
+    /// Most GiB of inputs to keep on this host at a time.
+    #[arg(long, env = "PRS_CACHE_GIB", hide_env_values = true, default_value_t = NodeSettings::CACHE_BYTES >> 30)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = HOST)]
+    pub(crate) cache_gib: u64,
+    /// Of these, most MiB that lie in memory: files of up to 1 MiB; 0 for none.
+    #[arg(long, env = "PRS_CACHE_MEMORY_MIB", hide_env_values = true, default_value_t = NodeSettings::MEMORY_BYTES >> 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=1 << 20), help_heading = HOST)]
+    pub(crate) cache_memory_mib: u64,
     /// Folder for what jobs need while they run here [default: `$STATE_DIRECTORY`, or prs-worker in `$XDG_RUNTIME_DIR`, or the temporary folder].
-    #[arg(long, env = "PRS_WORK_DIR")]
+    #[arg(long, env = "PRS_WORK_DIR", hide_env_values = true, help_heading = HOST)]
     pub(crate) work_dir: Option<PathBuf>,
 }
 

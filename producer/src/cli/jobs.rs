@@ -8,6 +8,7 @@ use prs_common::ledger::JobState;
 
 use super::servers::Servers;
 use super::values::{state, time};
+use crate::completion;
 
 /// Where the jobs are that a command names.
 #[derive(Debug, Clone, Args)]
@@ -23,7 +24,7 @@ pub(crate) struct Whereabouts {
 #[derive(Debug, Args)]
 pub(crate) struct Job {
     /// Id of the job, its beginning, the name of the job, @latest or @failed; without a fleet also the folder of its run.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = completion::jobs())]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
@@ -49,7 +50,7 @@ pub(crate) struct List {
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
     /// Jobs in this state only; may be given several times.
-    #[arg(long, value_parser = state)]
+    #[arg(long, value_parser = state, add = completion::states())]
     pub(crate) state: Vec<JobState>,
     /// Jobs of this name only.
     #[arg(long)]
@@ -81,10 +82,10 @@ pub(crate) struct Errors {
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     /// The jobs: ids, their beginnings, names, @latest or @failed; without a fleet also folders of runs.
-    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"])]
+    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"], add = completion::jobs())]
     pub(crate) jobs: Vec<String>,
     /// All jobs in this state; may be given several times.
-    #[arg(long, value_parser = state)]
+    #[arg(long, value_parser = state, add = completion::states())]
     pub(crate) state: Vec<JobState>,
     /// All jobs of this name.
     #[arg(long)]
@@ -116,7 +117,7 @@ pub(crate) struct Logs {
     #[command(flatten)]
     pub(crate) job: Job,
     /// The log to print, as the list or a message names it.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completion::logs())]
     pub(crate) file: Option<String>,
     /// Go on printing what comes until the job has ended: of --file, else of all processes.
     #[arg(short, long)]

@@ -1,40 +1,61 @@
 //! The command line: what can be said. What it means is in `commands`.
 
+mod examples;
 mod fleet;
 mod jobs;
 mod run;
 mod servers;
+mod shell;
 mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::exit;
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::Error;
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use prs_common::config::ConfigError;
+use prs_common::wire::PROTOCOL_VERSION;
 
 use crate::failure::Failure;
-use crate::output;
 use crate::trial::is_job_file;
+use crate::{colours, output};
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
 pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
 pub(crate) use servers::FleetServers;
+pub(crate) use shell::{Completions, Manual, Shell};
 
 /// The other name of `prs worker`.
 const WORKER: &str = "prs-worker";
 /// Exit code where a help that was asked for cannot be written.
 const UNWRITTEN: i32 = 42;
+/// Columns of a help at most: longer lines are hard to read.
+const HELP_WIDTH: usize = 100;
+
+/// What `--version` says behind the name: the version, the commit, and the protocol between agent and process.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    format!("{} ({}, protocol {PROTOCOL_VERSION})", env!("CARGO_PKG_VERSION"), env!("PRS_COMMIT"))
+});
 
 /// Runs a Python entry script over many files and rows, in parallel.
 #[derive(Debug, Parser)]
-#[command(name = "prs", version, propagate_version = true)]
+#[command(
+    name = "prs",
+    version = VERSION.as_str(),
+    propagate_version = true,
+    max_term_width = HELP_WIDTH,
+    after_help = examples::PRS
+)]
 pub(crate) struct Arguments {
     /// How data is printed on standard output.
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, help_heading = OUTPUT)]
     pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) telling: Telling,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -42,10 +63,29 @@ pub(crate) struct Arguments {
 
 /// Serves the jobs of a fleet on this host.
 #[derive(Debug, Parser)]
-#[command(name = WORKER, version)]
+#[command(name = WORKER, version = VERSION.as_str(), max_term_width = HELP_WIDTH, after_help = examples::WORKER)]
 struct WorkerAlone {
     #[command(flatten)]
     worker: Worker,
+    #[command(flatten)]
+    telling: Telling,
+}
+
+/// Heading of the options that every command has.
+const OUTPUT: &str = "Output";
+
+/// How much is told, and in which colours.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Telling {
+    /// Colours: on terminals that have them, unless `NO_COLOR` or `CLICOLOR_FORCE` is set; always; or never.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto, hide_possible_values = true, help_heading = OUTPUT)]
+    pub(crate) color: ColorChoice,
+    /// Print data and errors only: no progress, no notes.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = OUTPUT)]
+    pub(crate) quiet: bool,
+    /// Log what is done; -vv in detail. `PRS_LOG` says it part by part, and wins.
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = OUTPUT)]
+    pub(crate) verbose: u8,
 }
 
 /// The arguments of the program, under the name that it was called by. Wrong ones end it, and so does the wish for help
@@ -53,19 +93,37 @@ struct WorkerAlone {
 pub(crate) fn parse() -> Arguments {
     let called = std::env::args_os().next().unwrap_or_default();
     let arguments = if Path::new(&called).file_name() == Some(OsStr::new(WORKER)) {
-        WorkerAlone::try_parse()
-            .map(|alone| Arguments { output: Format::Table, command: Command::Worker(alone.worker) })
+        WorkerAlone::try_parse().map(|WorkerAlone { worker, telling }| Arguments {
+            output: Format::Table,
+            telling,
+            command: Command::Worker(worker),
+        })
     } else {
         Arguments::try_parse()
     };
-    arguments.unwrap_or_else(|error| {
-        let written = error.print().and_then(|()| io::stdout().flush());
-        if error.use_stderr() && asks_for_json(std::env::args_os()) {
-            output::failure(&refusal(&error));
-        }
-        let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
-        exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
-    })
+    arguments.unwrap_or_else(|error| end(&error))
+}
+
+/// Prints help, a version or what is wrong with the arguments, and ends the program.
+fn end(error: &Error) -> ! {
+    colours::choose(color_in(std::env::args_os()));
+    let written = error.print().and_then(|()| io::stdout().flush());
+    if error.use_stderr() && asks_for_json(std::env::args_os()) {
+        output::failure(&refusal(error));
+    }
+    let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
+    exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
+}
+
+/// What `--color` says among arguments that are not understood.
+fn color_in(arguments: impl Iterator<Item = OsString>) -> ColorChoice {
+    let words: Vec<OsString> = arguments.collect();
+    let value =
+        words.iter().enumerate().find_map(|(at, word)| match word.to_str()?.strip_prefix("--color")? {
+            "" => words.get(at + 1)?.to_str(),
+            value => value.strip_prefix('='),
+        });
+    value.and_then(|value| value.parse().ok()).unwrap_or(ColorChoice::Auto)
 }
 
 /// Whether a command line that may be wrong asks for data for programs.
@@ -96,43 +154,73 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Write a script, a job file and three inputs to begin with.
+    #[command(after_help = examples::NEW)]
     New(New),
     /// Run a job and wait for its end.
+    #[command(after_help = examples::SUBMIT)]
     Submit(Submit),
     /// Check a job file, import its script and plan the job; run nothing.
+    #[command(after_help = examples::VALIDATE)]
     Validate(Validate),
     /// Run one mini-batch here, in this terminal, and show what would be written.
+    #[command(after_help = examples::TRY)]
     Try(Try),
     /// Run what is missing or failed of a former job.
+    #[command(after_help = examples::RESUME)]
     Resume(Resume),
     /// Show where the result of a job is, or fetch it.
+    #[command(after_help = examples::RESULT)]
     Result(Fetch),
     /// Run a former job again as a new one, with changes.
+    #[command(after_help = examples::RESUBMIT)]
     Resubmit(Resubmit),
     /// Show where a job stands.
+    #[command(after_help = examples::STATUS)]
     Status(Job),
     /// List the jobs of a folder, or of a fleet.
+    #[command(after_help = examples::LIST)]
     List(List),
     /// Print a former job as a job file, which can be submitted as it is.
+    #[command(after_help = examples::SHOW)]
     Show(Job),
     /// Follow a job to its end: progress and logs.
+    #[command(after_help = examples::STREAM)]
     Stream(Job),
     /// Show the distinct errors of a job with their tracebacks, or the items that failed.
+    #[command(after_help = examples::ERRORS)]
     Errors(Errors),
     /// List the logs of a job, print or follow them.
+    #[command(after_help = examples::LOGS)]
     Logs(Logs),
     /// End a job; what is done is kept.
+    #[command(after_help = examples::CANCEL)]
     Cancel(Job),
     /// Remove jobs that have ended, with their logs and results.
+    #[command(after_help = examples::RM)]
     Rm(Remove),
     /// Serve the jobs of a fleet on this host.
+    #[command(after_help = examples::WORKER)]
     Worker(Worker),
     /// List the workers of a fleet.
+    #[command(after_help = examples::WORKERS)]
     Workers(Workers),
     /// List the profiles of the configuration, and say which servers are used and why.
+    #[command(after_help = examples::PROFILES)]
     Profiles(Profiles),
     /// Check whether this machine, and the fleet that is configured, have what prs needs.
+    #[command(after_help = examples::DOCTOR)]
     Doctor(Doctor),
+    /// Print what a shell needs to complete these commands, with jobs and logs.
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(Completions),
+    /// Write this help as pages of the manual.
+    #[command(after_help = examples::MAN)]
+    Man(Manual),
+}
+
+impl Telling {
+    /// Nothing but data.
+    pub(crate) const SILENT: Self = Self { color: ColorChoice::Never, quiet: true, verbose: 0 };
 }
 
 impl Command {
@@ -147,7 +235,9 @@ impl Command {
             | Self::Workers(_)
             | Self::Profiles(_)
             | Self::Doctor(_)
-            | Self::Rm(_) => return None,
+            | Self::Rm(_)
+            | Self::Completions(_)
+            | Self::Man(_) => return None,
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
@@ -169,7 +259,9 @@ impl Command {
             Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
                 return servers.settle();
             }
-            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) => return Ok(Vec::new()),
+            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) | Self::Completions(_) | Self::Man(_) => {
+                return Ok(Vec::new());
+            }
             Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
@@ -200,5 +292,48 @@ mod tests {
         WorkerAlone::command().debug_assert();
         let about = Arguments::command().get_about().unwrap().to_string();
         assert!(about.starts_with("Runs a Python entry script"), "{about}");
+    }
+
+    #[test]
+    fn every_command_has_examples_that_are_understood() {
+        let program = Arguments::command();
+        let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+        for command in commands.chain([&program]) {
+            let name = command.get_name();
+            let help =
+                command.get_after_help().unwrap_or_else(|| panic!("{name} has no example")).to_string();
+            let mut lines = help.lines();
+            assert_eq!(lines.next(), Some("Examples:"), "{name}");
+            for line in lines {
+                let example = line.split(['#', '>']).next().unwrap();
+                let parsed = Arguments::try_parse_from(example.split_whitespace());
+                let is_help = |error: &Error| !error.use_stderr();
+                assert!(parsed.as_ref().err().is_none_or(is_help), "{example}: {}", parsed.unwrap_err());
+                assert!(line.len() <= 80, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_help_shows_what_variables_hold() {
+        let program = Arguments::command();
+        for command in program.get_subcommands() {
+            for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
+                assert!(argument.is_hide_env_values_set(), "{} of {}", argument.get_id(), command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn colours_are_heeded_in_arguments_that_are_not_understood() {
+        for (arguments, expected) in [
+            (&["prs", "--colour"][..], ColorChoice::Auto),
+            (&["prs", "--color", "never", "x"], ColorChoice::Never),
+            (&["prs", "x", "--color=always"], ColorChoice::Always),
+            (&["prs", "--color"], ColorChoice::Auto),
+            (&["prs", "--color=blue"], ColorChoice::Auto),
+        ] {
+            assert_eq!(color_in(arguments.iter().map(OsString::from)), expected, "{arguments:?}");
+        }
     }
 }

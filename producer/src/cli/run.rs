@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::jobs::{Job, Whereabouts};
 use super::servers::Servers;
 use super::values::key_value;
+use crate::completion;
 
 /// Which code of a job is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,7 +63,7 @@ pub(crate) struct Validate {
 #[derive(Debug, Args)]
 pub(crate) struct Try {
     /// A job file, or a former job: its id, its beginning, its name, @latest or @failed, or the folder of its run.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", add = completion::job_files_and_jobs())]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,

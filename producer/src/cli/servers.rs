@@ -6,23 +6,26 @@ use clap::Args;
 use prs_common::config::{Choice, ConfigError, Options, choose};
 use prs_common::servers::{ConnectError, ServerUrls};
 
+/// Heading of the servers.
+const FLEET: &str = "Fleet";
+
 /// The servers of a fleet.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FleetServers {
     /// RabbitMQ, as in `amqp://user:password@host/vhost` [env: `PRS_BROKER_URL`].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = FLEET)]
     broker: Option<String>,
     /// Redis, as in `redis://user:password@host/0` [env: `PRS_REDIS_URL`].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = FLEET)]
     redis: Option<String>,
     /// Object storage, as in `s3://bucket/prefix` or `file:///shared/folder` [env: `PRS_STORAGE_URL`].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help_heading = FLEET)]
     storage: Option<String>,
     /// Servers that a configuration file has under this name [env: `PRS_PROFILE`].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = FLEET)]
     profile: Option<String>,
     /// Configuration file, in place of prs.yaml here and ~/.config/prs/config.yaml [env: `PRS_CONFIG`].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FLEET)]
     config: Option<PathBuf>,
 }
 
@@ -32,7 +35,7 @@ pub(crate) struct Servers {
     #[command(flatten)]
     fleet: FleetServers,
     /// Use no fleet, whatever variables and configuration files say.
-    #[arg(long, conflicts_with_all = ["broker", "redis", "storage", "profile", "config"])]
+    #[arg(long, help_heading = FLEET, conflicts_with_all = ["broker", "redis", "storage", "profile", "config"])]
     local: bool,
 }
 

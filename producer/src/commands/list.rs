@@ -4,13 +4,14 @@ use std::cmp::Reverse;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use console::{Term, truncate_str};
+use console::{Term, measure_text_width, truncate_str};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, List, Order};
+use crate::colours;
 use crate::failure::{Code, Failure};
 use crate::naming::Id;
 use crate::output;
@@ -118,7 +119,7 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
             let waits = standing.waits().filter(|_| !result.state.is_final());
             vec![
                 result.job_id,
-                result.state.as_str().to_owned(),
+                colours::state(result.state.as_str(), result.state, !result.findings.complete).to_string(),
                 local(record.submitted_us),
                 format!("{}/{}", result.mini_batches.succeeded, result.mini_batches.scheduled),
                 result.mini_batches.failed.to_string(),
@@ -144,7 +145,7 @@ fn cut_reasons(headings: &mut Vec<&str>, rows: &mut [Vec<String>], columns: usiz
         .iter()
         .enumerate()
         .map(|(at, heading)| {
-            let widest = rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+            let widest = rows.iter().map(|row| measure_text_width(&row[at])).max().unwrap_or(0);
             widest.max(heading.len()) + 2
         })
         .sum();

@@ -54,6 +54,11 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
     Ok(Code::Completed.into())
 }
 
+/// The names of the logs that there are.
+pub(crate) async fn names(place: &Place) -> Result<Vec<String>, Failure> {
+    Ok(list(place).await?.into_iter().map(|log| log.file).collect())
+}
+
 /// The logs that there are.
 async fn list(place: &Place) -> Result<Vec<Log>, Failure> {
     let listed = place.storage.list(layout::LOGS).await;

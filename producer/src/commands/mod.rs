@@ -1,12 +1,14 @@
 //! The commands: each a function from arguments to an exit code.
 
 mod cancel;
+mod completions;
 mod doctor;
 mod errors;
 mod fetch;
 mod inspect;
 mod list;
 mod logs;
+mod man;
 mod new;
 mod profiles;
 mod remove;
@@ -27,18 +29,16 @@ use prs_worker::survive_file_size_limit;
 pub(crate) use self::{show::Shown, validate::Validated};
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
-use crate::log::log;
+use crate::log::{Level, log};
 use crate::{naming, output};
 
-/// What is logged where that is not said. What the clients of the broker and of S3 have to say comes as our own errors.
-const LOGGED: &str = "warn,lapin=off,aws_config=error";
-/// The same for a worker: its log tells what it does.
-const LOGGED_BY_A_WORKER: &str = "warn,lapin=off,aws_config=error,prs=info";
+pub(crate) use logs::names as log_names;
 
 /// Does what the command line says.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let is_worker = matches!(arguments.command, Command::Worker(_));
-    log(if is_worker { LOGGED_BY_A_WORKER } else { LOGGED }).map_err(Failure::usage)?;
+    let usual = if is_worker { Level::Info } else { Level::Warn };
+    log(usual.as_told(&arguments.telling)).map_err(Failure::usage)?;
     let notes = arguments.command.settle_servers().map_err(Failure::usage)?;
     for note in notes {
         output::say(format_args!("note: {note}"));
@@ -69,6 +69,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
             Command::Rm(arguments) => remove::remove(&arguments, format).await,
+            Command::Completions(arguments) => completions::completions(&arguments),
+            Command::Man(arguments) => man::man(&arguments, format),
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,

@@ -11,7 +11,7 @@ use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};
 use crate::place::{Leftover, Place};
 use crate::records::{Removed, RemovedJob, SCHEMA};
-use crate::{naming, output};
+use crate::{colours, naming, output};
 
 /// Jobs whose objects are listed side by side.
 const LISTED_AT_ONCE: usize = 8;
@@ -108,11 +108,12 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     let rows = doomed.iter().map(|job| {
         let (state, submitted) = match &job.leftover {
             Leftover::Job { state, submitted_us, .. } => {
-                (state.as_str(), format_us(*submitted_us)[..19].replace('T', " "))
+                let shown = colours::state(state.as_str(), *state, false).to_string();
+                (shown, format_us(*submitted_us)[..19].replace('T', " "))
             }
-            Leftover::Remains => ("without a record", String::new()),
+            Leftover::Remains => ("without a record".to_owned(), String::new()),
         };
-        vec![job.job_id.clone(), state.to_owned(), submitted, HumanBytes(job.bytes).to_string()]
+        vec![job.job_id.clone(), state, submitted, HumanBytes(job.bytes).to_string()]
     });
     output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "SIZE"], &rows.collect::<Vec<_>>())?;
     if !stdin().is_terminal() {

@@ -320,7 +320,7 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
     let code = match result.state {
         JobState::Completed if result.findings.lacks_unexpectedly() => {
             if let Some(missing) = words::missing(result) {
-                output::say(format_args!(
+                output::say_error(format_args!(
                     "{missing} (exit code 10: the job file does not say how many may be, with error_threshold, allowed_failed_count or allowed_failed_percent)"
                 ));
             }
@@ -333,7 +333,7 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
             // People have it above.
             let reason = if format == Format::Json { format!(": {reason}") } else { String::new() };
             let logs = result.logs.trim_end_matches('/');
-            output::say(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
+            output::say_error(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
             Code::Failed
         }
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::servers::ConnectError;
 use prs_worker::serve::{Parting, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
-use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, tidy_memory};
+use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Worker;
@@ -62,6 +62,8 @@ async fn serve(arguments: Worker) -> anyhow::Result<u8> {
         folder = %settings.work_folder.path().display(),
         "the worker is ready"
     );
+    // The command line, with all its help, and what the first connections took.
+    give_memory_back();
     let mut code = 0;
     if let Some(job) = &arguments.job {
         code = match serve_job(&fleet, &settings, job, &end).await {

@@ -16,15 +16,15 @@ mod uploading;
 
 use std::time::{Duration, Instant};
 
-use console::{Term, style};
+use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::watch::Receiver;
 
 use self::facts::Facts;
 use self::lines::Lines;
 use self::news::{News, Told};
-use crate::output;
 use crate::standing::Shown;
+use crate::{colours, output};
 
 pub(crate) use self::news::describe as describe_error;
 pub(crate) use self::uploading::Uploading;
@@ -64,7 +64,7 @@ where
 
 fn tell(told: Told) {
     match told {
-        Told::Error(text) => output::say(format_args!("{} {text}", style("✗").red().for_stderr())),
+        Told::Error(text) => output::say_error(format_args!("{} {text}", colours::error("✗"))),
         Told::Note(text) => output::say(text),
     }
 }

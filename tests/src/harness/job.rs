@@ -87,6 +87,11 @@ impl Job {
         self
     }
 
+    /// The variables that its commands are started with.
+    pub fn own_variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Puts the run folder elsewhere.
     #[must_use]
     pub fn with_run_folder(mut self, path: impl Into<PathBuf>) -> Self {

@@ -1,0 +1,120 @@
+//! The examples at the end of each command's help.
+
+/// How a new user begins.
+pub(super) const PRS: &str = "\
+Examples:
+  prs submit job.yml        # run a job here, or on the fleet you name
+  prs errors @latest        # why items are missing from its result
+  prs submit --help         # the options of a command, with examples";
+
+pub(super) const SUBMIT: &str = "\
+Examples:
+  prs submit job.yml
+  prs submit job.yml --set mini_batch_size=50 --set run_max_try=5
+  prs submit job.yml --detach -o json       # on a fleet: print the id and leave";
+
+pub(super) const VALIDATE: &str = "\
+Examples:
+  prs validate job.yml
+  prs validate job.yml --set mini_batch_size=1MB -o json";
+
+pub(super) const TRY: &str = "\
+Examples:
+  prs try job.yml                           # the first mini-batch
+  prs try job.yml --item data/7.png         # the one that has this file
+  prs try @latest --failed --pdb            # the first that failed, with pdb";
+
+pub(super) const RESUME: &str = "\
+Examples:
+  prs resume @latest
+  prs resume score --code new               # with the script as it is now
+  prs resume prs-runs/score-1 --set run_max_try=5";
+
+pub(super) const RESULT: &str = "\
+Examples:
+  prs result @latest
+  prs result score --output-path results/";
+
+pub(super) const RESUBMIT: &str = "\
+Examples:
+  prs resubmit @latest --set mini_batch_size=50
+  prs resubmit score --detach";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  prs status @latest
+  prs status score -o json";
+
+pub(super) const LIST: &str = "\
+Examples:
+  prs list
+  prs list --state failed --since 2d
+  prs list --name score -n 5 --watch";
+
+pub(super) const SHOW: &str = "\
+Examples:
+  prs show @latest
+  prs show score -o json";
+
+pub(super) const STREAM: &str = "\
+Examples:
+  prs stream @latest
+  prs stream score -o json                  # then its result as data";
+
+pub(super) const ERRORS: &str = "\
+Examples:
+  prs errors @latest
+  prs errors score --items                  # the items that failed, one a line";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  prs logs @latest                          # which logs there are
+  prs logs score --file job_result.txt
+  prs logs score --follow
+  prs logs @failed --failed                 # what processes with errors wrote";
+
+pub(super) const CANCEL: &str = "\
+Examples:
+  prs cancel @latest
+  prs cancel score-20261121-120000-1a2b";
+
+pub(super) const RM: &str = "\
+Examples:
+  prs rm score-20261121-120000-1a2b
+  prs rm --state failed --older 7d --yes";
+
+pub(super) const WORKER: &str = "\
+Examples:
+  prs worker                                # for the compute target `default`
+  prs worker --target gpu --slots 4
+  prs worker --exit-when-idle 600           # ends when idle for ten minutes";
+
+pub(super) const WORKERS: &str = "\
+Examples:
+  prs workers
+  prs workers --target gpu -o json";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  prs completions bash > ~/.local/share/bash-completion/completions/prs
+  prs completions fish > ~/.config/fish/completions/prs.fish
+  prs completions zsh > ~/.prs.zsh          # and in ~/.zshrc: source ~/.prs.zsh";
+
+pub(super) const MAN: &str = "\
+Examples:
+  prs man ~/.local/share/man/man1           # then: man prs-submit";
+
+pub(super) const NEW: &str = "\
+Examples:
+  prs new score                             # then: prs submit score/job.yml
+  prs new scores --tabular";
+
+pub(super) const PROFILES: &str = "\
+Examples:
+  prs profiles
+  prs profiles --profile lab -o json";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  prs doctor
+  prs doctor --profile lab --environment /opt/venv";
