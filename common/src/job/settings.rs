@@ -8,8 +8,8 @@ use super::form::RawSettings;
 use super::keys;
 use super::yaml::Node;
 
-/// The pipeline parameters of azureml and the thresholds.
-pub const OVERRIDABLE: [&str; 9] = [
+/// The pipeline parameters of azureml, the thresholds and the form of the result.
+pub const OVERRIDABLE: [&str; 10] = [
     "mini_batch_size",
     "node_count",
     "process_count_per_node",
@@ -19,6 +19,7 @@ pub const OVERRIDABLE: [&str; 9] = [
     "error_threshold",
     "allowed_failed_count",
     "allowed_failed_percent",
+    "output_format",
 ];
 
 /// What another start of a job may change: how it is run, not what.

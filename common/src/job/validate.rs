@@ -16,6 +16,7 @@ use super::form::RawSettings;
 use super::inputs;
 use super::keys;
 use super::near_path;
+use super::output_format;
 use super::reader::{INT_MAX, Reader};
 use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction};
 
@@ -48,6 +49,7 @@ pub(super) fn validate(
 
     tuning(&mut reader, &mut spec);
     output(&mut reader, folder, &mut spec);
+    output_format::read(&mut reader, &mut spec);
     environment::read(&mut reader, folder, runs_on, &mut spec);
 
     spec.description = reader.text("description");
@@ -66,7 +68,9 @@ pub(super) fn validate(
 /// Puts the settings that a submission may change over those of a job that was checked before; it is whole only if
 /// `problems` stays empty.
 pub(super) fn change(spec: &mut JobSpec, raw: RawSettings, problems: &mut Vec<Problem>) {
-    tuning(&mut Reader::new(raw, problems), spec);
+    let mut reader = Reader::new(raw, problems);
+    tuning(&mut reader, spec);
+    output_format::read(&mut reader, spec);
 }
 
 /// Puts the settings of another start of a job over those that it had; it is whole only if `problems` stays empty.

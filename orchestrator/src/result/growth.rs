@@ -141,10 +141,10 @@ mod tests {
         growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
         scene.succeed([3]).await;
         let mut catalog = catalog(&scene).await;
-        catalog.header = Some((3, "a b\n".to_owned()));
+        catalog.headers.add(3, "a b\n".to_owned(), true);
         growth.grow(&scene.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), None, "2 may bring another one");
-        catalog.header = Some((1, "a b\n".to_owned()));
+        catalog.headers.add(1, "a b\n".to_owned(), true);
         growth.grow(&scene.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), Some("a b\n"));
         gives(&mut growth, &scene, &catalog, "a b\n", &[0, 1]).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, pack};
-use prs_common::job::{JobSpec, RunsOn, change, load_for};
+use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
@@ -178,8 +178,9 @@ fn holds_a_job(folder: &Path) -> Failure {
     ))
 }
 
-fn say_notes(spec: &JobSpec) {
-    for note in &spec.notes {
+/// Says what the author of a job should know of its settings.
+pub(super) fn say_notes(spec: &JobSpec) {
+    for note in spec.notes.iter().chain(&note_on_csv(spec)) {
         output::say(format_args!("note: {note}"));
     }
 }

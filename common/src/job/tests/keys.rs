@@ -32,6 +32,7 @@ fn defaults() {
         ("allowed_failed_percent", json!(100.0)),
         ("output_action", json!("append_row")),
         ("append_row_file_name", json!("parallel_run_step.txt")),
+        ("output_format", json!(null)),
         ("node_count", json!(1)),
         ("process_count_per_node", json!(null)),
         ("run_invocation_timeout", json!(60)),
@@ -73,6 +74,10 @@ fn accepted_values() {
         ("output_action: Append_Row", json!("append_row")),
         ("append_row_file_name: rows.csv", json!("rows.csv")),
         ("append_row_file_name: with space, é", json!("with space, é")),
+        ("output_format: csv", json!({"delimiter": ",", "header": true})),
+        ("output_format: {}", json!({"delimiter": ",", "header": true})),
+        ("output_format: {delimiter: ';', header: false}", json!({"delimiter": ";", "header": false})),
+        ("output_format: {delimiter: '\\t'}", json!({"delimiter": "\t", "header": true})),
         ("node_count: 4", json!(4)),
         ("node_count: 2147483647", json!(2_147_483_647)),
         ("process_count_per_node: '2'", json!(2)),
@@ -159,6 +164,11 @@ fn refused_values() {
             "append_row_file_name: ..",
             "\"..\" is not a file name: give 1 to 255 bytes without any of ~\"#%&*:<>?/\\{|}",
         ),
+        (
+            "output_format: parquet",
+            "\"parquet\" is no form of output: give csv, or a mapping such as {delimiter: \";\", header: true}",
+        ),
+        ("output_format: [csv]", "a list is no form of output"),
         ("node_count: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
         ("node_count: 2147483648", "2147483648 is out of range: give a whole number from 1 to 2147483647"),
         ("node_count: [1]", "a list is not a whole number: give a whole number from 1 to 2147483647"),
@@ -238,6 +248,22 @@ fn refused_items_are_named_by_their_place() {
             "environment_variables.A=B: a variable has a name without `=`, and no zero bytes",
         ),
         ("arguments: [--x, [1]]", "arguments[1]: a list where text is expected: quote it to give it as text"),
+        (
+            "output_format: {delimiter: ',,'}",
+            "output_format.delimiter: \",,\" is not a delimiter: give one ASCII character, not a quote or line end",
+        ),
+        (
+            "output_format: {headers: true}",
+            "output_format.headers: there is no such key: did you mean `header`?",
+        ),
+        (
+            "output_format: csv\noutput_action: summary_only",
+            "output_format: summary_only writes no rows: remove it, or give output_action: append_row",
+        ),
+        (
+            "output_format: csv\narguments: [--append_row_dataframe_header=True]",
+            "output_format: the arguments have --append_row_dataframe_header: remove that, and give `header` here",
+        ),
         (
             "arguments: [--x, ]\nnode_count: 0",
             "node_count: 0 is out of range: give a whole number from 1 to 2147483647",
