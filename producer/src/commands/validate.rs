@@ -22,9 +22,9 @@ use crate::cli::{Format, Validate};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::left_behind::LeftBehind;
-use crate::output;
 use crate::records::SCHEMA;
 use crate::trial::Trial;
+use crate::{code_notes, output};
 
 /// Exceptions of a script that lacks something which another host may have.
 const LACKS: [&str; 2] = ["ModuleNotFoundError", "ImportError"];
@@ -75,6 +75,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     say_notes(&spec);
     let processes = spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots());
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
+    code_notes::check(&spec, &code.files)?;
     let mut signals = Signals::catch()?;
     let looking = async {
         let trial = Trial::of_spec(spec).await?;
