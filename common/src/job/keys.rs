@@ -1,7 +1,7 @@
 //! The keys of a job file (spec section 2) and the nearest one to a misspelt one.
 
 /// Every key of a native job file.
-pub(super) const JOB: [&str; 30] = [
+pub(super) const JOB: [&str; 31] = [
     "name",
     "description",
     "entry_script",
@@ -25,6 +25,7 @@ pub(super) const JOB: [&str; 30] = [
     "inputs",
     "side_inputs",
     "output",
+    "keep",
     "arguments",
     "allow_reuse",
     "task_overhead_timeout",

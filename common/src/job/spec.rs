@@ -67,6 +67,9 @@ pub struct JobSpec {
     pub inputs: Vec<Input>,
     /// Folder for the output. `None` means `output/` of the run.
     pub output: Option<PathBuf>,
+    /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None` means until somebody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).
     pub arguments: Vec<String>,
     /// Whether a former job's output may be given back without running (P3); not built yet, so always false.
@@ -119,6 +122,7 @@ impl JobSpec {
             compute_target: "default".to_owned(),
             inputs,
             output: None,
+            keep: None,
             arguments: Vec::new(),
             allow_reuse: false,
             task_overhead_timeout: 600,

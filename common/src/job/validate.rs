@@ -96,6 +96,7 @@ fn tuning(reader: &mut Reader<'_>, spec: &mut JobSpec) {
     thresholds(reader, spec);
     processes(reader, spec);
     times(reader, spec);
+    spec.keep = keep(reader).or(spec.keep);
     if let Some(level) = reader.choice(
         "logging_level",
         &[("WARNING", LoggingLevel::Warning), ("INFO", LoggingLevel::Info), ("DEBUG", LoggingLevel::Debug)],
@@ -293,6 +294,27 @@ fn times(reader: &mut Reader<'_>, spec: &mut JobSpec) {
             format!("{interval}: resource monitoring is not supported yet: give 0, or remove the key");
         reader.refuse(&setting, message);
     }
+}
+
+/// A time with its unit, in seconds.
+fn keep(reader: &mut Reader<'_>) -> Option<u64> {
+    let expected = "a whole number of hours or days, at least 1h, such as 12h or 30d";
+    let text = reader.filled_text("keep", expected)?;
+    let units = [("h", 3_600), ("d", 86_400)];
+    let seconds = units.into_iter().find_map(|(unit, seconds)| {
+        let number =
+            text.strip_suffix(unit).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+        number.parse::<u64>().ok()?.checked_mul(seconds)
+    });
+    let seconds = seconds.filter(|seconds| (1..=INT_MAX.unsigned_abs()).contains(seconds));
+    if seconds.is_none() {
+        let setting = reader.get("keep")?;
+        reader.refuse(
+            &setting,
+            format!("{} is no time to keep a job: give {expected}", setting.value.describe()),
+        );
+    }
+    seconds
 }
 
 fn output(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {

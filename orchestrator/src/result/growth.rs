@@ -97,7 +97,7 @@ mod tests {
         let mut catalog = Box::new(Catalog::new(scene.job.incarnation, report));
         for segment in scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
-            let object = ObjectMeta { key, size, version: String::new() };
+            let object = ObjectMeta { key, size, ..ObjectMeta::default() };
             let read = read_index(&*scene.storage, &object).await.unwrap();
             catalog = catalog.take_in(segment, read.index).await;
         }

@@ -19,7 +19,7 @@ use crate::output;
 use crate::trial::is_job_file;
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
-pub(crate) use jobs::{Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
+pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
 pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
 pub(crate) use servers::FleetServers;
 
@@ -125,6 +125,8 @@ pub(crate) enum Command {
     Cancel(Job),
     /// Remove jobs that have ended, with their logs and results.
     Rm(Remove),
+    /// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
+    Gc(Collect),
     /// Serve the jobs of a fleet on this host.
     Worker(Worker),
     /// List the workers of a fleet.
@@ -147,7 +149,8 @@ impl Command {
             | Self::Workers(_)
             | Self::Profiles(_)
             | Self::Doctor(_)
-            | Self::Rm(_) => return None,
+            | Self::Rm(_)
+            | Self::Gc(_) => return None,
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
             Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
             Self::Resume(Resume { job, .. })
@@ -173,6 +176,7 @@ impl Command {
             Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
+            | Self::Gc(Collect { whereabouts, .. })
             | Self::Try(Try { whereabouts, .. })
             | Self::Resume(Resume { job: Job { whereabouts, .. }, .. })
             | Self::Result(Fetch { job: Job { whereabouts, .. }, .. })

@@ -4,6 +4,7 @@ mod cancel;
 mod doctor;
 mod errors;
 mod fetch;
+mod gc;
 mod inspect;
 mod list;
 mod logs;
@@ -69,6 +70,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Stream(job) => stream::stream(&job, format).await,
             Command::Cancel(job) => cancel::cancel(&job, format).await,
             Command::Rm(arguments) => remove::remove(&arguments, format).await,
+            Command::Gc(arguments) => gc::gc(&arguments, format).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,

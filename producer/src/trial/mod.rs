@@ -81,6 +81,7 @@ impl Trial {
             }
         }
         let spec = load(Path::new(&arguments.name), &arguments.set).map_err(Failure::usage)?;
+        check_code(&spec)?;
         Self::of_spec_in(spec, scratch).await
     }
 
@@ -94,7 +95,6 @@ impl Trial {
         let stores = stores_in(scratch.path());
         let job_id = format!("{}-try", spec.name);
         let code = spec.source_directory.clone();
-        check_code(&spec)?;
         let resolved = resolve(spec, &stores, Where::Embedded, Audience::NONE).await;
         let spec = Arc::new(resolved.map_err(Failure::usage)?);
         Ok(Self { spec, job_id, code, former: None, stores, scratch })
