@@ -1,7 +1,7 @@
 //! The user's code on its way to the nodes: a content-addressed archive of `source_directory`.
 //!
-//! The same files give the same archive, whoever packs them and when. Links are packed as what they point to;
-//! version control folders and byte code stay behind. Unpacking refuses everything that could leave its folder.
+//! The same files give the same archive, whoever packs them and when; [`CodeFiles`] says which files that are. Unpacking
+//! refuses everything that could leave its folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,8 +14,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
-use walkdir::WalkDir;
 
+use crate::code_files::{CodeFile, CodeFiles};
 use crate::hexadecimal;
 
 /// Largest sum of file sizes that is packed, and unpacked, bytes.
@@ -26,8 +26,8 @@ const LARGEST_TAR: u64 = 2 * LARGEST;
 const SLACK: u64 = 1025;
 /// Bytes decompressed at a time.
 const PIECE: usize = 256 << 10;
-/// Folders that are never code.
-const LEFT_OUT: &[&str] = &[".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
+/// Of a folder that is too large, how many parts are named.
+const NAMED: usize = 3;
 
 /// Why code cannot be packed or unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +50,15 @@ pub enum CodeArchiveError {
     },
     /// Too much for code.
     #[error(
-        "source_directory {} holds more than {} MiB, or too many files; keep data out of it, or name a smaller folder",
-        path.display(), LARGEST >> 20
+        "source_directory {} holds more than {} MiB, or too many files ({biggest}): list what is no code in {}, or name a \
+         smaller folder",
+        path.display(), LARGEST >> 20, path.join(".prsignore").display()
     )]
     TooLarge {
         /// The folder.
         path: PathBuf,
+        /// What of it takes most, in words.
+        biggest: String,
     },
     /// An entry of an archive would end up outside the target.
     #[error("the code archive holds {entry}, which is not a plain relative path")]
@@ -75,48 +78,33 @@ pub struct CodeArchive {
     pub checksum: String,
     /// The archive: tar, gzip.
     pub body: Vec<u8>,
+    /// What is in it, and what stayed behind.
+    pub files: CodeFiles,
 }
 
-/// Packs the files below `folder`.
+/// Packs the code in `folder`.
 pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |source| CodeArchiveError::Io { path, source }
     };
+    let files = CodeFiles::find(folder)?;
+    if files.size() > LARGEST {
+        return Err(too_large(folder, &files));
+    }
     let mut builder = Builder::new(Vec::new());
-    let mut total = 0;
-    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
-    let wanted = |entry: &walkdir::DirEntry| {
-        entry.depth() == 0 || !entry.file_name().to_str().is_some_and(|name| LEFT_OUT.contains(&name))
-    };
-    for entry in walk.into_iter().filter_entry(wanted) {
-        let entry = entry.map_err(|error| CodeArchiveError::Unusable {
-            path: error.path().unwrap_or(folder).to_owned(),
-            reason: error.to_string(),
-        })?;
-        let path = entry.path();
-        let meta = entry.metadata().map_err(|error| at(path)(error.into()))?;
-        if meta.is_dir() {
-            continue;
-        }
-        if !meta.is_file() {
-            let reason = "neither a file nor a folder; it cannot go along with the code".to_owned();
-            return Err(CodeArchiveError::Unusable { path: path.to_owned(), reason });
-        }
-        total += meta.len();
-        if total > LARGEST {
-            return Err(CodeArchiveError::TooLarge { path: folder.to_owned() });
-        }
+    for CodeFile { path: name, .. } in &files.files {
+        let path = folder.join(name);
+        let file = File::open(&path).map_err(at(&path))?;
+        let meta = file.metadata().map_err(at(&path))?;
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Regular);
         header.set_size(meta.len());
         header.set_mode(if meta.permissions().mode() & 0o111 == 0 { 0o644 } else { 0o755 });
         header.set_mtime(0);
-        let name = path.strip_prefix(folder).expect("the walk stays below its folder");
-        let file = File::open(path).map_err(at(path))?;
-        builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(path))?;
+        builder.append_data(&mut header, name, file.take(meta.len())).map_err(at(&path))?;
         if builder.get_ref().len() as u64 > LARGEST_TAR {
-            return Err(CodeArchiveError::TooLarge { path: folder.to_owned() });
+            return Err(too_large(folder, &files));
         }
     }
     let tar = builder.into_inner().map_err(at(folder))?;
@@ -124,7 +112,13 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let body =
         io::copy(&mut tar.as_slice(), &mut encoder).and_then(|_| encoder.finish()).map_err(at(folder))?;
-    Ok(CodeArchive { checksum, body })
+    Ok(CodeArchive { checksum, body, files })
+}
+
+fn too_large(folder: &Path, files: &CodeFiles) -> CodeArchiveError {
+    let biggest = files.biggest().into_iter().take(NAMED);
+    let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20)).collect::<Vec<_>>();
+    CodeArchiveError::TooLarge { path: folder.to_owned(), biggest: named.join(", ") }
 }
 
 /// Whether `body` is the archive that [`pack`] gave this checksum. Damage anywhere in it is found, whatever becomes of

@@ -42,6 +42,9 @@ end_reasons! {
     /// `append_row`, and nothing was returned.
     NoRow =
         "append_row: no row was returned in the whole job; return one element for each item, or use output_action summary_only",
+    /// No header fits all rows.
+    ColumnsDiffer { first: u64, columns: String, later: u64, others: String } =
+        "output_format: mini-batch {first} returned the columns {columns} and mini-batch {later} {others}, so no header fits both: return the same columns in the same order from every run(), as with result[NAMES] or result.reindex(columns=NAMES), and submit the job anew",
 
     // The script cannot be made ready.
     /// What the import of the script lacks stays lacking.

@@ -7,6 +7,7 @@
 
 pub mod checksum;
 pub mod code_archive;
+pub mod code_files;
 #[cfg(feature = "fleet")]
 pub mod config;
 pub mod dataset;

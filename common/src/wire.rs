@@ -14,11 +14,12 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::OutputFormat;
 use crate::message_pack;
 use crate::source_line::SourceLine;
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -62,6 +63,8 @@ pub struct Start {
     pub logging_level: String,
     /// True for `append_row`, false for `summary_only`.
     pub append_row: bool,
+    /// How returned DataFrames are written; absent, the script's own settings say it.
+    pub output_format: Option<OutputFormat>,
     /// `EntryScript().log_dir`, absolute.
     pub log_dir: String,
     /// `EntryScript().working_dir`, absolute; also the current directory.

@@ -175,7 +175,7 @@ async fn read_source(storage: Arc<dyn Storage>, incarnation: u32, source: Source
 
 async fn read_one(storage: Arc<dyn Storage>, segment: CommittedSegment) -> Followed {
     let (key, size) = (segment.key.clone(), segment.size);
-    let read = read_index(&*storage, &ObjectMeta { key, size, version: String::new() }).await;
+    let read = read_index(&*storage, &ObjectMeta { key, size, ..ObjectMeta::default() }).await;
     (segment, read)
 }
 

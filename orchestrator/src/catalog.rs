@@ -11,6 +11,7 @@ use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
 use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
 
 use crate::damage::Damaged;
+use crate::headers::Headers;
 use crate::report::errors::ErrorSummary;
 use crate::report::findings::{Surplus, TryCounts};
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
@@ -115,8 +116,8 @@ pub(crate) struct Catalog {
     pub(crate) descriptors: u64,
     /// Elements returned by successful tries.
     pub(crate) returned: u64,
-    /// Header of the first mini-batch in plan order that has one.
-    pub(crate) header: Option<(MiniBatchIndex, String)>,
+    /// Headers of the DataFrames that were returned.
+    pub(crate) headers: Headers,
     /// Segments that could not be read.
     pub(crate) damaged: Vec<Damaged>,
     /// Files to publish.
@@ -149,7 +150,7 @@ impl Catalog {
             outcomes: 0,
             descriptors: 0,
             returned: 0,
-            header: None,
+            headers: Headers::default(),
             damaged: Vec::new(),
             files: Vec::new(),
             failures: BTreeMap::new(),
@@ -289,10 +290,8 @@ impl Catalog {
         self.returned += record.returned;
         *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
-        if let Some(header) = record.header
-            && self.header.as_ref().is_none_or(|(first, _)| record.index < *first)
-        {
-            self.header = Some((record.index, header));
+        if let Some(header) = record.header {
+            self.headers.add(record.index, header, record.returned > 0);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::log_shipper::LogShipper;
 use crate::membership;
 
 /// Folder of the jobs in the storage of a fleet.
-const JOBS: &str = "jobs";
+pub(crate) const JOBS: &str = "jobs";
 /// A small object a job, so that jobs are listed without listing what they hold.
 const INDEX: &str = "index/";
 

@@ -273,6 +273,14 @@ impl JobRecord {
         self.result.as_ref().is_some_and(JobResult::is_complete)
     }
 
+    /// Until when the job is kept, microseconds since the Unix epoch; nothing where it has not ended, or is kept until
+    /// somebody removes it.
+    pub fn kept_until_us(&self) -> Option<u64> {
+        let (keep, result) = (self.spec.keep?, self.result.as_ref()?);
+        let seconds = keep.saturating_add(result.seconds.max(0.0) as u64);
+        Some(self.started_us.saturating_add(seconds.saturating_mul(1_000_000)))
+    }
+
     /// Starts the job again: what is missing or failed of it is to run.
     pub fn start_again(&mut self) {
         self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });

@@ -10,6 +10,8 @@ pub mod damage;
 pub mod failed;
 pub mod failed_mini_batches;
 pub mod fleet;
+pub mod gc;
+mod headers;
 pub mod init_failures;
 pub mod inputs;
 pub mod job_context;

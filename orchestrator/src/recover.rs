@@ -241,7 +241,7 @@ mod tests {
         let mut bundled = Vec::new();
         for index in 0..GROUP + 3 {
             let (key, size, _) = scene.store([index]).await;
-            let object = ObjectMeta { key: key.clone(), size, version: String::new() };
+            let object = ObjectMeta { key: key.clone(), size, ..ObjectMeta::default() };
             let encoded = read_index(&*scene.storage, &object).await.unwrap().encoded;
             bundled.push(Bundled { key, size, encoded });
         }

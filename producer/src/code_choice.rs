@@ -20,7 +20,7 @@ use prs_orchestrator::report::starts::short;
 use crate::cli::{CodeChoice, Job, Resume};
 use crate::embedded::shown;
 use crate::failure::Failure;
-use crate::output;
+use crate::{code_notes, output};
 
 /// Files that are named where code differs.
 const MOST_NAMED: usize = 5;
@@ -103,6 +103,7 @@ pub(crate) async fn next_start(
         return Ok(same);
     }
     check_script(&same.spec)?;
+    code_notes::check(&same.spec, &now.files)?;
     let key = layout::code_archive(&now.checksum);
     output::say(format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));
     Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })

@@ -2,6 +2,7 @@
 
 mod cli;
 mod code_choice;
+mod code_notes;
 mod colours;
 mod commands;
 mod completion;

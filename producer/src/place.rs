@@ -216,6 +216,17 @@ impl Place {
         Ok(Leftover::Job { state: record.state, name: record.spec.name, submitted_us: record.submitted_us })
     }
 
+    /// The record of a job that has ended, and until when it is kept; nothing of one that is kept until it is removed.
+    pub(crate) async fn kept_until(&self) -> Result<Option<(JobRecord, u64)>, Failure> {
+        let record = match self.record().await {
+            Ok(record) => record,
+            Err(failure) if failure.is_usage() => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let works = matches!(&self.home, Home::Folder(folder) if run_folder::is_locked(folder));
+        Ok(record.kept_until_us().filter(|_| !works).map(|until| (record, until)))
+    }
+
     /// What everything of the job takes, bytes.
     pub(crate) async fn bytes(&self) -> Result<u64, Failure> {
         let listed = self.storage.list("").await.context("cannot list what the job has");

@@ -38,6 +38,8 @@ pub(crate) struct StartInfo {
     pub(crate) arguments: Vec<String>,
     pub(crate) logging_level: String,
     pub(crate) append_row: bool,
+    /// Delimiter, and whether there is a header.
+    pub(crate) output_format: Option<(char, bool)>,
     pub(crate) log_dir: String,
     pub(crate) working_dir: String,
     pub(crate) output_dir: String,
@@ -62,6 +64,7 @@ impl From<Start> for StartInfo {
             arguments: start.arguments,
             logging_level: start.logging_level,
             append_row: start.append_row,
+            output_format: start.output_format.map(|format| (format.delimiter, format.header)),
             log_dir: start.log_dir,
             working_dir: start.working_dir,
             output_dir: start.output_dir,

@@ -30,13 +30,16 @@ pub(crate) struct Collector {
     results: Py<PyAny>,
     tables: TableWriter,
     append_row: bool,
+    /// Whether rows come of DataFrames alone.
+    only_tables: bool,
 }
 
 impl Collector {
     /// `results` is a `results.Results`.
     pub(crate) fn new(results: &Bound<'_, PyAny>, append_row: bool) -> PyResult<Self> {
-        let tables = TableWriter::new(results.getattr("tables")?.unbind());
-        Ok(Self { results: results.clone().unbind(), tables, append_row })
+        let tables = TableWriter::new(&results.getattr("tables")?)?;
+        let only_tables = results.getattr("only_tables")?.extract()?;
+        Ok(Self { results: results.clone().unbind(), tables, append_row, only_tables })
     }
 
     /// Appends the rows of `result` to `rows`; only counts them for `summary_only`.
@@ -46,7 +49,9 @@ impl Collector {
         result: &Bound<'_, PyAny>,
         rows: &mut Vec<u8>,
     ) -> PyResult<Returned> {
-        if let Ok(list) = result.cast_exact::<PyList>() {
+        if let Ok(list) = result.cast_exact::<PyList>()
+            && (!self.only_tables || list.is_empty())
+        {
             if self.append_row {
                 for (index, element) in list.iter().enumerate() {
                     push_row(&element, index, rows)?;
@@ -54,7 +59,9 @@ impl Collector {
             }
             return Ok(Returned { count: list.len() as u64, header: None });
         }
-        if let Ok(tuple) = result.cast_exact::<PyTuple>() {
+        if let Ok(tuple) = result.cast_exact::<PyTuple>()
+            && (!self.only_tables || tuple.is_empty())
+        {
             if self.append_row {
                 for (index, element) in tuple.iter_borrowed().enumerate() {
                     push_row(&element, index, rows)?;

@@ -17,25 +17,44 @@ use crate::results::{append, refuse_too_many, with_utf8};
 pub(crate) struct TableWriter {
     /// `tables.Tables`.
     tables: Py<PyAny>,
+    /// Whether the job asks for the names of the columns.
+    has_header: bool,
     /// Made when the first DataFrame comes; `None` when the job's settings are for pandas to follow.
     writer: PyOnceLock<Option<Writer>>,
 }
 
 impl TableWriter {
-    pub(crate) fn new(tables: Py<PyAny>) -> Self {
-        Self { tables, writer: PyOnceLock::new() }
+    /// `tables` is a `tables.Tables`.
+    pub(crate) fn new(tables: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let has_header = tables.getattr("has_header")?.extract()?;
+        Ok(Self { tables: tables.clone().unbind(), has_header, writer: PyOnceLock::new() })
     }
 
     /// Appends the rows of `table`; returns its header where the job asks for one.
     pub(crate) fn write(&self, table: &Bound<'_, PyAny>, rows: &mut Vec<u8>) -> PyResult<Option<String>> {
         let py = table.py();
         let tables = self.tables.bind(py);
-        let header = tables.call_method1(intern!(py, "header"), (table,))?.extract()?;
+        let header = if self.has_header { self.header(table)? } else { None };
         if !self.write_fast(table, rows)? {
             let text = tables.call_method1(intern!(py, "text"), (table,))?.cast_into::<PyString>()?;
             with_utf8(&text, |text| append(rows, text.as_bytes(), b""))??;
         }
         Ok(header)
+    }
+
+    /// The names of the columns as a line.
+    fn header(&self, table: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+        let py = table.py();
+        let tables = self.tables.bind(py);
+        if let Some(writer) = self.writer.get_or_try_init(py, || make_writer(tables))?
+            && let Some(names) =
+                tables.call_method1(intern!(py, "names"), (table,))?.extract::<Option<Vec<String>>>()?
+        {
+            let mut line = Vec::new();
+            writer.write_header(names.iter().map(String::as_str), &mut line);
+            return Ok(Some(String::from_utf8(line)?));
+        }
+        tables.call_method1(intern!(py, "header"), (table,))?.extract()
     }
 
     /// Appends the rows where that can be done without pandas; false when it cannot.

@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 3
+PROTOCOL = 4
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -200,6 +200,7 @@ class Process:
             "arguments": [],
             "logging_level": "INFO",
             "append_row": True,
+            "output_format": None,
             "log_dir": str(folder / "entry_script_log"),
             "working_dir": str(folder / "work"),
             "output_dir": str(folder / "output"),

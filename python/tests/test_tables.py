@@ -239,3 +239,74 @@ def test_frames_are_written_where_pyarrow_is_missing(start):
     outcome = start(script, sitecustomize=hide).ready().run()
     assert outcome.error is None, outcome.error
     assert outcome.rows == b'1 "x y"\n2 \n'
+
+
+CSV = {"output_format": [",", True]}
+NAMES = [
+    ["a", "b"],
+    ["a,b", 'q"q', "new\nline", " ", ""],
+    [""],
+    ["ü"],
+    [0, 1],
+    ["a", 1.5, None],
+    [("a", "x"), ("a", "y")],
+]
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("rows", [0, 2])
+def test_the_header_of_csv_is_what_pandas_writes(write, names, rows):
+    columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names
+    frame = pd.DataFrame([list(range(len(names)))] * rows, columns=columns)
+    (outcome,) = write([frame], **CSV)
+    assert outcome.error is None
+    assert outcome.header == frame.iloc[:0].to_csv(index=False)
+    assert outcome.rows == frame.to_csv(header=False, index=False).encode()
+
+
+def test_random_frames_are_written_as_csv_without_pandas(write):
+    frames = [sample(seed, rows) for seed, rows in enumerate([0, 1, 3, 30])]
+    for frame, outcome in zip(frames, write(frames, FAST_ONLY, **CSV)):
+        assert outcome.error is None, outcome.error
+        assert outcome.rows == to_rows(frame, sep=",")
+        assert outcome.header == ",".join(frame.columns) + "\n"
+
+
+def test_a_field_of_csv_with_a_carriage_return_is_quoted(write):
+    (outcome,) = write([pd.DataFrame({"a\rb": ["c\rd"]})], output_format=[";", True])
+    assert (outcome.header, outcome.rows) == ('"a\rb"\n', b'"c\rd"\n')
+
+
+def test_a_frame_without_columns_has_no_header(write):
+    outcomes = write([pd.DataFrame(), pd.DataFrame({"a": []})], **CSV)
+    assert [(outcome.header, outcome.rows) for outcome in outcomes] == [(None, b""), ("a\n", b"")]
+
+
+def test_csv_takes_more_from_the_settings_of_the_script(write):
+    settings = {"append_row": {"pandas.DataFrame.to_csv": {"na_rep": "NA", "float_format": "%.1f"}}}
+    code = {"parallel_run_step.settings.json": json.dumps(settings)}
+    (outcome,) = write([pd.DataFrame({"a": [1.25, None]})], code=code, **CSV)
+    assert (outcome.header, outcome.rows) == ("a\n", b"1.2\nNA\n")
+
+
+@pytest.mark.parametrize("name", ["sep", "header", "index"])
+def test_csv_is_not_made_something_else_by_the_script(start, name):
+    settings = {"append_row": {"pandas.DataFrame.to_csv": {name: True}}}
+    code = {"parallel_run_step.settings.json": json.dumps(settings)}
+    kind, fields = start(LOAD, code=code, **CSV).receive()
+    assert kind == "InitFailed"
+    assert f"{name!r} is what output_format of the job file says" in str(fields)
+
+
+@pytest.mark.parametrize("body", ["['a']", "('a',)", "iter('a')", "pandas.Series([1])", "None", "'a'"])
+def test_csv_takes_tables_alone(start, body):
+    script = f"import pandas\ndef run(mini_batch):\n    return {body}\n"
+    outcome = start(script, **CSV).ready().run(files("a"))
+    assert (outcome.error.stage, outcome.error.category) == ("Run", "TypeError")
+    assert "the job file has output_format, so expected is a pandas DataFrame" in outcome.error.message
+
+
+@pytest.mark.parametrize("body", ["[]", "()"])
+def test_csv_takes_nothing_for_nothing(start, body):
+    outcome = start(f"def run(mini_batch):\n    return {body}\n", **CSV).ready().run(files("a"))
+    assert (outcome.error, outcome.returned, outcome.rows) == (None, 0, b"")

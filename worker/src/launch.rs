@@ -59,6 +59,7 @@ impl Launch<'_> {
             arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
             logging_level: spec.logging_level.to_string(),
             append_row: spec.output_action == OutputAction::AppendRow,
+            output_format: spec.output_format,
             log_dir: text(logs.join(format!("user/entry_script_log/{}", self.node_id))),
             working_dir: text(folder.join("working")),
             staging_dir: text(folder.join("staging")),

@@ -262,6 +262,21 @@ fn format_by_suffix(path: &str) -> Option<&'static str> {
     }
 }
 
+/// The character between two fields, a byte.
+pub(super) fn delimiter(fields: &mut Reader<'_>) -> Option<u8> {
+    let (text, setting) = fields.text("delimiter").zip(fields.get("delimiter"))?;
+    match text.as_bytes() {
+        // Without double quotes YAML keeps the backslash.
+        b"\\t" => Some(b'\t'),
+        [byte] if byte.is_ascii() && !b"\"\r\n\0".contains(byte) => Some(*byte),
+        _ => {
+            let expected = "give one ASCII character, not a quote or line end";
+            fields.refuse(&setting, format!("{text:?} is not a delimiter: {expected}"));
+            None
+        }
+    }
+}
+
 fn tabular(fields: &mut Reader<'_>) -> TabularOptions {
     let mut options = TabularOptions::default();
     let formats = [("delimited", true), ("json_lines", false), ("parquet", false)];
@@ -271,19 +286,7 @@ fn tabular(fields: &mut Reader<'_>) -> TabularOptions {
         let given = setting.value.as_text().unwrap_or_default();
         fields.refuse(&setting, format!("{given} is not supported yet: give delimited text"));
     }
-    if let Some((text, setting)) = fields.text("delimiter").zip(fields.get("delimiter")) {
-        match text.as_str() {
-            // Without double quotes YAML keeps the backslash.
-            "\\t" => options.delimiter = b'\t',
-            _ => match text.as_bytes() {
-                [byte] if byte.is_ascii() && !b"\"\r\n\0".contains(byte) => options.delimiter = *byte,
-                _ => fields.refuse(
-                    &setting,
-                    format!("{text:?} is not a delimiter: give one ASCII character, not a quote or line end"),
-                ),
-            },
-        }
-    }
+    options.delimiter = delimiter(fields).unwrap_or(options.delimiter);
     options.has_header = fields.boolean("header").unwrap_or(options.has_header);
     if let Some(infer) = fields.choice("infer", &[("sampled", Infer::Sampled), ("full", Infer::Full)]) {
         options.infer = infer;

@@ -1,7 +1,7 @@
 //! The keys of a job file (spec section 2) and the nearest one to a misspelt one.
 
 /// Every key of a native job file.
-pub(super) const JOB: [&str; 29] = [
+pub(super) const JOB: [&str; 31] = [
     "name",
     "description",
     "entry_script",
@@ -13,6 +13,7 @@ pub(super) const JOB: [&str; 29] = [
     "allowed_failed_percent",
     "output_action",
     "append_row_file_name",
+    "output_format",
     "node_count",
     "process_count_per_node",
     "run_invocation_timeout",
@@ -24,6 +25,7 @@ pub(super) const JOB: [&str; 29] = [
     "inputs",
     "side_inputs",
     "output",
+    "keep",
     "arguments",
     "allow_reuse",
     "task_overhead_timeout",
@@ -32,6 +34,9 @@ pub(super) const JOB: [&str; 29] = [
     "resource_monitor_interval",
     "copy_logs_to_parent",
 ];
+
+/// Every key of `output_format`.
+pub(super) const OUTPUT_FORMAT: [&str; 2] = ["delimiter", "header"];
 
 /// Every key of an input.
 pub(super) const INPUT: [&str; 12] = [

@@ -17,6 +17,7 @@ pub(crate) mod form;
 mod inputs;
 pub(crate) mod keys;
 mod near_path;
+mod output_format;
 pub(crate) mod reader;
 mod settings;
 mod spec;
@@ -27,10 +28,11 @@ pub(crate) mod yaml;
 
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
+pub use output_format::note_on_csv;
 pub use settings::{OVERRIDABLE, RESUMABLE};
 pub use spec::{
     Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
-    TabularOptions,
+    OutputFormat, TabularOptions,
 };
 pub use validate::{check_name, check_target, script_below};
 

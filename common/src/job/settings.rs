@@ -8,8 +8,8 @@ use super::form::RawSettings;
 use super::keys;
 use super::yaml::Node;
 
-/// The pipeline parameters of azureml and the thresholds.
-pub const OVERRIDABLE: [&str; 9] = [
+/// The pipeline parameters of azureml, the thresholds, the form of the result, and how long the job is kept.
+pub const OVERRIDABLE: [&str; 11] = [
     "mini_batch_size",
     "node_count",
     "process_count_per_node",
@@ -19,10 +19,12 @@ pub const OVERRIDABLE: [&str; 9] = [
     "error_threshold",
     "allowed_failed_count",
     "allowed_failed_percent",
+    "output_format",
+    "keep",
 ];
 
 /// What another start of a job may change: how it is run, not what.
-pub const RESUMABLE: [&str; 12] = [
+pub const RESUMABLE: [&str; 13] = [
     "environment",
     "node_count",
     "process_count_per_node",
@@ -35,6 +37,7 @@ pub const RESUMABLE: [&str; 12] = [
     "task_overhead_timeout",
     "progress_update_timeout",
     "first_task_creation_timeout",
+    "keep",
 ];
 
 /// Puts each override of a start of a job in its place; of two for one key, the last counts.

@@ -41,6 +41,10 @@ pub struct JobSpec {
     pub output_action: OutputAction,
     /// Name of the result file of `append_row`.
     pub append_row_file_name: String,
+    /// How returned DataFrames are written there. `None` means as ParallelRunStep does: with spaces between columns and
+    /// no header, unless the script's own settings say otherwise (E8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_format: Option<OutputFormat>,
     /// Number of nodes the job asks for, at least 1.
     pub node_count: u32,
     /// Processes on each node, at least 1. `None` leaves it to the host: 1 where there are GPUs,
@@ -63,6 +67,9 @@ pub struct JobSpec {
     pub inputs: Vec<Input>,
     /// Folder for the output. `None` means `output/` of the run.
     pub output: Option<PathBuf>,
+    /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None` means until somebody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).
     pub arguments: Vec<String>,
     /// Whether a former job's output may be given back without running (P3); not built yet, so always false.
@@ -104,6 +111,7 @@ impl JobSpec {
             failures_allowed: false,
             output_action: OutputAction::AppendRow,
             append_row_file_name: "parallel_run_step.txt".to_owned(),
+            output_format: None,
             node_count: 1,
             process_count_per_node: None,
             run_invocation_timeout: 60,
@@ -114,6 +122,7 @@ impl JobSpec {
             compute_target: "default".to_owned(),
             inputs,
             output: None,
+            keep: None,
             arguments: Vec::new(),
             allow_reuse: false,
             task_overhead_timeout: 600,
@@ -169,6 +178,20 @@ impl fmt::Display for OutputAction {
             Self::SummaryOnly => "summary_only",
         })
     }
+}
+
+/// How returned DataFrames are written: rows of fields, quoted as RFC 4180 says, each row ended by a line feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputFormat {
+    /// The character between two fields; ASCII, neither a quote nor a line end.
+    pub delimiter: char,
+    /// Whether the names of the columns are the first line of the result.
+    pub header: bool,
+}
+
+impl OutputFormat {
+    /// What `csv` stands for.
+    pub const CSV: Self = Self { delimiter: ',', header: true };
 }
 
 /// Lowest level of the script's log messages that is kept, by its name in Python's `logging`.

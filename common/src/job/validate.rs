@@ -16,6 +16,7 @@ use super::form::RawSettings;
 use super::inputs;
 use super::keys;
 use super::near_path;
+use super::output_format;
 use super::reader::{INT_MAX, Reader};
 use super::spec::{InputKind, JobSpec, LoggingLevel, MiniBatchSize, OutputAction};
 
@@ -48,6 +49,7 @@ pub(super) fn validate(
 
     tuning(&mut reader, &mut spec);
     output(&mut reader, folder, &mut spec);
+    output_format::read(&mut reader, &mut spec);
     environment::read(&mut reader, folder, runs_on, &mut spec);
 
     spec.description = reader.text("description");
@@ -66,7 +68,9 @@ pub(super) fn validate(
 /// Puts the settings that a submission may change over those of a job that was checked before; it is whole only if
 /// `problems` stays empty.
 pub(super) fn change(spec: &mut JobSpec, raw: RawSettings, problems: &mut Vec<Problem>) {
-    tuning(&mut Reader::new(raw, problems), spec);
+    let mut reader = Reader::new(raw, problems);
+    tuning(&mut reader, spec);
+    output_format::read(&mut reader, spec);
 }
 
 /// Puts the settings of another start of a job over those that it had; it is whole only if `problems` stays empty.
@@ -92,6 +96,7 @@ fn tuning(reader: &mut Reader<'_>, spec: &mut JobSpec) {
     thresholds(reader, spec);
     processes(reader, spec);
     times(reader, spec);
+    spec.keep = keep(reader).or(spec.keep);
     if let Some(level) = reader.choice(
         "logging_level",
         &[("WARNING", LoggingLevel::Warning), ("INFO", LoggingLevel::Info), ("DEBUG", LoggingLevel::Debug)],
@@ -289,6 +294,27 @@ fn times(reader: &mut Reader<'_>, spec: &mut JobSpec) {
             format!("{interval}: resource monitoring is not supported yet: give 0, or remove the key");
         reader.refuse(&setting, message);
     }
+}
+
+/// A time with its unit, in seconds.
+fn keep(reader: &mut Reader<'_>) -> Option<u64> {
+    let expected = "a whole number of hours or days, at least 1h, such as 12h or 30d";
+    let text = reader.filled_text("keep", expected)?;
+    let units = [("h", 3_600), ("d", 86_400)];
+    let seconds = units.into_iter().find_map(|(unit, seconds)| {
+        let number =
+            text.strip_suffix(unit).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+        number.parse::<u64>().ok()?.checked_mul(seconds)
+    });
+    let seconds = seconds.filter(|seconds| (1..=INT_MAX.unsigned_abs()).contains(seconds));
+    if seconds.is_none() {
+        let setting = reader.get("keep")?;
+        reader.refuse(
+            &setting,
+            format!("{} is no time to keep a job: give {expected}", setting.value.describe()),
+        );
+    }
+    seconds
 }
 
 fn output(reader: &mut Reader<'_>, folder: &Path, spec: &mut JobSpec) {

@@ -173,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = LocalStorage::new(folder.path());
         let bytes = bytes.into();
-        let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
+        let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, ..ObjectMeta::default() };
         storage.put(KEY, bytes, PutMode::Overwrite).await.unwrap();
         read_once(&storage, &object).await.map(|read| read.index)
     }

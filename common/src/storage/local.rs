@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -243,7 +244,8 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
 }
 
 fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
-    ObjectMeta { key, size: meta.len(), version: version(meta) }
+    let modified = u64::try_from(meta.mtime()).ok();
+    ObjectMeta { key, size: meta.len(), version: version(meta), modified }
 }
 
 #[async_trait]

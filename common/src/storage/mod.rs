@@ -113,7 +113,7 @@ impl From<IfExists> for PutMode {
 }
 
 /// An object in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectMeta {
     /// Its key.
     pub key: String,
@@ -121,6 +121,8 @@ pub struct ObjectMeta {
     pub size: u64,
     /// Changes whenever the object is replaced.
     pub version: Version,
+    /// When it was written, seconds since the Unix epoch by the clock of the store; nothing where the store does not say.
+    pub modified: Option<u64>,
 }
 
 /// A store of objects.

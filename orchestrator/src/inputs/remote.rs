@@ -194,7 +194,7 @@ mod tests {
             absent(key)
         }
         async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-            let object = |key: &&str| ObjectMeta { key: (*key).into(), size: 1, version: String::new() };
+            let object = |key: &&str| ObjectMeta { key: (*key).into(), size: 1, ..ObjectMeta::default() };
             Ok(self.0.iter().filter(|key| key.starts_with(prefix)).map(object).collect())
         }
         async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {

@@ -12,6 +12,7 @@ use futures_util::{StreamExt, stream};
 use prs_common::dataset::listing::{Entry, Listing, ListingError, ListingOptions};
 use prs_common::dataset::names;
 use prs_common::dataset::remote::{self, RemotePath};
+use prs_common::failpoint;
 use prs_common::job::{Input, InputMode, InputSource, JobSpec};
 use prs_common::layout;
 use prs_common::mini_batch::StoreRef;
@@ -312,6 +313,7 @@ impl Resolver<'_> {
         };
         // What is listed goes on being written while the listing goes on; whichever fails ends both.
         let (manifest, ()) = futures_util::try_join!(written, listed)?;
+        failpoint::pass("inputs_located");
         manifest.finish().await.map_err(|error| self.store(error))
     }
 

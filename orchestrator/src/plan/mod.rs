@@ -159,7 +159,7 @@ fn manifest(
         InputSource::Manifest { key, checksum, .. } => (key, checksum),
         InputSource::Remote(_) => return Err(PlanError::Elsewhere { input: input.name.clone() }),
     };
-    ManifestReader::open(context.stores.job().clone(), key, checksum, context.handle)
+    ManifestReader::open(context.stores.job().clone(), key, Some(checksum), context.handle)
         .map(Some)
         .map_err(|source| PlanError::Manifest { input: input.name.clone(), source })
 }

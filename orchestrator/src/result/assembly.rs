@@ -105,7 +105,7 @@ impl Assembly {
 
 /// The header of the result, as far as the contiguous prefix tells.
 fn header(catalog: &Catalog) -> Option<String> {
-    let (_, header) = catalog.header.as_ref().filter(|(index, _)| (*index as usize) < catalog.prefix.end)?;
+    let (_, header) = catalog.headers.first().filter(|(index, _)| (*index as usize) < catalog.prefix.end)?;
     Some(header.clone())
 }
 

@@ -97,7 +97,7 @@ mod tests {
         let mut catalog = Box::new(Catalog::new(scene.job.incarnation, report));
         for segment in scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
-            let object = ObjectMeta { key, size, version: String::new() };
+            let object = ObjectMeta { key, size, ..ObjectMeta::default() };
             let read = read_index(&*scene.storage, &object).await.unwrap();
             catalog = catalog.take_in(segment, read.index).await;
         }
@@ -141,10 +141,10 @@ mod tests {
         growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
         scene.succeed([3]).await;
         let mut catalog = catalog(&scene).await;
-        catalog.header = Some((3, "a b\n".to_owned()));
+        catalog.headers.add(3, "a b\n".to_owned(), true);
         growth.grow(&scene.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), None, "2 may bring another one");
-        catalog.header = Some((1, "a b\n".to_owned()));
+        catalog.headers.add(1, "a b\n".to_owned(), true);
         growth.grow(&scene.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), Some("a b\n"));
         gives(&mut growth, &scene, &catalog, "a b\n", &[0, 1]).await;

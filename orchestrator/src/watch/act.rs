@@ -4,6 +4,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, JobState};
 
 use super::duties::Action;
+use super::ending::columns_differ;
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
 use crate::queues::job_queue_options;
@@ -35,7 +36,11 @@ impl Watch<'_> {
                 return Ok(Some(self.conclude(Conclusion::failed(&reason)).await?));
             }
             Action::End(decision) => return Ok(Some(decision)),
-            Action::Follow => self.follow(seen.progress.segments).await?,
+            Action::Follow => {
+                self.follow(seen.progress.segments).await?;
+                let catalog = self.catalog.as_deref();
+                self.memory.columns_differ = catalog.and_then(|catalog| columns_differ(&job.spec, catalog));
+            }
             Action::Grow => self.grow().await,
             Action::WriteOverview => {
                 self.memory.overview_at = seen.at + job.policy.overview;

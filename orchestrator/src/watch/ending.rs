@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
-use prs_common::job::OutputAction;
+use prs_common::job::{JobSpec, OutputAction};
 use prs_common::ledger::{Conclusion, JobState, Progress};
 use prs_common::timestamp::now_us;
 
@@ -74,7 +74,10 @@ impl Watch<'_> {
                 return Err(WatchError::Damaged(foreign));
             }
         }
-        if let Some(reason) = returned_nothing(self.job.spec.output_action, catalog, progress) {
+        let spec = &self.job.spec;
+        if let Some(reason) =
+            returned_nothing(spec.output_action, catalog, progress).or_else(|| columns_differ(spec, catalog))
+        {
             return Ok((Conclusion::failed(&reason), nothing(self.job)));
         }
         let output = match finalize(self.job, catalog, growth).await {
@@ -203,6 +206,11 @@ fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress
         return Some(reason.with_most_frequent(catalog.errors.most_frequent()));
     }
     (action == OutputAction::AppendRow && catalog.returned == 0).then_some(EndReason::NoRow)
+}
+
+/// Why a job fails whose rows no header fits, though it asks for one.
+pub(super) fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
+    spec.output_format.filter(|format| format.header).and_then(|_| catalog.headers.differ())
 }
 
 /// How the job ended, where its record says so: no other end may be written over that.

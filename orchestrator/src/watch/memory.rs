@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::end_reason::EndReason;
 use prs_common::ledger::JobState;
 
 use super::observe::{SeenQueue, Snapshot};
@@ -33,6 +34,8 @@ pub(super) struct Memory {
     pub(super) quiet_since: Option<Instant>,
     /// Committed segments that were followed.
     pub(super) followed: u64,
+    /// Why no header fits all rows that were followed, where the job asks for one.
+    pub(super) columns_differ: Option<EndReason>,
     /// Number of the job's queue that is used.
     pub(super) queue: u32,
     /// Whether what was published before is lost: all that has no outcome must be published again.
@@ -61,6 +64,7 @@ impl Memory {
             seats: (0, 0),
             quiet_since: None,
             followed: 0,
+            columns_differ: None,
             queue: 0,
             refill: false,
             upkeep_at: now,

@@ -83,6 +83,11 @@ Examples:
   prs rm score-20261121-120000-1a2b
   prs rm --state failed --older 7d --yes";
 
+pub(super) const GC: &str = "\
+Examples:
+  prs gc                                    # what would go, and how large it is
+  prs gc --older 30d --yes";
+
 pub(super) const WORKER: &str = "\
 Examples:
   prs worker                                # for the compute target `default`

@@ -100,6 +100,19 @@ pub(crate) struct Remove {
     pub(crate) whereabouts: Whereabouts,
 }
 
+/// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
+#[derive(Debug, Args)]
+pub(crate) struct Collect {
+    /// Uploaded inputs written longer ago than this only: 90s, 30m, 12h, 30d.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1d")]
+    pub(crate) older: Duration,
+    /// Remove what is shown.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) whereabouts: Whereabouts,
+}
+
 /// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {

@@ -24,7 +24,7 @@ use crate::trial::is_job_file;
 use crate::{colours, output};
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
-pub(crate) use jobs::{Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
+pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
 pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
 pub(crate) use servers::FleetServers;
 pub(crate) use shell::{Completions, Manual, Shell};
@@ -198,6 +198,9 @@ pub(crate) enum Command {
     /// Remove jobs that have ended, with their logs and results.
     #[command(after_help = examples::RM)]
     Rm(Remove),
+    /// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
+    #[command(after_help = examples::GC)]
+    Gc(Collect),
     /// Serve the jobs of a fleet on this host.
     #[command(after_help = examples::WORKER)]
     Worker(Worker),
@@ -236,6 +239,7 @@ impl Command {
             | Self::Profiles(_)
             | Self::Doctor(_)
             | Self::Rm(_)
+            | Self::Gc(_)
             | Self::Completions(_)
             | Self::Man(_) => return None,
             Self::Try(Try { name, .. }) if is_job_file(name) => return None,
@@ -265,6 +269,7 @@ impl Command {
             Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
+            | Self::Gc(Collect { whereabouts, .. })
             | Self::Try(Try { whereabouts, .. })
             | Self::Resume(Resume { job: Job { whereabouts, .. }, .. })
             | Self::Result(Fetch { job: Job { whereabouts, .. }, .. })

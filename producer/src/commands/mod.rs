@@ -5,6 +5,7 @@ mod completions;
 mod doctor;
 mod errors;
 mod fetch;
+mod gc;
 mod inspect;
 mod list;
 mod logs;
@@ -71,6 +72,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Rm(arguments) => remove::remove(&arguments, format).await,
             Command::Completions(arguments) => completions::completions(&arguments),
             Command::Man(arguments) => man::man(&arguments, format),
+            Command::Gc(arguments) => gc::gc(&arguments, format).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => workers::workers(&arguments, format).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, pack};
-use prs_common::job::{JobSpec, RunsOn, change, load_for};
+use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
@@ -31,7 +31,7 @@ use crate::output_folder::{check_apart, check_record, claim_for_former, claim_fo
 use crate::place::{Place, not_on_a_fleet};
 use crate::records::Submitted;
 use crate::script_check::ScriptCheck;
-use crate::{embedded, fleet, output, run_folder};
+use crate::{code_notes, embedded, fleet, output, run_folder};
 
 /// Runs a job file.
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
@@ -45,6 +45,7 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     if let Some(check) = check {
         check.finish().await?;
     }
+    code_notes::check(&spec, &code.files)?;
     let (id, archive) = (new_id(&spec.name), code.body.into());
     let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };
     run(new, whence, Path::new(run_folder::RUNS), format).await
@@ -178,8 +179,9 @@ fn holds_a_job(folder: &Path) -> Failure {
     ))
 }
 
-fn say_notes(spec: &JobSpec) {
-    for note in &spec.notes {
+/// Says what the author of a job should know of its settings.
+pub(super) fn say_notes(spec: &JobSpec) {
+    for note in spec.notes.iter().chain(&note_on_csv(spec)) {
         output::say(format_args!("note: {note}"));
     }
 }

@@ -17,13 +17,14 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::run::say_notes;
 use crate::cli::{Format, Validate};
 use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
 use crate::left_behind::LeftBehind;
-use crate::output;
 use crate::records::SCHEMA;
 use crate::trial::Trial;
+use crate::{code_notes, output};
 
 /// Exceptions of a script that lacks something which another host may have.
 const LACKS: [&str; 2] = ["ModuleNotFoundError", "ImportError"];
@@ -71,11 +72,10 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let on_fleet = arguments.servers.urls_if_any()?.is_some();
     let runs_on = if on_fleet { RunsOn::Workers } else { RunsOn::ThisMachine };
     let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    for note in &spec.notes {
-        output::say(format_args!("note: {note}"));
-    }
+    say_notes(&spec);
     let processes = spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots());
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
+    code_notes::check(&spec, &code.files)?;
     let mut signals = Signals::catch()?;
     let looking = async {
         let trial = Trial::of_spec(spec).await?;

@@ -21,7 +21,7 @@ use prs_worker::connect_fleet;
 pub(crate) use control::{cancel, check_at_rest, ended_already, resume};
 pub(crate) use follow::{Waited, leave, until_ended, wait};
 pub(crate) use reader::Reader;
-pub(crate) use start::{Handed, NewJob, start};
+pub(crate) use start::{Handed, NewJob, start, waits_for_gc};
 
 use crate::failure::Failure;
 

@@ -14,6 +14,7 @@ use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::queue::QueueError;
 use prs_common::storage::{PutMode, Storage, StorageError, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::queues::job_queue_options;
@@ -23,6 +24,7 @@ use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
 use super::patience::repeated;
 use crate::failure::Failure;
 use crate::left_behind::LeftBehind;
+use crate::output;
 use crate::progress::Uploading;
 
 /// A job that was handed in, and what is left to do for it.
@@ -78,27 +80,17 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
         "{} may hold code and listings without a job, and the storage inputs; they do no harm and may be removed",
         storage.uri("")
     ));
-    let uploading = Uploading::begin();
-    let (inputs, show) = (fleet.inputs(&job_id), |input: &str, seen| uploading.show(input, seen));
-    let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
-    let probe = async || {
-        let writable = probe_writable(&*fleet.storage).await;
-        writable.context("cannot write to the storage of the fleet").map_err(Failure::server)
+    let spec = loop {
+        let quiet = until_quiet(&*fleet.storage, &waits_for_gc).await;
+        let quiet = quiet.context("cannot read the storage of the fleet").map_err(Failure::server)?;
+        let spec = store(fleet, &new).await?;
+        failpoint::pass("uploaded");
+        let lasts = quiet.lasts(&*fleet.storage).await.context("cannot read the storage of the fleet");
+        if lasts.map_err(Failure::server)? {
+            break spec;
+        }
+        output::say("prs gc was at work meanwhile; what it may have removed is uploaded again");
     };
-    let stored = async {
-        probe().await?;
-        new.store(&*storage).await.map_err(Failure::server)
-    };
-    let resolved =
-        async { resolve(new.spec.clone(), &inputs, Where::Fleet, audience).await.map_err(input_failure) };
-    // That storage cannot be written is known after moments, not after hours of uploads.
-    let prepared = tokio::try_join!(stored, resolved);
-    uploading.end();
-    if prepared.is_err() {
-        // It may be why an input could not be uploaded, and says so more plainly.
-        probe().await?;
-    }
-    let ((), spec) = prepared?;
     let mut record = JobRecord::new(job_id, new.code, spec);
     let created = record.create(&*storage).await.context("cannot store the job").map_err(Failure::server)?;
     if !created {
@@ -109,6 +101,38 @@ pub(crate) async fn start(fleet: &Fleet, new: NewJob, behind: &LeftBehind) -> Re
     activate(&local.0).await?;
     open_books(&local.0).await?;
     hand_in(record, local, KnownChecksums::default()).await
+}
+
+/// Says that another program removes what no job names.
+pub(crate) fn waits_for_gc(by: &str) {
+    output::say(format_args!("waiting for prs gc of {by} to end"));
+}
+
+/// Stores what a job is made of, but for its record; gives its settings with the inputs as they are there.
+async fn store(fleet: &Fleet, new: &NewJob) -> Result<JobSpec, Failure> {
+    let storage = fleet.job_storage(&new.id);
+    let uploading = Uploading::begin();
+    let (inputs, show) = (fleet.inputs(&new.id), |input: &str, seen| uploading.show(input, seen));
+    let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
+    let stored = async {
+        probe(fleet).await?;
+        new.store(&*storage).await.map_err(Failure::server)
+    };
+    let resolved =
+        async { resolve(new.spec.clone(), &inputs, Where::Fleet, audience).await.map_err(input_failure) };
+    // That storage cannot be written is known after moments, not after hours of uploads.
+    let prepared = tokio::try_join!(stored, resolved);
+    uploading.end();
+    if prepared.is_err() {
+        // It may be why an input could not be uploaded, and says so more plainly.
+        probe(fleet).await?;
+    }
+    Ok(prepared?.1)
+}
+
+async fn probe(fleet: &Fleet) -> Result<(), Failure> {
+    let writable = probe_writable(&*fleet.storage).await;
+    writable.context("cannot write to the storage of the fleet").map_err(Failure::server)
 }
 
 /// Enters a job whose record is stored into the list of jobs.

@@ -126,3 +126,57 @@ pub(crate) struct RemovedJob {
     /// What it took, with its logs and results.
     pub(crate) bytes: u64,
 }
+
+/// What `gc` found, and removed where it was told to.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Collected {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
+    pub(crate) schema: u32,
+    /// Whether it is removed; else it is only shown.
+    pub(crate) removed: bool,
+    /// Jobs that are kept no longer.
+    pub(crate) jobs: Vec<ExpiredJob>,
+    /// What is left in storage of ids that are no job.
+    pub(crate) leftovers: Vec<Leftover>,
+    /// Uploaded inputs that no job names.
+    pub(crate) inputs: Inputs,
+}
+
+/// A job that is kept no longer.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ExpiredJob {
+    /// Id of the job, or the folder of its run.
+    pub(crate) job_id: String,
+    /// Its name in the job file.
+    pub(crate) name: String,
+    /// Until when it was to be kept, UTC, RFC 3339.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    pub(crate) kept_until: String,
+    /// What it takes, with its logs and results.
+    pub(crate) bytes: u64,
+}
+
+/// What is left of an id that is no job.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Leftover {
+    /// The id.
+    pub(crate) job_id: String,
+    /// Objects.
+    pub(crate) objects: u64,
+    /// Bytes in them.
+    pub(crate) bytes: u64,
+}
+
+/// Uploaded inputs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Inputs {
+    /// How many.
+    pub(crate) objects: u64,
+    /// Bytes in them.
+    pub(crate) bytes: u64,
+}

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `job` | a job, as every command shows it |
 //! | `errors` | the errors of a job, its failed items, the failure of a command |
-//! | `lists` | jobs, logs, workers, what was removed |
+//! | `lists` | jobs, logs, workers, what was removed, what `gc` found |
 
 mod errors;
 mod job;
@@ -18,7 +18,9 @@ pub(crate) mod schema;
 
 pub(crate) use errors::{CommandError, DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub(crate) use job::Job;
-pub(crate) use lists::{Jobs, Log, Logs, Removed, RemovedJob, Submitted, Worker, Workers};
+pub(crate) use lists::{
+    Collected, ExpiredJob, Inputs, Jobs, Leftover, Log, Logs, Removed, RemovedJob, Submitted, Worker, Workers,
+};
 
 /// The form of what is printed.
 pub(crate) const SCHEMA: u32 = 1;

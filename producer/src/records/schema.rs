@@ -8,7 +8,7 @@ use prs_common::ledger::JobState;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::{CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers};
+use super::{Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers};
 use crate::commands::{Shown, Validated};
 use crate::trial;
 
@@ -31,8 +31,9 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 12] {
+fn records() -> [(&'static str, String); 13] {
     [
+        ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
         ("errors", text::<Errors>()),
         ("failed-items", text::<FailedItems>()),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code_archive::{is_intact, unpack};
+use prs_common::code_files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
 use prs_common::ledger::EmbeddedLedger;
@@ -32,6 +33,7 @@ pub(crate) use pytest::test_file;
 pub(crate) use shown::{Shown, describe};
 
 use crate::cli::{CodeChoice, Job, Try};
+use crate::code_notes;
 use crate::failure::Failure;
 use crate::place::Place;
 
@@ -79,6 +81,7 @@ impl Trial {
             }
         }
         let spec = load(Path::new(&arguments.name), &arguments.set).map_err(Failure::usage)?;
+        check_code(&spec)?;
         Self::of_spec_in(spec, scratch).await
     }
 
@@ -214,7 +217,14 @@ fn code_of_now(spec: &JobSpec) -> Result<PathBuf, Failure> {
             source.display()
         )));
     }
+    check_code(spec)?;
     Ok(source.clone())
+}
+
+/// A trial runs where the code lies; on the nodes is only what is packed.
+fn check_code(spec: &JobSpec) -> Result<(), Failure> {
+    let code = CodeFiles::find(&spec.source_directory).map_err(Failure::usage)?;
+    code_notes::check(spec, &code)
 }
 
 async fn code_of_job(place: &Place, record: &JobRecord, folder: &Path) -> Result<PathBuf, Failure> {

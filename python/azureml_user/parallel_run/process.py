@@ -46,8 +46,10 @@ class Host:
     ) -> None:
         self.run: Callable[..., Any] = entry.run
         self.describe = describe
-        to_csv = settings.to_csv_arguments(entry.path, start.arguments)
-        self.results = results.Results(tables.Tables(to_csv))
+        form = start.output_format
+        to_csv = settings.to_csv_arguments(entry.path, start.arguments, form)
+        is_csv = form is not None
+        self.results = results.Results(tables.Tables(to_csv, is_csv), only_tables=is_csv)
         self.frames = frames.Frames() if frames.check(start.inputs) else None
         self.profiler = profiler
         self._datasets = [context.Dataset(name, kind, path) for name, kind, path in start.inputs]

@@ -8,6 +8,10 @@ from typing import Any
 
 from azureml_user.parallel_run.tables import Tables
 
+_TABLE_EXPECTED = (
+    "the job file has output_format, so expected is a pandas DataFrame, with one row for every item that "
+    "succeeded"
+)
 _EXPECTED = (
     "expected is a list, a tuple, a numpy array, a pandas Series or DataFrame, or an iterator, with one "
     "element for every item that succeeded"
@@ -15,19 +19,21 @@ _EXPECTED = (
 
 
 class Results:
-    """Sorts out results for one process."""
+    """Sorts out results for one process. With `only_tables`, a DataFrame is all that `run()` may return."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, only_tables: bool = False) -> None:
         self.tables = tables
+        self.only_tables = only_tables
 
     def elements(self, result: Any) -> Iterable[Any] | None:
         """The elements of `result`, or `None` when it is a DataFrame. Refuses anything else."""
         pandas = sys.modules.get("pandas")
-        if pandas is not None:
-            if isinstance(result, pandas.DataFrame):
-                return None
-            if isinstance(result, (pandas.Series, pandas.Index)):
-                return result
+        if pandas is not None and isinstance(result, pandas.DataFrame):
+            return None
+        if self.only_tables:
+            raise TypeError(_refusal(result, _TABLE_EXPECTED))
+        if pandas is not None and isinstance(result, (pandas.Series, pandas.Index)):
+            return result
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(result, numpy.ndarray):
             if result.ndim == 0:
@@ -38,17 +44,17 @@ class Results:
         is_text = isinstance(result, (str, bytes, bytearray, memoryview))
         if isinstance(result, (Iterator, Sequence)) and not is_text:
             return result
-        raise TypeError(_refusal(result))
+        raise TypeError(_refusal(result, _EXPECTED))
 
 
-def _refusal(result: Any) -> str:
+def _refusal(result: Any, expected: str) -> str:
     if result is None:
-        return f"run() returned None (is a return statement missing?); {_EXPECTED}"
+        return f"run() returned None (is a return statement missing?); {expected}"
     kind = type(result)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     if isinstance(result, (str, bytes, int, float, dict)):
         name += f" ({_shown(result)})"
-    return f"run() returned {'an' if name[0] in 'aeiou' else 'a'} {name}; {_EXPECTED}"
+    return f"run() returned {'an' if name[0] in 'aeiou' else 'a'} {name}; {expected}"
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,8 @@
-"""How DataFrames are written: `parallel_run_step.settings.json` and an argument of the job (spec E8)."""
+"""How DataFrames are written (spec E8).
+
+`output_format` of the job says it, or an argument of the job as with ParallelRunStep; in both cases a file
+`parallel_run_step.settings.json` beside the script may say more.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +37,30 @@ _KNOWN = frozenset(
         "decimal",
     ]
 )
+# What would make something else of the rows than `output_format` says.
+_OF_THE_JOB = frozenset(["sep", "header", "index", "index_label", "lineterminator", "line_terminator"])
 _MEANINGLESS = frozenset(["path_or_buf", "mode", "encoding", "compression", "errors", "storage_options"])
 
 
-def to_csv_arguments(script_path: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `to_csv`. Raises `ScriptError` where the settings cannot be followed."""
+def to_csv_arguments(
+    script_path: str, arguments: Sequence[str], output_format: tuple[str, bool] | None = None
+) -> dict[str, Any]:
+    """The arguments of `to_csv`; `output_format` is a delimiter and whether there is a header.
+
+    Raises `ScriptError` where the settings cannot be followed.
+    """
+    path = os.path.join(os.path.dirname(os.path.abspath(script_path)), _FILE)
+    of_script = _read(path)
     to_csv = dict(_DEFAULTS)
-    if _asks_for_header(arguments):
+    if output_format is not None:
+        to_csv["sep"], to_csv["header"] = output_format
+        for name in sorted(_OF_THE_JOB & set(of_script)):
+            raise ScriptError(
+                "ValueError", f"{path}: {name!r} is what output_format of the job file says: remove it here"
+            )
+    elif _asks_for_header(arguments):
         to_csv["header"] = True
-    to_csv.update(_read(os.path.join(os.path.dirname(os.path.abspath(script_path)), _FILE)))
+    to_csv.update(of_script)
     return to_csv
 
 

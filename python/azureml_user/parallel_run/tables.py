@@ -21,17 +21,29 @@ _FAST_ARGUMENTS = frozenset(["sep", "na_rep", "header", "index"])
 
 
 class Tables:
-    """Writes DataFrames as text, always with the same arguments of `to_csv`."""
+    """Writes DataFrames as text, always with the same arguments of `to_csv`.
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
+    `is_csv` is true where the result is to be read as CSV: then a field with a lone carriage return is quoted
+    whatever this version of Python does.
+    """
+
+    def __init__(self, arguments: dict[str, Any], is_csv: bool = False) -> None:
         self._rows = {**arguments, "header": False}
         header = arguments["header"]
-        self._header = arguments if isinstance(header, list) or header else None
+        self.has_header = isinstance(header, list) or bool(header)
+        self._header = arguments
+        self._is_csv = is_csv
         self._pyarrow: Any | None = None
 
     def header(self, table: Any) -> str | None:
-        """The header of `table`, with its line end, where the job asks for one."""
-        return None if self._header is None else table.iloc[:0].to_csv(**self._header)
+        """The header of `table`, with its line end, as pandas writes it; `None` for one without columns."""
+        return table.iloc[:0].to_csv(**self._header) if table.shape[1] else None
+
+    def names(self, table: Any) -> list[str] | None:
+        """The names of the columns; `None` when pandas has to make a header of them."""
+        names = table.columns.tolist()
+        is_plain = self._header["header"] is True and names and all(type(name) is str for name in names)
+        return names if is_plain else None
 
     def text(self, table: Any) -> str:
         """The rows as pandas writes them."""
@@ -52,7 +64,7 @@ class Tables:
         written = io.StringIO()
         csv.writer(written, lineterminator="\n").writerow(["a\rb"])
         million = numpy.array([1e6], dtype="float32").astype(object).astype(str)[0]
-        return sep, na_rep, '"' in written.getvalue(), 1e6 if "e" in million else 1e16
+        return sep, na_rep, self._is_csv or '"' in written.getvalue(), 1e6 if "e" in million else 1e16
 
     def columns(self, table: Any) -> list[Any] | None:
         """The columns as Arrow arrays; `None` when one of them is for pandas to write."""

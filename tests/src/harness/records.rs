@@ -34,6 +34,7 @@ fn schema_of(arguments: &[String], printed: &Value) -> Option<&'static str> {
         "list" => "jobs",
         "logs" => "logs",
         "rm" => "removed",
+        "gc" => "collected",
         "show" => "shown",
         "try" => "tried",
         "validate" => "validated",

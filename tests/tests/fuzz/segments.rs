@@ -43,7 +43,8 @@ impl Segments {
     fn read(&self, bytes: &[u8]) -> Result<SegmentIndex, prs_common::segment::SegmentError> {
         self.runtime.block_on(async {
             self.storage.put(KEY, Bytes::copy_from_slice(bytes), PutMode::Overwrite).await.unwrap();
-            let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, version: String::new() };
+            let object =
+                ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, ..ObjectMeta::default() };
             read_index(&self.storage, &object).await.map(|read| read.index)
         })
     }

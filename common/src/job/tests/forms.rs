@@ -261,6 +261,7 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
         ("task_overhead_timeout", "8"),
         ("progress_update_timeout", "900"),
         ("first_task_creation_timeout", "7"),
+        ("keep", "3h"),
     ];
     assert_eq!(settings.map(|(key, _)| key), RESUMABLE);
     let owned = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));

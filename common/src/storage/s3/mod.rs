@@ -32,6 +32,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
+use aws_sdk_s3::primitives::DateTime;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -280,7 +281,8 @@ impl S3Storage {
                 if is_valid_key(key) {
                     let size = object.size().unwrap_or_default().max(0) as u64;
                     let version = version(object.e_tag().unwrap_or_default(), size);
-                    found.push(ObjectMeta { key: key.to_owned(), size, version });
+                    let modified = object.last_modified().and_then(seconds);
+                    found.push(ObjectMeta { key: key.to_owned(), size, version, modified });
                 }
             }
             token = page.next_continuation_token;
@@ -289,6 +291,11 @@ impl S3Storage {
             }
         }
     }
+}
+
+/// Seconds since the Unix epoch.
+pub(super) fn seconds(time: &DateTime) -> Option<u64> {
+    u64::try_from(time.secs()).ok()
 }
 
 /// The version of an object is its etag, `-` and its size, bytes.
@@ -398,7 +405,8 @@ impl Storage for S3Storage {
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
         let full = self.full(key)?;
         let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
-        Ok(ObjectMeta { key: key.to_owned(), size: seen.size, version: version(&seen.etag, seen.size) })
+        let (size, version) = (seen.size, version(&seen.etag, seen.size));
+        Ok(ObjectMeta { key: key.to_owned(), size, version, modified: seen.modified })
     }
 
     async fn delete(&self, key: &str) -> Result<(), StorageError> {

@@ -33,6 +33,8 @@ pub(super) struct Seen {
     /// Names the write that made it, where that gave it a name.
     pub(super) mark: Option<String>,
     pub(super) etag: String,
+    /// Seconds since the Unix epoch.
+    pub(super) modified: Option<u64>,
 }
 
 /// A read, as far as it has come.
@@ -168,7 +170,8 @@ impl S3Storage {
         confirmed(Retry::new("head", 0).about(&self.bucket, full), request, |answer| {
             let mark = answer.metadata().and_then(|marks| marks.get(super::write::MARK)).cloned();
             let size = answer.content_length().unwrap_or_default().max(0) as u64;
-            Ok(Seen { size, mark, etag: confirm_etag(answer.e_tag)? })
+            let modified = answer.last_modified().and_then(super::seconds);
+            Ok(Seen { size, mark, modified, etag: confirm_etag(answer.e_tag)? })
         })
         .await
     }

@@ -17,8 +17,8 @@ use super::{FORMAT, File, LARGEST_RECORD, ManifestError, PIECE, Record, Source};
 #[derive(Debug)]
 pub struct ManifestReader<R> {
     key: String,
-    /// What its records must add up to.
-    checksum: String,
+    /// What its records must add up to, where that is known.
+    checksum: Option<String>,
     hasher: Sha256,
     stream: GzDecoder<R>,
     sources: Vec<Source>,
@@ -26,12 +26,12 @@ pub struct ManifestReader<R> {
 }
 
 impl ManifestReader<ObjectReader> {
-    /// Opens the object `key`, which has the [checksum](super::Summary::checksum) `checksum`. Calls of the store are made on
-    /// the runtime of `handle`.
+    /// Opens the object `key`, which has the [checksum](super::Summary::checksum) `checksum`; nothing is given where nobody
+    /// knows it. Calls of the store are made on the runtime of `handle`.
     pub fn open(
         store: Arc<dyn Storage>,
         key: &str,
-        checksum: &str,
+        checksum: Option<&str>,
         handle: &Handle,
     ) -> Result<Self, ManifestError> {
         let object = ObjectReader {
@@ -46,10 +46,10 @@ impl ManifestReader<ObjectReader> {
 }
 
 impl<R: Read> ManifestReader<R> {
-    fn new(stream: R, key: &str, checksum: &str) -> Result<Self, ManifestError> {
+    fn new(stream: R, key: &str, checksum: Option<&str>) -> Result<Self, ManifestError> {
         let mut reader = Self {
             key: key.to_owned(),
-            checksum: checksum.to_owned(),
+            checksum: checksum.map(str::to_owned),
             hasher: Sha256::new(),
             stream: GzDecoder::new(stream),
             sources: Vec::new(),
@@ -97,10 +97,13 @@ impl<R: Read> ManifestReader<R> {
             Err(error) => return Err(self.failed(error)),
         }
         let found = hexadecimal(&self.hasher.finalize_reset());
-        if found == self.checksum {
-            return Ok(None);
+        match &self.checksum {
+            Some(checksum) if *checksum != found => {
+                Err(self
+                    .damaged(&format_args!("its checksum is {found} and the job's record has {checksum}")))
+            }
+            _ => Ok(None),
         }
-        Err(self.damaged(&format_args!("its checksum is {found} and the job's record has {}", self.checksum)))
     }
 
     fn record(&mut self) -> Result<Record, ManifestError> {

@@ -4,6 +4,7 @@
 //! None of them waits, calls a server or keeps a state of its own.
 
 mod assembly;
+mod columns;
 mod completion;
 mod conclusion;
 mod init;
@@ -94,6 +95,7 @@ pub(super) const ALL: &[fn(&Situation) -> Option<Action>] = &[
     init::decide,
     patience::decide,
     segments::decide,
+    columns::decide,
     completion::decide,
     assembly::decide,
     overview::decide,

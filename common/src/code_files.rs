@@ -1,0 +1,226 @@
+//! Which files of a `source_directory` are code, so that they are packed and go along to the nodes.
+//!
+//! An ignore file in the folder says what stays behind, by the rules of `.gitignore`: `.prsignore`, else `.amlignore`,
+//! else `.gitignore`. Version control, byte code, virtual environments, runs and the ignore files themselves are never
+//! code. Links count as what they point to. Nothing of a folder that stays behind is looked at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use walkdir::{DirEntry, WalkDir};
+
+use crate::code_archive::CodeArchiveError;
+
+/// Files that say what stays behind; the first that is there counts.
+const IGNORE_FILES: [&str; 3] = [".prsignore", ".amlignore", ".gitignore"];
+/// Names that are never code.
+const NEVER_CODE: [&str; 7] =
+    [".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
+/// What only the folder of a Python environment has, of `venv` and of conda.
+const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
+
+/// The code in a folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeFiles {
+    /// What is packed, in the order of the walk.
+    pub files: Vec<CodeFile>,
+    /// The ignore file that was followed.
+    pub ignore_file: Option<&'static str>,
+    /// What it keeps out, below the folder; folders end with `/`.
+    pub kept_out: Vec<String>,
+}
+
+/// A file of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeFile {
+    /// Its path below the folder.
+    pub path: PathBuf,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl CodeFiles {
+    /// The code in `folder`, which is only looked at.
+    pub fn find(folder: &Path) -> Result<Self, CodeArchiveError> {
+        let mut found = Self::default();
+        let rules = match IGNORE_FILES.iter().find(|name| folder.join(name).is_file()) {
+            Some(name) => {
+                found.ignore_file = Some(name);
+                read_rules(&folder.join(name))?
+            }
+            None => Gitignore::empty(),
+        };
+        let below =
+            |entry: &DirEntry| entry.path().strip_prefix(folder).map(Path::to_owned).unwrap_or_default();
+        let (mut kept_out, mut files) = (Vec::new(), Vec::new());
+        let is_wanted = |entry: &DirEntry| {
+            if entry.depth() == 0 {
+                return true;
+            }
+            if is_never_code(entry) {
+                return false;
+            }
+            let (path, is_folder) = (below(entry), entry.file_type().is_dir());
+            let is_kept_out = rules.matched(&path, is_folder).is_ignore();
+            if is_kept_out {
+                kept_out.push(format!("{}{}", path.display(), if is_folder { "/" } else { "" }));
+            }
+            !is_kept_out
+        };
+        let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+        for entry in walk.into_iter().filter_entry(is_wanted) {
+            let unusable =
+                |path: &Path, reason: String| CodeArchiveError::Unusable { path: path.to_owned(), reason };
+            let entry = entry.map_err(|error| unusable(error.path().unwrap_or(folder), error.to_string()))?;
+            let meta = entry.metadata().map_err(|error| unusable(entry.path(), error.to_string()))?;
+            if meta.is_dir() {
+                continue;
+            }
+            if !meta.is_file() {
+                let reason = "neither a file nor a folder; it cannot go along with the code";
+                return Err(unusable(entry.path(), reason.to_owned()));
+            }
+            files.push(CodeFile { path: below(&entry), size: meta.len() });
+        }
+        Ok(Self { files, kept_out, ..found })
+    }
+
+    /// All of it, bytes.
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Whether the file with this path below the folder is code.
+    pub fn has(&self, path: &Path) -> bool {
+        self.files.iter().any(|file| file.path == path)
+    }
+
+    /// The bytes of what lies at `path` below the folder, a file or a folder.
+    pub fn size_below(&self, path: &Path) -> u64 {
+        self.files.iter().filter(|file| file.path.starts_with(path)).map(|file| file.size).sum()
+    }
+
+    /// The files and folders of the folder itself with their bytes, the biggest first; folders end with `/`.
+    pub fn biggest(&self) -> Vec<(String, u64)> {
+        let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
+        for file in &self.files {
+            let mut parts = file.path.components();
+            let first = parts.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+            let slash = if parts.next().is_some() { "/" } else { "" };
+            *sizes.entry(format!("{}{slash}", first.unwrap_or_default())).or_default() += file.size;
+        }
+        let mut sizes: Vec<_> = sizes.into_iter().collect();
+        sizes.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+        sizes
+    }
+}
+
+fn is_never_code(entry: &DirEntry) -> bool {
+    let name = entry.file_name().to_str().unwrap_or_default();
+    if NEVER_CODE.contains(&name) || (entry.depth() == 1 && IGNORE_FILES.contains(&name)) {
+        return true;
+    }
+    entry.file_type().is_dir() && ENVIRONMENT_MARKS.iter().any(|mark| entry.path().join(mark).exists())
+}
+
+fn read_rules(file: &Path) -> Result<Gitignore, CodeArchiveError> {
+    let at = |source: io::Error| CodeArchiveError::Io { path: file.to_owned(), source };
+    let text = fs::read_to_string(file).map_err(at)?;
+    let mut rules = GitignoreBuilder::new("");
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        rules.add_line(None, line).map_err(|error| CodeArchiveError::Unusable {
+            path: file.to_owned(),
+            reason: format!("line {}: {error}", index + 1),
+        })?;
+    }
+    rules.build().map_err(|error| at(io::Error::other(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    fn names(found: &CodeFiles) -> Vec<String> {
+        found.files.iter().map(|file| file.path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn what_is_never_code_stays_behind_whatever_the_rules_say() {
+        let folder = folder(&[
+            ("main.py", "1"),
+            ("pkg/a.py", "12"),
+            ("pkg/__pycache__/a.pyc", ""),
+            ("pkg/prs-runs", ""),
+            (".git/HEAD", ""),
+            ("env/pyvenv.cfg", ""),
+            ("env/lib/x.py", ""),
+            ("conda/conda-meta/history", ""),
+            ("pkg/.gitignore", "*.py"),
+            (".prsignore", "!__pycache__\n!.git\n!env\n"),
+        ]);
+        symlink(folder.path().join("pkg"), folder.path().join("again")).unwrap();
+        let found = CodeFiles::find(folder.path()).unwrap();
+        assert_eq!(
+            names(&found),
+            ["again/.gitignore", "again/a.py", "main.py", "pkg/.gitignore", "pkg/a.py"],
+            "an ignore file counts in the folder itself alone"
+        );
+        assert_eq!((found.ignore_file, found.kept_out.len()), (Some(".prsignore"), 0));
+        assert_eq!((found.size(), found.size_below(Path::new("pkg"))), (13, 6));
+        assert_eq!(found.biggest(), [("again/".into(), 6), ("pkg/".into(), 6), ("main.py".into(), 1)]);
+        assert!(found.has(Path::new("pkg/a.py")) && !found.has(Path::new("pkg")));
+    }
+
+    #[test]
+    fn rules_are_those_of_git() {
+        let rules = "# data\n/data/\n*.bin\n!keep.bin\nlogs/**/old\n\\#x\n trailing \nbuild\n!build/in.py\n";
+        let files = [
+            "data/a",
+            "pkg/data/a",
+            "x.bin",
+            "pkg/x.bin",
+            "pkg/keep.bin",
+            "logs/a/b/old",
+            "logs/new",
+            "#x",
+            "build/in.py",
+            "z.py",
+        ];
+        let mut all: Vec<_> = files.iter().map(|name| (*name, "x")).collect();
+        all.push((".gitignore", rules));
+        let found = CodeFiles::find(folder(&all).path()).unwrap();
+        assert_eq!(names(&found), ["logs/new", "pkg/data/a", "pkg/keep.bin", "z.py"]);
+        assert_eq!(found.kept_out, ["#x", "build/", "data/", "logs/a/b/old", "pkg/x.bin", "x.bin"]);
+    }
+
+    #[test]
+    fn the_first_ignore_file_counts_alone() {
+        let mut files = vec![("a", ""), ("b", ""), ("c", ""), (".gitignore", "a"), (".amlignore", "b")];
+        let found = CodeFiles::find(folder(&files).path()).unwrap();
+        assert_eq!((names(&found), found.ignore_file), (vec!["a".into(), "c".into()], Some(".amlignore")));
+        files.push((".prsignore", "\u{feff}c\r\n"));
+        let found = CodeFiles::find(folder(&files).path()).unwrap();
+        assert_eq!((names(&found), found.ignore_file), (vec!["a".into(), "b".into()], Some(".prsignore")));
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_is_told_with_its_line() {
+        let error = CodeFiles::find(folder(&[(".prsignore", "a\n{b\n")]).path()).unwrap_err().to_string();
+        assert!(error.contains(".prsignore: line 2: "), "{error}");
+    }
+}

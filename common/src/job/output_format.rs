@@ -1,0 +1,75 @@
+//! `output_format`: how returned DataFrames are written (spec E8).
+//!
+//! Without it they are written as ParallelRunStep does, and a result that is called `.csv` is none: a note says so.
+
+use std::path::Path;
+
+use super::form::RawSetting;
+use super::inputs::delimiter;
+use super::keys;
+use super::reader::Reader;
+use super::spec::{JobSpec, OutputAction, OutputFormat};
+use super::validate::script_below;
+use super::yaml::Value;
+
+const KEY: &str = "output_format";
+/// The argument that asks for a header in the form of ParallelRunStep.
+const HEADER_ARGUMENT: &str = "--append_row_dataframe_header";
+/// The file beside the script that changes this form.
+const SETTINGS_FILE: &str = "parallel_run_step.settings.json";
+
+/// Takes the form over, where it is given, and holds it against the settings that it goes with.
+pub(super) fn read(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let Some(setting) = reader.get(KEY) else { return };
+    let Some(format) = format(reader, &setting) else { return };
+    if spec.output_action == OutputAction::SummaryOnly {
+        let message = "summary_only writes no rows: remove it, or give output_action: append_row";
+        reader.refuse(&setting, message);
+    }
+    let is_header = |argument: &String| argument.split('=').next() == Some(HEADER_ARGUMENT);
+    if spec.arguments.iter().any(is_header) {
+        let message = format!("the arguments have {HEADER_ARGUMENT}: remove that, and give `header` here");
+        reader.refuse(&setting, message);
+    }
+    spec.output_format = Some(format);
+}
+
+fn format(reader: &mut Reader<'_>, setting: &RawSetting) -> Option<OutputFormat> {
+    if !matches!(setting.value.value, Value::Mapping(_)) {
+        if setting.value.as_text().is_some_and(|text| text.trim().eq_ignore_ascii_case("csv")) {
+            return Some(OutputFormat::CSV);
+        }
+        let given = setting.value.describe();
+        reader.refuse(
+            setting,
+            format!("{given} is no form of output: give csv, or a mapping such as {{delimiter: \";\", header: true}}"),
+        );
+        return None;
+    }
+    let mut fields = Reader::of_mapping(&setting.shown, &setting.value, reader.problems());
+    for field in fields.settings().to_vec() {
+        if !keys::OUTPUT_FORMAT.contains(&field.key.as_str()) {
+            fields.refuse(&field, keys::unknown(&field.key, &keys::OUTPUT_FORMAT));
+        }
+    }
+    let OutputFormat { delimiter: comma, header } = OutputFormat::CSV;
+    let delimiter = delimiter(&mut fields).map_or(comma, char::from);
+    Some(OutputFormat { delimiter, header: fields.boolean("header").unwrap_or(header) })
+}
+
+/// What the author of a job should know whose result is called a CSV file and is none; nothing for any other job.
+pub fn note_on_csv(spec: &JobSpec) -> Option<String> {
+    let name = &spec.append_row_file_name;
+    let is_csv = Path::new(name).extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("csv"));
+    if spec.output_action == OutputAction::SummaryOnly || spec.output_format.is_some() || !is_csv {
+        return None;
+    }
+    let script = script_below(&spec.source_directory, &spec.entry_script)?;
+    if script.with_file_name(SETTINGS_FILE).exists() {
+        return None;
+    }
+    Some(format!(
+        "DataFrames go into {name} as ParallelRunStep writes them, with blanks between columns; `output_format: csv` \
+         writes a CSV file"
+    ))
+}

@@ -1,0 +1,244 @@
+//! Collections: removing what no job names, uploaded inputs and what killed submissions left (`prs gc`).
+//!
+//! Uploaded files are named by their content and shared by all jobs of a fleet. A submission does not send what is there
+//! already, so nothing may be removed between its look and the moment its listings say that the files are needed.
+//!
+//! # Why nothing goes that a job needs
+//! One object, the [mark](mark), is written when a collection begins, while it works, and when it has ended.
+//!
+//! * A collection first writes that it collects. Only then it reads which files the listings below `jobs/` name. It
+//!   removes others, and when the last removal is answered it writes that nobody collects.
+//! * A submission reads the mark while nobody collects, uploads, stores its listings, and reads the mark again. Where it is
+//!   the same, no collection was at work in between: one before had ended its removals when the submission looked for its
+//!   files, and one after finds the listings. Where it is another, the submission does all of it again, which sends
+//!   only what was removed.
+//!
+//! Writes of the mark are conditional, so one program collects at a time. One that was killed leaves a mark that says it
+//! collects; who has watched such a mark for [`DEAD`](mark::DEAD) without a change takes it over. A collection that lives
+//! writes its mark every [`BEAT`](mark::BEAT), and once more before each removal, which it gives up after
+//! [`REMOVAL`](mark::REMOVAL): one whose mark was taken over finds out before it removes anything.
+//!
+//! What is left: a collection that is stopped between that write and its removal for so long that a submission takes its
+//! mark over, and then goes on; and a store without conditional writes. A file may then be missing that a new job needs.
+//! The job fails with the name of the file, for nodes run no mini-batch on anything else.
+
+mod mark;
+mod named;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use prs_common::layout::{BLOBS, JOB};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+use prs_common::timestamp::now_us;
+
+use self::mark::Collecting;
+use self::named::{Named, job_prefixes};
+use crate::fleet::{job_ids, job_storage};
+use crate::inputs::blob::promised_digest;
+use crate::inputs::manifest::ManifestError;
+
+pub use self::mark::{Quiet, until_quiet};
+
+/// Objects that are removed together: so few that it takes moments.
+const REMOVED_TOGETHER: usize = 1_000;
+/// Prefixes of jobs that are looked at side by side.
+const LOOKS_AT_ONCE: usize = 16;
+
+/// What a collection looks for.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Only what was written longer ago than this, seconds.
+    pub older: u64,
+    /// Jobs that are as good as gone: what they name does not count.
+    pub gone: HashSet<String>,
+}
+
+/// What no job names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Uploaded inputs.
+    pub inputs: Amount,
+    /// What submissions left that were killed before there was a job, by the ids it would have had.
+    pub leftovers: Vec<(String, Amount)>,
+}
+
+/// How much of something there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, object: &ObjectMeta) {
+        self.objects += 1;
+        self.bytes += object.size;
+    }
+}
+
+/// Why a collection came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum GcError {
+    /// The store failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A listing cannot be read, so nobody knows what its job needs.
+    #[error("job {job_id}: {source}; nothing is removed while it is there: prs rm {job_id} removes the job")]
+    Listing {
+        /// The job.
+        job_id: String,
+        /// The reason.
+        source: ManifestError,
+    },
+    /// Another program took the mark over.
+    #[error("another program went on in place of this one, which was silent for too long; run it again")]
+    TakenOver,
+    /// A removal was not answered in time.
+    #[error("the storage did not answer a removal within {} s; run it again", mark::REMOVAL.as_secs())]
+    Slow,
+}
+
+impl GcError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Storage(error) => error.is_retryable(),
+            Self::Listing { source, .. } => source.is_retryable(),
+            Self::TakenOver | Self::Slow => true,
+        }
+    }
+}
+
+/// What of the storage of a fleet no job names. Removes nothing.
+pub async fn look(storage: &Arc<dyn Storage>, wanted: &Wanted) -> Result<Found, GcError> {
+    let leftovers = leftovers(storage, wanted).await?;
+    let named = named_by_jobs(storage, wanted, &leftovers).await?;
+    let mut found = Found { leftovers: amounts(&leftovers), ..Found::default() };
+    let mut after = String::new();
+    while let Some(page) = next_page(storage, &mut after).await? {
+        for object in page.iter().filter(|object| is_unnamed(object, &named, wanted)) {
+            found.inputs.add(object);
+        }
+    }
+    Ok(found)
+}
+
+/// Removes what of the storage of a fleet no job names, and tells what that was. `by` is who others are told of, who wait
+/// meanwhile; `tell` hears of another collection that is waited for.
+pub async fn collect(
+    storage: &Arc<dyn Storage>,
+    wanted: &Wanted,
+    by: &str,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<Found, GcError> {
+    let mut collecting = Collecting::begin(Arc::clone(storage), by, tell).await?;
+    let collected = remove(storage, wanted, &mut collecting).await;
+    // A removal that was not answered may still come: then the mark is left to be taken over.
+    if !matches!(collected, Err(GcError::Slow)) {
+        collecting.end().await?;
+    }
+    collected
+}
+
+async fn remove(
+    storage: &Arc<dyn Storage>,
+    wanted: &Wanted,
+    collecting: &mut Collecting,
+) -> Result<Found, GcError> {
+    let leftovers = collecting.meanwhile(leftovers(storage, wanted)).await??;
+    let named = collecting.meanwhile(named_by_jobs(storage, wanted, &leftovers)).await??;
+    let mut found = Found { leftovers: amounts(&leftovers), ..Found::default() };
+    for (_, objects) in &leftovers {
+        for objects in objects.chunks(REMOVED_TOGETHER) {
+            collecting.remove(objects.iter().map(|object| object.key.clone()).collect()).await?;
+        }
+    }
+    let (mut after, mut keys) = (String::new(), Vec::new());
+    while let Some(page) = collecting.meanwhile(next_page(storage, &mut after)).await?? {
+        for object in page.into_iter().filter(|object| is_unnamed(object, &named, wanted)) {
+            found.inputs.add(&object);
+            keys.push(object.key);
+            if keys.len() == REMOVED_TOGETHER {
+                collecting.remove(std::mem::take(&mut keys)).await?;
+            }
+        }
+    }
+    collecting.remove(keys).await?;
+    Ok(found)
+}
+
+/// The objects of submissions that were killed before there was a job.
+async fn leftovers(
+    storage: &Arc<dyn Storage>,
+    wanted: &Wanted,
+) -> Result<Vec<(String, Vec<ObjectMeta>)>, GcError> {
+    let listed: HashSet<String> = job_ids(&**storage).await?.into_iter().collect();
+    let unlisted = job_prefixes(&**storage).await?.into_iter().filter(|id| !listed.contains(id));
+    let looks = unlisted.map(|id| async move {
+        let job = job_storage(&**storage, &id);
+        match job.head(JOB).await {
+            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            head => return head.map(|_| None),
+        }
+        let prefix = named::prefix(&id);
+        let objects = storage.list(&prefix).await?;
+        Ok(objects.iter().all(|object| is_old(object, wanted)).then_some((id, objects)))
+    });
+    let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(LOOKS_AT_ONCE);
+    Ok(looks.try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await?)
+}
+
+fn amounts(leftovers: &[(String, Vec<ObjectMeta>)]) -> Vec<(String, Amount)> {
+    let amount = |objects: &[ObjectMeta]| Amount {
+        objects: objects.len() as u64,
+        bytes: objects.iter().map(|object| object.size).sum(),
+    };
+    leftovers.iter().map(|(id, objects)| (id.clone(), amount(objects))).collect()
+}
+
+/// The uploaded files that jobs name.
+async fn named_by_jobs(
+    storage: &Arc<dyn Storage>,
+    wanted: &Wanted,
+    leftovers: &[(String, Vec<ObjectMeta>)],
+) -> Result<Named, GcError> {
+    let is_left = |id: &String| leftovers.iter().any(|(left, _)| left == id);
+    let jobs = job_prefixes(&**storage).await?;
+    let jobs = jobs.into_iter().filter(|id| !wanted.gone.contains(id) && !is_left(id));
+    let reads = jobs.map(|id| named::named_by(storage, id)).collect::<Vec<_>>();
+    let mut reads = stream::iter(reads).buffer_unordered(LOOKS_AT_ONCE);
+    let mut named = Named::default();
+    while let Some(more) = reads.next().await {
+        named.extend(more?);
+    }
+    Ok(named)
+}
+
+/// The next uploaded files; nothing at the end.
+async fn next_page(
+    storage: &Arc<dyn Storage>,
+    after: &mut String,
+) -> Result<Option<Vec<ObjectMeta>>, GcError> {
+    let page = storage.list_after(BLOBS, after).await?;
+    if let Some(last) = page.last() {
+        after.clone_from(&last.key);
+    }
+    Ok((!page.is_empty()).then_some(page))
+}
+
+fn is_unnamed(object: &ObjectMeta, named: &Named, wanted: &Wanted) -> bool {
+    promised_digest(&object.key).is_some_and(|digest| !named.has(digest)) && is_old(object, wanted)
+}
+
+/// What a store does not date counts as new.
+fn is_old(object: &ObjectMeta, wanted: &Wanted) -> bool {
+    let now = now_us() / 1_000_000;
+    object.modified.is_some_and(|modified| modified.saturating_add(wanted.older) <= now)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Which uploaded files jobs name, in the listings of their inputs.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use prs_common::layout::{BLOBS, INPUTS};
+use prs_common::storage::{Storage, StorageError};
+use tokio::runtime::Handle;
+
+use super::GcError;
+use crate::fleet::{JOBS, job_storage};
+use crate::inputs::blob::promised_digest;
+use crate::inputs::manifest::{ManifestError, ManifestReader, Store};
+
+/// Uploaded files, by the first half of the checksums that name them: two that share it are both kept.
+#[derive(Debug, Default)]
+pub(super) struct Named(HashSet<u128>);
+
+impl Named {
+    /// Whether the file with this checksum, in hexadecimal, is one of them.
+    pub(super) fn has(&self, digest: &str) -> bool {
+        half(digest).is_none_or(|half| self.0.contains(&half))
+    }
+
+    pub(super) fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+}
+
+fn half(digest: &str) -> Option<u128> {
+    u128::from_str_radix(digest.get(..32)?, 16).ok()
+}
+
+/// What the keys of a job begin with.
+pub(super) fn prefix(job_id: &str) -> String {
+    format!("{JOBS}/{job_id}/")
+}
+
+/// The ids of all jobs, and would-be jobs, that have something in storage.
+pub(super) async fn job_prefixes(storage: &dyn Storage) -> Result<Vec<String>, StorageError> {
+    let (below, mut ids) = (format!("{JOBS}/"), Vec::<String>::new());
+    let mut after = String::new();
+    loop {
+        let page = storage.list_after(&below, &after).await?;
+        let Some(last) = page.last() else { return Ok(ids) };
+        after.clone_from(&last.key);
+        for object in &page {
+            let id = object.key.strip_prefix(&below).and_then(|rest| rest.split_once('/'));
+            let Some((id, _)) = id.filter(|(id, _)| ids.last().is_none_or(|last| last != id)) else {
+                continue;
+            };
+            ids.push(id.to_owned());
+        }
+        if let Some(id) = ids.last().filter(|id| last.key.starts_with(&prefix(id))) {
+            // `0` follows `/`: whatever else the last job of the page has is passed over.
+            after = format!("{below}{id}0");
+        }
+    }
+}
+
+/// What the job names.
+pub(super) async fn named_by(storage: &Arc<dyn Storage>, job_id: String) -> Result<Named, GcError> {
+    let job = job_storage(&**storage, &job_id);
+    let listings = job.list(INPUTS).await?;
+    let handle = Handle::current();
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut named = Named::default();
+        for listing in listings {
+            read(&job, &listing.key, &handle, &mut named)?;
+        }
+        Ok(named)
+    });
+    let read = reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    read.map_err(|source| match source {
+        ManifestError::Storage(error) => error.into(),
+        source @ ManifestError::Damaged { .. } => GcError::Listing { job_id, source },
+    })
+}
+
+fn read(job: &Arc<dyn Storage>, key: &str, handle: &Handle, named: &mut Named) -> Result<(), ManifestError> {
+    let mut reader = ManifestReader::open(Arc::clone(job), key, None, handle)?;
+    while let Some(files) = reader.next_block()? {
+        for file in files {
+            let source = &reader.sources()[file.source as usize];
+            if source.store != Store::Shared {
+                continue;
+            }
+            let rest = if file.key.is_empty() { &file.relative } else { &file.key };
+            let key = format!("{}{rest}", source.prefix);
+            debug_assert!(key.starts_with(BLOBS), "nothing else is shared");
+            named.0.extend(promised_digest(&key).and_then(half));
+        }
+    }
+    Ok(())
+}

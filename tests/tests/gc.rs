@@ -1,0 +1,130 @@
+//! `gc` and `keep`: what goes, what stays, and submissions that meet a collection.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Fleet, Job, sealed};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const ECHO: &str = "import os\ndef run(mini_batch):\n    return [open(path).read() for path in mini_batch]\n";
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Programs stop where this says so.
+fn stopping(place: &str) -> (String, String) {
+    ("PRS_FAILPOINT".to_owned(), format!("{place}:stop"))
+}
+
+#[track_caller]
+fn gc(job: &Job, more: &[&str]) -> Value {
+    let ended = job.command(&[&["gc", "-o", "json"], more].concat());
+    ended.expect_code(0);
+    ended.json()
+}
+
+fn uploaded(fleet: &Fleet) -> usize {
+    fleet.s3.objects("fleet").iter().filter(|(key, _)| key.starts_with("prs/inputs/")).count()
+}
+
+fn remove(fleet: &Fleet, job: &Job, id: &str) {
+    // The last logs of a job, and its entry among those to be served, go a moment after its end.
+    wait_for("the job to be tidied up", PATIENCE, || fleet.active().is_empty().then_some(()));
+    job.command(&["rm", id, "--yes"]).expect_code(0);
+}
+
+#[test]
+fn uploaded_inputs_go_when_no_job_names_them() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(ECHO).with_files(4));
+    let _worker = fleet.worker(&job, &[]);
+    let first = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    job.data("0004.txt", "item 4");
+    fs::remove_file(job.path("data/0000.txt")).unwrap();
+    let second = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    assert_eq!(uploaded(&fleet), 5);
+    assert_eq!(gc(&job, &["--older", "0s"])["inputs"]["objects"], 0);
+
+    remove(&fleet, &job, &first);
+    assert_eq!(gc(&job, &[])["inputs"]["objects"], 0, "they are of today");
+    let shown = job.command(&["gc", "--older", "0s"]);
+    shown.expect_code(0);
+    assert_eq!(shown.stdout, "1 uploaded file that no job names, 6 B\n");
+    assert!(shown.stderr.contains("prs gc --yes"), "{}", shown.stderr);
+    assert_eq!(uploaded(&fleet), 5);
+    let collected = gc(&job, &["--older", "0s", "--yes"]);
+    assert_eq!(collected["inputs"], json!({ "objects": 1, "bytes": 6 }));
+    assert_eq!((collected["removed"].clone(), uploaded(&fleet)), (json!(true), 4));
+
+    let again = job.command(&["resubmit", &second, "-o", "json"]);
+    again.expect_code(0);
+    assert_eq!(again.json()["items"]["succeeded"], 4);
+    assert_eq!(fleet.completes(&job)["items"]["succeeded"], 4);
+}
+
+#[test]
+fn a_submission_sends_again_what_was_removed_behind_its_back() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(ECHO).with_files(3));
+    let _worker = fleet.worker(&job, &[]);
+    let first = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    remove(&fleet, &job, &first);
+
+    let (name, place) = stopping("inputs_located");
+    let stopped = fleet.job(Job::new(ECHO).with_files(3)).with_own_variable(&name, &place);
+    let mut submit = fleet.start_submit(&stopped, &[]);
+    wait_for("it has found its inputs", PATIENCE, || submit.is_stopped().then_some(()));
+    // Nothing names them yet, so they go.
+    assert_eq!(gc(&job, &["--older", "0s", "--yes"])["inputs"]["objects"], 3);
+    assert_eq!(uploaded(&fleet), 0);
+    submit.signal(Signal::CONT);
+    let ended = submit.wait();
+    assert!(ended.stderr.contains("prs gc was at work meanwhile"), "{}", ended.stderr);
+    assert_eq!(ended.expect_completed()["items"]["succeeded"], 3);
+    assert_eq!(uploaded(&fleet), 3);
+}
+
+#[test]
+fn a_submission_waits_for_a_collection_under_way() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(ECHO).with_files(3));
+    let _worker = fleet.worker(&job, &[]);
+    let first = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    remove(&fleet, &job, &first);
+
+    let (name, place) = stopping("gc_removes");
+    let stopped = fleet.job(Job::new(ECHO)).with_own_variable(&name, &place);
+    let mut collection = stopped.start(&["gc", "--older", "0s", "--yes"]);
+    wait_for("it is about to remove", PATIENCE, || collection.is_stopped().then_some(()));
+    let mut submit = fleet.start_submit(&job, &[]);
+    submit.wait_until_said("waiting for prs gc of");
+    assert!(!submit.has_ended());
+    collection.signal(Signal::CONT);
+    collection.wait().expect_code(0);
+    assert_eq!(submit.wait().expect_completed()["items"]["succeeded"], 3);
+    assert_eq!(uploaded(&fleet), 3);
+}
+
+#[test]
+fn a_job_is_kept_as_long_as_its_file_says() {
+    let job = Job::new(ECHO).with_files(2).with("keep", "12h");
+    job.completes();
+    let run = job.run().path().display().to_string();
+    let runs = job.path(".").display().to_string();
+    let status = job.command(&["status", &run]);
+    assert!(status.stderr.contains("kept until ") && status.stderr.contains("prs gc"), "{}", status.stderr);
+    assert_eq!(gc(&job, &["--runs", &runs, "--yes"])["jobs"], json!([]));
+
+    let path = job.run().path().join("job.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    record["started_us"] = json!(record["started_us"].as_u64().unwrap() - 13 * 3600 * 1_000_000);
+    fs::write(&path, sealed(record)).unwrap();
+    let shown = job.command(&["gc", "--runs", &runs]);
+    assert!(shown.stdout.starts_with("job run, kept until "), "{}", shown.stdout);
+    assert!(job.run().path().is_dir());
+    assert_eq!(gc(&job, &["--runs", &runs, "--yes"])["jobs"].as_array().unwrap().len(), 1);
+    assert!(!job.run().path().exists());
+}
