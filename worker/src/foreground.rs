@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::descendants::Family;
 use crate::import_failure::ImportFailure;
+use crate::inputs::InputPlace;
 use crate::launch::{Launch, process_name};
 use crate::node_settings::NodeSettings;
 use crate::process::{
@@ -52,6 +53,8 @@ pub struct Foreground<'a> {
     pub settings: &'a NodeSettings,
     /// Folder of the code.
     pub code: &'a Path,
+    /// Where the script sees what was fetched, where something was.
+    pub place: Option<&'a InputPlace>,
     /// What looks into the script.
     pub debugger: Debugger,
     /// Whether what the script prints goes to standard error.
@@ -114,7 +117,7 @@ impl Foreground<'_> {
     pub fn arguments(&self) -> Vec<String> {
         let Self { job, settings, .. } = *self;
         let folder = job.work.join("node-0");
-        let launch = Launch { job, settings, node_id: 0, service: "", folder: &folder };
+        let launch = Launch { job, settings, node_id: 0, service: "", folder: &folder, mount: None };
         launch.start_message(&process_name(0)).arguments
     }
 }
@@ -175,7 +178,8 @@ async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Resul
     python_home::prepare(&home, &settings.extension)
         .map_err(|source| ForegroundError::Prepare { path: home, source })?;
     let (service, name) = (unique(), process_name(0));
-    let launch = Launch { job, settings, node_id: 0, service: &service, folder: &folder };
+    let mount = with.place.and_then(InputPlace::mount);
+    let launch = Launch { job, settings, node_id: 0, service: &service, folder: &folder, mount };
     let mut start = launch.start_message(&name);
     start.code_dir = with.code.to_string_lossy().into_owned();
     let gpu = gpu::lowest_free(settings.host.gpus, std::iter::empty());

@@ -10,6 +10,7 @@ use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
 use crate::descendants::{Family, Mark};
+use crate::inputs::Mount;
 use crate::node_settings::NodeSettings;
 use crate::process::{ProcessSettings, Streams};
 use crate::stack;
@@ -26,6 +27,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) service: &'a str,
     /// The scratch folder of the node.
     pub(crate) folder: &'a Path,
+    /// What the process enters.
+    pub(crate) mount: Option<&'a Mount>,
 }
 
 impl Launch<'_> {
@@ -124,6 +127,7 @@ impl Launch<'_> {
             },
             variables: own.chain(users).collect(),
             gpu,
+            mount: self.mount.cloned(),
             mark: Mark::new(&self.job.id, &token),
             token,
         }

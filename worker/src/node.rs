@@ -3,6 +3,7 @@
 //! Order at the end: stop taking, let or make the processes end, commit what is finished, give the rest back,
 //! leave.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -25,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::committer::{Backlog, Committer};
 use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
 use crate::heartbeat::Heartbeat;
-use crate::inputs::Localizer;
+use crate::inputs::{InputPlace, Localizer};
 use crate::intake::{Intake, IntakeEnd};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
 use crate::plan_end::PlanEnd;
@@ -204,6 +205,21 @@ async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &std::path::
     Ok(prepared?)
 }
 
+/// Makes the folder for the data that is fetched.
+async fn localizer(
+    job: &JobContext,
+    settings: &NodeSettings,
+    folder: &std::path::Path,
+) -> io::Result<Localizer> {
+    let (stores, spec, folder) = (job.inputs.clone(), Arc::clone(&job.spec), folder.to_owned());
+    let (cache_bytes, memory_bytes) = (settings.cache_bytes, settings.memory_bytes);
+    let made = tokio::task::spawn_blocking(move || {
+        let place = |tree: &std::path::Path| InputPlace::of(&spec, tree, &folder);
+        Localizer::new(stores, Arc::clone(&spec), &folder.join("inputs"), cache_bytes, memory_bytes, place)
+    });
+    made.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
 /// What a node at work consists of.
 struct Service<'a> {
     job: &'a JobContext,
@@ -225,14 +241,7 @@ impl Service<'_> {
         end: NodeEnd,
     ) {
         let (job, settings) = (self.job, self.settings);
-        let localizer = Localizer::new(
-            job.inputs.clone(),
-            Arc::clone(&job.spec),
-            &folder.join("inputs"),
-            settings.cache_bytes,
-            settings.memory_bytes,
-        );
-        let localizer = match localizer {
+        let localizer = match localizer(job, settings, &folder).await {
             Ok(localizer) => localizer,
             Err(error) => {
                 let (folder, error) = (folder.display().to_string(), error.to_string());
@@ -242,6 +251,16 @@ impl Service<'_> {
                 return;
             }
         };
+        let place = localizer.place();
+        if let Some(reason) = place.refused() {
+            self.main_log.line(format_args!(
+                "scripts see inputs below {}, a path of this node alone: {reason}",
+                place.inputs().display()
+            ));
+        }
+        let mount = place.mount().cloned();
+        // Processes see the files as long as somebody has it.
+        let _held = localizer.clone();
         let tasks = TaskTracker::new();
         let intake_end = IntakeEnd::default();
         let (ready, taken) = mpsc::channel(INTAKE_AHEAD);
@@ -294,6 +313,7 @@ impl Service<'_> {
             service: self.name,
             folder,
             main_log: self.main_log,
+            mount,
             settle,
             ask,
             prefetch,

@@ -1,12 +1,13 @@
 //! `try`: one mini-batch in this terminal.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
-use prs_worker::inputs::{Localized, Localizer};
+use prs_worker::inputs::{InputPlace, Localized, Localizer};
 use prs_worker::{NodeSettings, find_extension, find_interpreter};
 use tokio_util::sync::CancellationToken;
 
@@ -25,13 +26,14 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
     let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
-    let Prepared { trial, settings, data } = prepared;
+    let Prepared { trial, settings, inputs, data } = prepared;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();
     let with = Foreground {
         job: &job,
         settings: &settings,
         code: &trial.code,
+        place: Some(inputs.place()),
         debugger: debugger(arguments),
         // What is printed for programs is one object.
         stdout_is_stderr: format == Format::Json,
@@ -60,6 +62,8 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
 struct Prepared {
     trial: Trial,
     settings: NodeSettings,
+    /// Where the script sees it.
+    inputs: Localizer,
     /// Its data, on this machine.
     data: Localized,
 }
@@ -72,7 +76,15 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let Chosen { planned, stores, failed, note } =
         trial.choose(&Wanted::of(arguments), arguments.failed).await?;
     let folder = trial.folder("inputs");
-    let inputs = Localizer::new(stores, trial.spec.clone(), &folder, NodeSettings::CACHE_BYTES, 0);
+    // The data of a test stands in it: no script sees it under this path.
+    let place = |tree: &Path| {
+        if arguments.pytest {
+            InputPlace::own(tree)
+        } else {
+            InputPlace::of(&trial.spec, tree, &trial.folder("node"))
+        }
+    };
+    let inputs = Localizer::new(stores, trial.spec.clone(), &folder, NodeSettings::CACHE_BYTES, 0, place);
     let inputs = inputs.with_context(|| format!("cannot make {}", folder.display()))?;
     let data = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
@@ -84,7 +96,7 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
         output::say(format_args!("  note: {note}"));
     }
     let settings = trial.node_settings(python, extension);
-    Ok(Prepared { trial, settings, data })
+    Ok(Prepared { trial, settings, inputs, data })
 }
 
 fn debugger(arguments: &Try) -> Debugger {

@@ -125,6 +125,7 @@ async fn look_at_script(trial: &Trial, on_fleet: bool) -> Result<Script, Failure
         job: &job,
         settings: &settings,
         code: &trial.code,
+        place: None,
         debugger: Debugger::None,
         stdout_is_stderr: true,
         stop: CancellationToken::new(),

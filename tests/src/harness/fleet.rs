@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::processes::TOKEN;
-use super::programs::program;
+use super::programs::{program, without_namespaces};
 use super::servers::proxy::TcpProxy;
 use super::servers::s3::S3Server;
 use super::servers::{RabbitMq, Redis};
@@ -164,9 +164,17 @@ impl Fleet {
 
     /// The same, for a worker that works where its arguments and variables say.
     pub fn worker_anywhere(&self, job: &Job, arguments: &[&str], variables: &[(String, String)]) -> Live {
+        self.start_worker(worker_program(), job, arguments, variables)
+    }
+
+    fn start_worker(
+        &self,
+        mut command: Command,
+        job: &Job,
+        arguments: &[&str],
+        variables: &[(String, String)],
+    ) -> Live {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        let mut command = program("prs");
-        command.arg("worker");
         for variable in ["STATE_DIRECTORY", "XDG_RUNTIME_DIR"] {
             command.env_remove(variable);
         }
@@ -179,6 +187,11 @@ impl Fleet {
             .envs(self.variables())
             .envs(variables.iter().cloned());
         Live::start(command, self.folder.path(), &format!("worker-{number}"))
+    }
+
+    /// The same on a host that lets no process have a mount namespace.
+    pub fn worker_without_namespaces(&self, job: &Job, arguments: &[&str]) -> Live {
+        self.start_worker(without_namespaces(&worker_program()), job, arguments, &[])
     }
 
     /// What the workers said so far.
@@ -252,6 +265,12 @@ impl Fleet {
     pub fn work_folder(&self) -> PathBuf {
         self.folder.path().join("work")
     }
+}
+
+fn worker_program() -> Command {
+    let mut command = program("prs");
+    command.arg("worker");
+    command
 }
 
 /// What lies in storage below the prefix of a job.

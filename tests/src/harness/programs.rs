@@ -50,17 +50,31 @@ pub(super) fn program(name: &str) -> Command {
 /// Runs a command on a terminal.
 const TERMINAL: &str = include_str!("terminal.py");
 
-/// `command`, without its arguments, on a terminal of so many columns.
+/// `command` on a terminal of so many columns.
 pub(super) fn on_terminal(columns: u32, command: &Command) -> Command {
     let mut on_terminal = Command::new(python());
-    on_terminal.args(["-c", TERMINAL, &columns.to_string()]).arg(command.get_program());
+    on_terminal.args(["-c", TERMINAL, &columns.to_string()]);
+    through(on_terminal, command)
+}
+
+/// `command`, where no process may have a mount namespace of its own.
+pub(super) fn without_namespaces(command: &Command) -> Command {
+    let refuse = "echo 0 > /proc/sys/user/max_mnt_namespaces && exec \"$0\" \"$@\"";
+    let mut refused = Command::new("unshare");
+    refused.args(["--user", "--map-root-user", "sh", "-c", refuse]);
+    through(refused, command)
+}
+
+/// `starter`, which starts the program of `command` with its arguments and in its environment.
+fn through(mut starter: Command, command: &Command) -> Command {
+    starter.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => on_terminal.env(name, value),
-            None => on_terminal.env_remove(name),
+            Some(value) => starter.env(name, value),
+            None => starter.env_remove(name),
         };
     }
-    on_terminal
+    starter
 }
 
 /// What a terminal showed, without colours and movements: what it wrote between two returns, each by itself.

@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::batch_size::{self, Cost};
 use crate::committer::Backlog;
+use crate::inputs::Mount;
 use crate::intake::Taken;
 use crate::launch::{CODE, Launch};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
@@ -59,6 +60,8 @@ pub(crate) struct Surroundings<'a> {
     /// The scratch folder of the node.
     pub(crate) folder: PathBuf,
     pub(crate) main_log: &'a LogFile,
+    /// What processes enter, to see the inputs where they are said to be.
+    pub(crate) mount: Option<Mount>,
     /// Where ended tries go.
     pub(crate) settle: mpsc::UnboundedSender<Settlement>,
     /// Who knows about mini-batches that were delivered before.
@@ -236,6 +239,7 @@ impl<'a> Dispatcher<'a> {
             node_id: self.with.node_id,
             service: &self.with.service,
             folder: &self.with.folder,
+            mount: self.with.mount.as_ref(),
         }
     }
 

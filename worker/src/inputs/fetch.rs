@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -13,8 +13,6 @@ use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::file_version::SeenFile;
 use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 use prs_orchestrator::inputs::blob::{digest, promised_digest};
-
-use super::cache::Cache;
 
 /// Bytes of a slice that are asked for at a time.
 const PIECE: u64 = 8 << 20;
@@ -73,20 +71,20 @@ pub(super) enum FetchError {
 }
 
 impl Object {
-    /// Fetches it to `path` of the cache. Returns what it takes on the disk, and the file.
+    /// Fetches it to the path `target`; `temporary` is one on the same file system that nothing has. Returns what it takes
+    /// there, and the file.
     pub(super) async fn fetch(
         &self,
         store: &dyn Storage,
-        cache: &Cache,
-        path: &str,
+        target: PathBuf,
+        temporary: PathBuf,
     ) -> Result<(u64, SeenFile), FetchError> {
-        let target = cache.path(path);
         if let Part::Whole { size: Some(size) } = self.part
             && size <= SMALL
         {
             return self.small(store, size, &target).await;
         }
-        let temporary = Temporary(cache.temporary());
+        let temporary = Temporary(temporary);
         // Errors of the node are met here, not taken for errors of the store later.
         blocking(&temporary.0, |temporary| {
             if let Some(folder) = temporary.parent() {
@@ -106,11 +104,11 @@ impl Object {
         Ok((bytes, seen.await?))
     }
 
-    /// Whether the file at `path` of the cache is still what it was when it was `known`, as far as can be told without
-    /// fetching it again.
-    pub(super) async fn is_whole(&self, cache: &Cache, path: &str, known: SeenFile) -> bool {
-        let (part, path) = (self.part.clone(), cache.path(path));
-        let looked = blocking(&path, move |file| {
+    /// Whether the file at `path` is still what it was when it was `known`, as far as can be told without fetching it
+    /// again.
+    pub(super) async fn is_whole(&self, path: &Path, known: SeenFile) -> bool {
+        let part = self.part.clone();
+        let looked = blocking(path, move |file| {
             if SeenFile::at(file)? != known {
                 return Ok(false);
             }
@@ -243,6 +241,16 @@ fn check_size(planned: u64, size: u64) -> Result<(), FetchError> {
         return Ok(());
     }
     Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has {size} now"))))
+}
+
+/// Makes `path` a link that holds `target`.
+pub(super) async fn link(path: &Path, target: PathBuf) -> Result<(), FetchError> {
+    blocking(path, move |path| {
+        // One is left where its file was damaged.
+        let _ = fs::remove_file(path);
+        in_its_folder(path, || symlink(&target, path))
+    })
+    .await
 }
 
 /// Makes a file by `write`, and its folder where there is none.

@@ -3,12 +3,12 @@
 //! A descriptor that names objects becomes one that names files of this node: a process does no network
 //! I/O. Files lie below one folder, those of each source of an input together, with the folders that the dataset
 //! has. The folder is a cache with a bound. What can never be fetched becomes a mini-batch that fails with the
-//! reason (D5); what may be fetched later is an error, and the caller's to repeat. Mini-batches whose files are all small
-//! have them in memory while there is room (`small.rs`).
+//! reason (D5); what may be fetched later is an error, and the caller's to repeat. Small files lie in memory while there is
+//! room. Scripts see the files under the paths of an [`InputPlace`], which are the same on every host.
 
 mod cache;
 mod fetch;
-mod small;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -24,16 +24,19 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
-use prs_common::job::JobSpec;
+use prs_common::job::{Input, InputSource, JobSpec};
 use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
 use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use tokio::sync::Semaphore;
 
 pub use cache::Pin;
-use cache::{Cache, Pinned, Wanted};
-use fetch::{FetchError, Object, Part, changed};
-use small::Small;
+use cache::{Cache, Medium, Pinned, Wanted};
+use fetch::{FetchError, Object, Part, changed, link};
+pub use place::InputPlace;
+pub(crate) use place::Mount;
+
+use crate::memory_folder::MemoryFolder;
 
 /// Downloads of small files at a time, over all mini-batches: these wait for the store more than for their bytes.
 const DOWNLOADS: usize = 256;
@@ -45,6 +48,11 @@ const MOST_PLACES: u64 = 4;
 const READS: u32 = 3;
 
 const SAME_NAME: &str = "another file of the input has the same name";
+
+/// Whether nodes fetch the files of an input: those that every node has stay where they are.
+fn is_fetched(input: &Input) -> bool {
+    matches!(input.source, InputSource::Manifest { .. })
+}
 
 /// Places of [`DOWNLOADS`] that one of so many bytes takes; of unknown size, as a large one.
 fn places(bytes: Option<u64>) -> u32 {
@@ -72,7 +80,7 @@ struct Inner {
     stores: InputStores,
     spec: Arc<JobSpec>,
     cache: Arc<Cache>,
-    small: Small,
+    place: InputPlace,
     downloads: Semaphore,
 }
 
@@ -113,20 +121,46 @@ impl File<'_> {
 impl Localizer {
     /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single mini-batch may
     /// need more, and is then the only one there. Of these bytes at most `in_memory`, and no more than half, are of small
-    /// files in memory.
+    /// files in memory. Scripts see them below the folder that `place` gives for the one with the files. Blocks.
     pub fn new(
         stores: InputStores,
         spec: Arc<JobSpec>,
         folder: &Path,
         limit: u64,
         in_memory: u64,
+        place: impl FnOnce(&Path) -> InputPlace,
     ) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let folder = std::fs::canonicalize(folder)?;
-        let cache = Arc::new(Cache::new(folder, limit, 1));
-        let small = Small::new(Arc::clone(&cache), in_memory.min(limit / 2));
+        let in_memory = if spec.inputs.iter().any(is_fetched) { in_memory.min(limit / 2) } else { 0 };
+        let memory = MemoryFolder::open(in_memory, &folder);
+        Self::with_memory(stores, spec, folder, limit, memory, place)
+    }
+
+    fn with_memory(
+        stores: InputStores,
+        spec: Arc<JobSpec>,
+        folder: PathBuf,
+        limit: u64,
+        memory: Option<MemoryFolder>,
+        place: impl FnOnce(&Path) -> InputPlace,
+    ) -> std::io::Result<Self> {
+        let cache = Arc::new(Cache::new(folder, limit, memory)?);
+        let place = place(cache.tree());
         let downloads = Semaphore::new(DOWNLOADS);
-        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, small, downloads }) })
+        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, place, downloads }) })
+    }
+
+    /// Where scripts see the files.
+    pub fn place(&self) -> &InputPlace {
+        &self.inner.place
+    }
+
+    /// The folder for the files of a source of an input, below that of all. A job's inputs have names of their own, in which
+    /// there is no dot.
+    fn folder_of(&self, input: u32, source: u32) -> String {
+        let name = self.inner.spec.inputs.get(input as usize).map_or("", |input| &input.name);
+        if source == 0 { name.to_owned() } else { format!("{name}.{source}") }
     }
 
     /// The descriptor as it was planned: `body` itself, unless it names an object that holds it.
@@ -227,7 +261,7 @@ impl Localizer {
             if let Some(reason) = names::unusable(file.relative) {
                 return Err(LocalizeError::Unreadable { origin, reason: reason.to_owned() });
             }
-            let path = format!("{input}/{}/{}", source.number, file.relative);
+            let path = format!("{}/{}", self.folder_of(input, source.number), file.relative);
             places.push(Err(path.clone()));
             let part = Part::Whole { size: file.size };
             let object = Object { key: source.key(file), version: file.version.to_owned(), part };
@@ -240,16 +274,15 @@ impl Localizer {
             fetched.insert(path, file);
         }
         let pin = self.fetch_all(fetched).await?;
-        let fetched = |path: String| pin.path(&path).to_string_lossy().into_owned();
-        let paths: Vec<_> = places.into_iter().map(|place| place.unwrap_or_else(fetched)).collect();
-        let shared = pin.path(&format!("{input}/{}", sources.first().map_or(0, |source| source.number)));
+        let versions = versions(&pin, &places);
+        let seen = |path: String| self.place().inputs().join(path).to_string_lossy().into_owned();
+        let paths: Vec<_> = places.into_iter().map(|place| place.unwrap_or_else(&seen)).collect();
         let (base, paths): (_, Vec<&str>) = match sources {
             [only] if only.store != StoreRef::Local => {
-                (shared.to_string_lossy(), files.iter().map(|file| file.relative).collect())
+                (seen(self.folder_of(input, only.number)), files.iter().map(|file| file.relative).collect())
             }
-            _ => ("".into(), paths.iter().map(String::as_str).collect()),
+            _ => (String::new(), paths.iter().map(String::as_str).collect()),
         };
-        let versions = versions(&pin, &base, &paths);
         let versions = versions.as_bytes();
         let names = if names == paths { Vec::new() } else { names.iter().map(|name| &**name).collect() };
         let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions, names } };
@@ -275,14 +308,14 @@ impl Localizer {
         };
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
-        let name = format!("{input}/slices/{:016x}-{start}-{end}", hasher.finish());
+        let name = format!("{}.slices/{:016x}-{start}-{end}", self.folder_of(input, 0), hasher.finish());
         // The version of what a copy was made of is none of the copy.
         let of = if matches!(store, StoreRef::Url(_)) { version } else { "" };
         let part = Part::Range { range: start..end, checksum };
         let object = Object { key: key.to_owned(), version: of.to_owned(), part };
         let file = File { store, object, origin: origin.to_owned() };
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
-        let path = pin.path(&name);
+        let path = self.inner.cache.path(&name);
         let path = path.to_string_lossy();
         let work =
             Work::Delimited { path: &path, origin, name_at, version, start, end, records, checksum, schema };
@@ -291,7 +324,7 @@ impl Localizer {
 
     /// Pins files and fetches those that are not there.
     async fn fetch_all(&self, mut files: HashMap<String, File<'_>>) -> Result<Pin, LocalizeError> {
-        let Inner { cache, small, .. } = &*self.inner;
+        let cache = &self.inner.cache;
         // Without its size, a file would have room in the cache whatever that holds already.
         let unknown = |file: &&mut File<'_>| file.object.part.bytes().is_none();
         let sized = files.values_mut().filter(unknown).map(|file| self.find_size(file));
@@ -306,31 +339,26 @@ impl Localizer {
             origin: files.get(&*path).map(|file| file.origin.clone()).unwrap_or_default(),
             reason: SAME_NAME.to_owned(),
         };
-        if let Some(memory) = small.place_for(&wanted).await {
-            let limit = memory.cache.limit();
-            if let Some(pin) = memory.cache.pin_if_room(&wanted).map_err(same_name)? {
-                match self.fetch_pinned(&memory.cache, &pin, &files).await {
-                    Err(LocalizeError::Node(error)) => small.is_full(memory, limit, &error),
-                    fetched => return fetched.map(|()| pin),
-                }
+        let limit = cache.memory_limit();
+        let pin = cache.pin(&wanted, true).await.map_err(&same_name)?;
+        match self.fetch_pinned(&pin, &files).await {
+            Err(LocalizeError::Node(error)) if cache.is_in_memory(&error.place) => {
+                cache.memory_is_full(limit, &error);
             }
+            fetched => return fetched.map(|()| pin),
         }
-        let pin = cache.pin(&wanted).await.map_err(same_name)?;
-        self.fetch_pinned(cache, &pin, &files).await.map(|()| pin)
+        drop(pin);
+        let pin = cache.pin(&wanted, false).await.map_err(&same_name)?;
+        self.fetch_pinned(&pin, &files).await.map(|()| pin)
     }
 
     /// Fetches the pinned files that are not there.
-    async fn fetch_pinned(
-        &self,
-        cache: &Cache,
-        pin: &Pin,
-        files: &HashMap<String, File<'_>>,
-    ) -> Result<(), LocalizeError> {
-        let downloads = &self.inner.downloads;
+    async fn fetch_pinned(&self, pin: &Pin, files: &HashMap<String, File<'_>>) -> Result<(), LocalizeError> {
+        let Inner { cache, downloads, .. } = &*self.inner;
         // None is cut off in the middle; those that have not begun are spared when the mini-batch fails anyway.
         let failed = AtomicBool::new(false);
         let failed = &failed;
-        let fetched = join_all(pin.entries().iter().map(|Pinned { path, known, ready }| {
+        let fetched = join_all(pin.entries().iter().map(|Pinned { path, medium, known, ready }| {
             let file = &files[&**path];
             ready.get_or_try_init(async move || {
                 let places = places(file.object.part.bytes());
@@ -339,11 +367,11 @@ impl Localizer {
                     return Err(None);
                 }
                 if let Some(known) = *known
-                    && file.object.is_whole(cache, path, known).await
+                    && file.object.is_whole(&cache.path(path), known).await
                 {
                     return Ok(known);
                 }
-                let fetched = self.fetch_one(cache, path, file).await;
+                let fetched = self.fetch_one(path, *medium, file).await;
                 failed.fetch_or(fetched.is_err(), Ordering::Relaxed);
                 fetched.map_err(Some)
             })
@@ -371,17 +399,23 @@ impl Localizer {
     /// times more.
     async fn fetch_one(
         &self,
-        cache: &Cache,
-        path: &Arc<str>,
+        path: &str,
+        medium: Medium,
         file: &File<'_>,
     ) -> Result<SeenFile, LocalizeError> {
-        let stores = &self.inner.stores;
+        let Inner { stores, cache, .. } = &*self.inner;
         // A store that cannot be opened here says nothing of the mini-batch.
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = false;
         let mut again = 1..READS;
         loop {
-            match file.object.fetch(&*store, cache, path).await {
+            let place = cache.place(path, medium);
+            let fetched = file.object.fetch(&*store, place, cache.temporary(medium)).await;
+            let fetched = match (fetched, cache.link(path, medium)) {
+                (Ok(there), Some(target)) => link(&cache.path(path), target).await.map(|()| there),
+                (fetched, _) => fetched,
+            };
+            match fetched {
                 Ok((bytes, seen)) => {
                     cache.arrived(path, bytes);
                     return Ok(seen);
@@ -405,14 +439,11 @@ impl Localizer {
 
 /// The versions of fetched files, so that a process knows whether they are still what came; none where some are files of
 /// the user.
-fn versions(pin: &Pin, base: &str, paths: &[&str]) -> PackedVersions {
-    let seen: HashMap<PathBuf, FileVersion> = pin
-        .entries()
-        .iter()
-        .filter_map(|entry| Some((pin.path(&entry.path), entry.ready.get()?.version)))
-        .collect();
-    let versions = paths.iter().map(|path| seen.get(&Path::new(base).join(path)).copied());
-    versions.collect::<Option<PackedVersions>>().unwrap_or_default()
+fn versions(pin: &Pin, places: &[Result<String, String>]) -> PackedVersions {
+    let seen = pin.entries().iter().filter_map(|entry| Some((&*entry.path, entry.ready.get()?.version)));
+    let seen: HashMap<&str, FileVersion> = seen.collect();
+    let version = |place: &Result<String, String>| seen.get(&**place.as_ref().err()?).copied();
+    places.iter().map(version).collect::<Option<PackedVersions>>().unwrap_or_default()
 }
 
 /// What to tell of an error that repeating cannot help; the others come back.

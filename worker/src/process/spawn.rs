@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use crate::descendants::{Mark, TOKEN_VARIABLE};
+use crate::inputs::Mount;
 
 /// Everything that makes one process.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) variables: Vec<(String, String)>,
     /// Index of its GPU.
     pub(crate) gpu: Option<u32>,
+    /// What it enters before it begins.
+    pub(crate) mount: Option<Mount>,
     /// What the process and its children are known by.
     pub(crate) token: String,
     /// What they are known by when they have lost the token.
@@ -114,7 +117,7 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         kept.push(descriptor);
     }
     let numbers: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
-    prepare(&mut command, numbers, settings.mark);
+    prepare(&mut command, numbers, settings.mark, settings.mount.clone());
     let child = command.spawn().map_err(python)?;
     Ok(Spawned { child, socket, page })
 }
@@ -136,12 +139,15 @@ fn direct(command: &mut Command, streams: &Streams) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// Gives the child its `mark` and lets it inherit `descriptors`: they are closed on exec in this process, so that no
+/// Gives the child its `mark`, has it enter the `mount`, and lets it inherit `descriptors`: they are closed on exec in this process, so that no
 /// other child that is being started at the same time gets them.
 #[expect(unsafe_code, reason = "descriptors are passed on between fork and exec")]
-fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark) {
+fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark, mount: Option<Mount>) {
     let inherit = move || {
         mark.set();
+        if let Some(mount) = &mount {
+            mount.enter()?;
+        }
         for &descriptor in &descriptors {
             // SAFETY: the caller keeps the descriptors open until the child has been started.
             let descriptor = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
@@ -149,8 +155,7 @@ fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark) {
         }
         Ok(())
     };
-    // SAFETY: only `fcntl`, `getrlimit` and `setrlimit` are called between fork and exec: system calls that allocate
-    // nothing and take no lock.
+    // SAFETY: between fork and exec there are but system calls, which allocate nothing and take no lock.
     unsafe { command.pre_exec(inherit) };
 }
 

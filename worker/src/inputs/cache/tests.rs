@@ -6,7 +6,7 @@ use super::*;
 
 fn cache(limit: u64) -> (Arc<Cache>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (Arc::new(Cache::new(folder.path().to_owned(), limit, 1)), folder)
+    (Arc::new(Cache::new(folder.path().to_owned(), limit, None).unwrap()), folder)
 }
 
 fn wanted(names: &[(&str, u64)]) -> Vec<Wanted> {
@@ -16,14 +16,14 @@ fn wanted(names: &[(&str, u64)]) -> Vec<Wanted> {
 
 /// Pins files and puts those there that are missing.
 async fn take(cache: &Arc<Cache>, names: &[(&str, u64)]) -> Pin {
-    let pin = cache.pin(&wanted(names)).await.unwrap();
+    let pin = cache.pin(&wanted(names), true).await.unwrap();
     for Pinned { path, ready, .. } in pin.entries() {
         let path = cache.path(path);
         ready
             .get_or_init(|| async {
                 // Another file that goes takes an empty folder along.
-                while std::fs::write(&path, "x").is_err() {
-                    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                while fs::write(&path, "x").is_err() {
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
                 }
                 SeenFile::at(&path).unwrap()
             })
@@ -42,7 +42,7 @@ fn there(cache: &Cache) -> Vec<String> {
 /// Bytes used and pinned.
 fn held(cache: &Cache) -> (u64, u64) {
     let state = cache.state();
-    (state.used, state.pinned)
+    (state.disk.used, state.disk.pinned)
 }
 
 #[tokio::test]
@@ -83,13 +83,12 @@ async fn what_is_larger_than_the_bound_is_there_alone() {
 #[tokio::test]
 async fn what_never_came_leaves_nothing() {
     let (cache, _folder) = cache(10);
-    let pin = cache.pin(&wanted(&[("a", 4)])).await.unwrap();
-    let again = cache.pin(&wanted(&[("a", 4)])).await.unwrap();
-    assert_eq!(cache.state().pinned, 4);
+    let pin = cache.pin(&wanted(&[("a", 4)]), true).await.unwrap();
+    let again = cache.pin(&wanted(&[("a", 4)]), true).await.unwrap();
+    assert_eq!(cache.state().disk.pinned, 4);
     drop((pin, again));
-    let state = cache.state();
-    assert!(state.entries.is_empty() && state.idle.is_empty());
-    assert_eq!((state.used, state.pinned), (0, 0));
+    assert!(cache.state().entries.is_empty() && cache.state().disk.idle.is_empty());
+    assert_eq!(held(&cache), (0, 0));
 }
 
 #[tokio::test]
@@ -97,10 +96,10 @@ async fn what_nobody_needed_for_a_while_is_looked_at_anew() {
     let (cache, _folder) = cache(10);
     let pin = take(&cache, &[("a", 4)]).await;
     let seen = *pin.entries()[0].ready.get().unwrap();
-    let meanwhile = cache.pin(&wanted(&[("a", 4)])).await.unwrap();
+    let meanwhile = cache.pin(&wanted(&[("a", 4)]), true).await.unwrap();
     assert!(meanwhile.entries()[0].ready.initialized());
     drop((pin, meanwhile));
-    let pin = cache.pin(&wanted(&[("a", 4)])).await.unwrap();
+    let pin = cache.pin(&wanted(&[("a", 4)]), true).await.unwrap();
     assert!(pin.entries()[0].known == Some(seen) && !pin.entries()[0].ready.initialized());
     // Nobody found it to be whole: it goes.
     drop(pin);
@@ -125,9 +124,9 @@ async fn one_path_is_a_copy_of_one_object() {
     let (cache, _folder) = cache(10);
     let other = || vec![Wanted { path: "a".into(), bytes: 1, object: "other".to_owned() }];
     let pin = take(&cache, &[("a", 4)]).await;
-    assert_eq!(cache.pin(&other()).await.unwrap_err(), Arc::from("a"));
+    assert_eq!(cache.pin(&other(), true).await.unwrap_err(), Arc::from("a"));
     drop(pin);
-    let pin = cache.pin(&other()).await.unwrap();
+    let pin = cache.pin(&other(), true).await.unwrap();
     assert!(!cache.path("a").exists() && pin.entries()[0].known.is_none());
 }
 
@@ -151,43 +150,13 @@ async fn many_with_little_room_all_get_their_turn() {
     for task in tasks {
         tokio::time::timeout(Duration::from_mins(1), task).await.unwrap().unwrap();
     }
-    assert_eq!(cache.state().pinned, 0);
-    assert!(cache.state().used <= 10);
+    assert_eq!(cache.state().disk.pinned, 0);
+    assert!(cache.state().disk.used <= 10);
 }
 
-#[tokio::test]
-async fn where_there_is_a_grain_a_file_takes_a_multiple_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = Arc::new(Cache::new(folder.path().to_owned(), 40, 10));
-    let pin = take(&cache, &[("empty", 0), ("one", 1), ("ten", 10)]).await;
-    assert_eq!(held(&cache), (30, 30));
-    cache.arrived("one", 11);
-    assert_eq!(held(&cache), (40, 40));
-    drop(pin);
-    assert_eq!(held(&cache), (40, 0));
-    drop(take(&cache, &[("next", 5)]).await);
-    assert_eq!(there(&cache), ["next", "one", "ten"]);
-}
-
-#[tokio::test]
-async fn what_has_no_room_at_once_is_not_waited_for() {
-    let (cache, _folder) = cache(10);
-    let pin = take(&cache, &[("a", 6)]).await;
-    assert!(cache.pin_if_room(&wanted(&[("b", 5)])).unwrap().is_none());
-    drop(pin);
-    assert!(cache.pin_if_room(&wanted(&[("large", 11)])).unwrap().is_none(), "not even alone");
-    let pin = cache.pin_if_room(&wanted(&[("b", 5)])).unwrap().unwrap();
-    assert_eq!(held(&cache), (5, 5));
-    drop(pin);
-}
-
-#[tokio::test]
-async fn a_smaller_limit_lets_go_what_nobody_needs() {
-    let (cache, _folder) = cache(10);
-    let pin = take(&cache, &[("needed", 4)]).await;
-    drop(take(&cache, &[("idle", 4)]).await);
-    cache.set_limit(3);
-    assert_eq!(there(&cache), ["needed"]);
-    drop(pin);
-    assert!(there(&cache).is_empty());
+#[test]
+fn memory_is_taken_in_pages() {
+    for (bytes, in_memory) in [(0, 4_096), (1, 4_096), (4_096, 4_096), (4_097, 8_192)] {
+        assert_eq!((Medium::Memory.taken_by(bytes), Medium::Disk.taken_by(bytes)), (in_memory, bytes));
+    }
 }

@@ -124,7 +124,7 @@ async fn a_stored_descriptor_names_what_the_inputs_name() {
     let message = body(7, Work::Stored { key, items: 1, checksum });
     let told = reason(&localizer.localize(&message).await.unwrap().local);
     assert!(told.contains("it names another mini-batch"), "{told}");
-    assert!(!fleet.path("cache/1").exists());
+    assert!(!fleet.path("cache/pictures.2").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

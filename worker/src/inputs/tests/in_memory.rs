@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
-use crate::inputs::small::Small;
+use crate::memory_folder::MemoryFolder;
 
 /// A tmpfs; unmounted when dropped.
 struct Memory {
@@ -53,11 +53,16 @@ impl Drop for Memory {
 fn localizer(fleet: &Fleet, memory: &Memory, limit: u64, in_memory: u64) -> Localizer {
     let folder = fleet.path("cache");
     fs::create_dir_all(&folder).unwrap();
-    let cache = Arc::new(Cache::new(folder.canonicalize().unwrap(), limit, 1));
-    let small = Small::at(Arc::clone(&cache), in_memory, memory.path());
-    let downloads = Semaphore::new(DOWNLOADS);
-    let (stores, spec) = (fleet.stores.clone(), Arc::new(with_a_bucket()));
-    Localizer { inner: Arc::new(Inner { stores, spec, cache, small, downloads }) }
+    let (stores, spec, folder) =
+        (fleet.stores.clone(), Arc::new(with_a_bucket()), folder.canonicalize().unwrap());
+    let memory = MemoryFolder::open_in(&memory.path(), in_memory);
+    Localizer::with_memory(stores, spec, folder, limit, memory, InputPlace::own).unwrap()
+}
+
+/// Whether the bytes of a file that is seen at `path` lie in memory.
+fn lies_in(memory: &Memory, path: &Path) -> bool {
+    assert!(path.starts_with(memory.path()), "all files are seen in one tree: {}", path.display());
+    path.canonicalize().unwrap().starts_with(memory.path())
 }
 
 /// The paths that a script sees.
@@ -74,12 +79,17 @@ async fn small_files_lie_in_memory_under_their_names_and_go_with_the_job() {
     let (fleet, memory) = (Fleet::new(), Memory::of("16m"));
     fleet.write("storage/in/sub/a b.png", "small");
     fleet.write("storage/in/empty", "");
-    fleet.write("storage/in/large", vec![1; (1 << 20) + 1]);
+    for name in ["large", "sub/large"] {
+        fleet.write(&format!("storage/in/{name}"), vec![1; (1 << 20) + 1]);
+    }
     let localizer = localizer(&fleet, &memory, 64 << 20, 4 << 20);
     let ready = localizer.localize(&body(0, pictures(&["sub/a b.png", "empty"], None))).await.unwrap();
     let paths = files(&ready);
-    assert!(paths.iter().all(|path| path.starts_with(memory.path())), "{paths:?}");
-    assert!(paths[0].ends_with("1/2/sub/a b.png") && paths[1].ends_with("1/2/empty"), "{paths:?}");
+    assert!(paths.iter().all(|path| lies_in(&memory, path)), "{paths:?}");
+    assert!(
+        paths[0].ends_with("pictures.2/sub/a b.png") && paths[1].ends_with("pictures.2/empty"),
+        "{paths:?}"
+    );
     assert_eq!(fs::read(&paths[0]).unwrap(), b"small");
     assert_eq!(fs::read(&paths[1]).unwrap(), b"");
     let folders = memory.folders();
@@ -87,10 +97,14 @@ async fn small_files_lie_in_memory_under_their_names_and_go_with_the_job() {
     assert_eq!(fs::metadata(&folders[0]).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(localizer.inner.cache.limit(), 60 << 20, "the room of both is what was given");
 
-    // A mini-batch has all its files at one place.
-    let mixed = localizer.localize(&body(1, pictures(&["empty", "large"], None))).await.unwrap();
-    let paths = files(&mixed);
-    assert!(paths.iter().all(|path| path.starts_with(fleet.path("cache"))), "{paths:?}");
+    // Where the bytes of a file lie does not show in its path.
+    let mixed = localizer.localize(&body(1, pictures(&["empty", "large", "sub/large"], None))).await.unwrap();
+    let seen = files(&mixed);
+    assert_eq!(seen[0], paths[1]);
+    assert_eq!([0, 1, 2].map(|file| lies_in(&memory, &seen[file])), [true, false, false]);
+    assert_eq!(seen[1], memory.folders()[0].join("inputs/pictures.2/large"));
+    assert!(seen[2].canonicalize().unwrap().ends_with("cache/pictures.2/sub/large"));
+    assert!(fs::read(&seen[1]).unwrap() == fs::read(&seen[2]).unwrap());
     // It is fetched once, as on the disk.
     let so_far = fleet.shared.reads.load(Ordering::Relaxed);
     let again = localizer.localize(&body(0, pictures(&["sub/a b.png"], None))).await.unwrap();
@@ -111,8 +125,7 @@ async fn a_full_memory_costs_the_disk_and_no_mini_batch() {
         let ready = localizer.localize(&body(u64::from(number), pictures(&[&name], None))).await.unwrap();
         let path = files(&ready).remove(0);
         assert_eq!(fs::read(&path).unwrap(), vec![b'0' + number; 100_000], "{}", path.display());
-        let place = path.starts_with(memory.path());
-        (ready, place)
+        (ready, lies_in(&memory, &path))
     };
     let (first, is_in_memory) = localize(0).await;
     assert!(is_in_memory);
@@ -149,7 +162,7 @@ async fn no_more_is_in_memory_than_is_allowed_and_nobody_waits_for_it() {
         let name = number.to_string();
         fleet.write(&format!("storage/in/{name}"), vec![1; 500 << 10]);
         let ready = localizer.localize(&body(number, pictures(&[&name], None))).await.unwrap();
-        in_memory += usize::from(files(&ready)[0].starts_with(memory.path()));
+        in_memory += usize::from(lies_in(&memory, &files(&ready)[0]));
         kept.push(ready);
     }
     assert_eq!(in_memory, 4);
@@ -159,7 +172,7 @@ async fn no_more_is_in_memory_than_is_allowed_and_nobody_waits_for_it() {
         let name = number.to_string();
         fleet.write(&format!("storage/in/{name}"), vec![1; 500 << 10]);
         let ready = localizer.localize(&body(number, pictures(&[&name], None))).await.unwrap();
-        assert!(files(&ready)[0].starts_with(memory.path()));
+        assert!(lies_in(&memory, &files(&ready)[0]));
     }
 }
 
@@ -192,8 +205,8 @@ async fn what_killed_programs_left_in_memory_goes_with_the_next_one() {
     let (fleet, memory) = (Fleet::new(), Memory::of("16m"));
     fleet.write("storage/in/a", "small");
     let left = memory.path().join("prs-worker-0123456789abcdef");
-    fs::create_dir_all(left.join("inputs/1/2")).unwrap();
-    fs::write(left.join("inputs/1/2/a"), "left").unwrap();
+    fs::create_dir_all(left.join("inputs/pictures.2")).unwrap();
+    fs::write(left.join("inputs/pictures.2/a"), "left").unwrap();
     let localizer = localizer(&fleet, &memory, 64 << 20, 4 << 20);
     let _ready = localizer.localize(&body(0, pictures(&["a"], None))).await.unwrap();
     assert!(!left.exists() && memory.folders().len() == 1);

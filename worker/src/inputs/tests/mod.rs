@@ -59,7 +59,8 @@ impl Fleet {
     }
 
     fn localizer(&self, name: &str, limit: u64) -> Localizer {
-        Localizer::new(self.stores.clone(), Arc::new(with_a_bucket()), &self.path(name), limit, 0).unwrap()
+        let (stores, spec) = (self.stores.clone(), Arc::new(with_a_bucket()));
+        Localizer::new(stores, spec, &self.path(name), limit, 0, InputPlace::own).unwrap()
     }
 
     /// The descriptors of `spec`, as any host plans them.
@@ -204,7 +205,7 @@ fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
     JobSpec { mini_batch_size: size, ..JobSpec::new("job-1", "/code", "main.py", inputs) }
 }
 
-/// A job whose second input is in the bucket `named`.
+/// A job whose second input, `pictures`, is in the bucket `named`.
 fn with_a_bucket() -> JobSpec {
     let manifest = InputSource::Manifest {
         key: "inputs/data.manifest".to_owned(),
@@ -215,7 +216,8 @@ fn with_a_bucket() -> JobSpec {
         stores: vec!["s3://named".to_owned()],
         named: None,
     };
-    let inputs = [(), ()].map(|()| input(InputKind::File, manifest.clone()));
+    let inputs = ["data", "pictures"]
+        .map(|name| Input { name: name.to_owned(), ..input(InputKind::File, manifest.clone()) });
     job(inputs.into(), MiniBatchSize::Files(1))
 }
 

@@ -139,7 +139,7 @@ async fn one_download_serves_all_who_need_the_file() {
     let all: Vec<_> = (0..50).map(|_| localizer.localize(&body)).collect();
     let all = try_join_all(all).await.unwrap();
     assert_eq!(fleet.shared.reads.load(Ordering::Relaxed), 1);
-    let file = fleet.path("cache/1/2/a");
+    let file = fleet.path("cache/pictures.2/a");
     assert_eq!(fs::read(&file).unwrap(), b"x");
     drop(all);
     assert!(file.exists());
@@ -184,7 +184,7 @@ async fn what_cannot_be_had_fails_the_mini_batch_and_what_may_come_later_does_no
     let ready = localizer.localize(&body(7, pictures(&["a", "b/c"], None))).await.unwrap();
     assert_eq!(seen(&ready.local, Path::new("/")).2[1].1, b"x");
     let there: Vec<String> = files_below(&fleet.path("cache")).into_keys().collect();
-    assert_eq!(there, ["1/2/a", "1/2/b/c"]);
+    assert_eq!(there, ["pictures.2/a", "pictures.2/b/c"]);
     assert!(!fleet.path("escaped").exists());
 }
 
