@@ -293,7 +293,7 @@ mod tests {
         {
             let error = parse(yaml).unwrap_err();
             assert_eq!(error.line, Some(line), "{error:?}");
-            assert!(error.message.starts_with("not valid YAML: "), "{error:?}");
+            assert!(error.message.starts_with("not valid YAML at column "), "{error:?}");
         }
     }
 }
