@@ -96,7 +96,7 @@ fn quiet_leaves_data_and_errors() {
     let failed = job.command(&["submit", "job.yml", "-q"]);
     failed.expect_code(42);
     assert!(
-        failed.stderr.contains("the job failed: ") && failed.stderr.contains("ValueError: no"),
+        failed.stderr.contains("the job failed") && failed.stderr.contains("ValueError: no"),
         "{}",
         failed.stderr
     );
