@@ -8,7 +8,9 @@ use prs_common::ledger::JobState;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::{Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers};
+use super::{
+    Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers,
+};
 use crate::commands::{Shown, Validated};
 use crate::trial;
 
