@@ -1,5 +1,7 @@
 //! The errors of a job, the items that are missing because of them, and the failure of a command.
 
+#![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
+
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
 use prs_orchestrator::report::errors::{self, ErrorGroup};

@@ -1,5 +1,7 @@
 //! A job, as `submit`, `resume`, `resubmit`, `stream`, `cancel`, `status`, `list` and `result` print it.
 
+#![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
+
 use prs_common::ledger::{Conclusion, JobState, SeenError};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
@@ -238,11 +240,12 @@ impl Job {
 
     fn new(result: &JobResult, Shown { status, standing, .. }: Shown) -> Self {
         let (running, findings) = (!result.state.is_final(), &result.findings);
-        let tries = match running {
-            true => Tries { failed: status.failed_tries, made_good: None },
-            false => Tries { failed: findings.tries.failed, made_good: Some(findings.tries.made_good) },
+        let (tries, errors) = if running {
+            (Tries { failed: status.failed_tries, made_good: None }, status.errors)
+        } else {
+            let of_end = &findings.tries;
+            (Tries { failed: of_end.failed, made_good: Some(of_end.made_good) }, Vec::new())
         };
-        let errors = if running { status.errors } else { Vec::new() };
         Self {
             schema: SCHEMA,
             job_id: result.job_id.clone(),

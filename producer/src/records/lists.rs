@@ -1,5 +1,7 @@
 //! Lists: jobs, logs, workers, what was removed; and the id of a job that is left to a fleet.
 
+#![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
+
 use prs_common::ledger::JobState;
 use prs_orchestrator::workers::WorkerView;
 use serde::Serialize;
