@@ -1,4 +1,4 @@
-//! What a command uses: for each server an option, else a variable, else the profile.
+//! What a command uses: for each server an option, else the profile of `--profile`, else a variable, else another profile.
 //!
 //! The profile is the one of `--profile`, else of `PRS_PROFILE`, else the `default_profile` of the first file that has one.
 //! The files are `prs.yaml` of the current folder and the user's own, or the one of `--config` or `PRS_CONFIG` alone.
@@ -99,16 +99,15 @@ impl fmt::Display for Source {
     }
 }
 
-/// One server: the key in a profile, the option, the variable.
+/// One server: the option, the variable.
 struct Names {
-    key: &'static str,
     option: &'static str,
     variable: &'static str,
 }
 
-const BROKER: Names = Names { key: "broker", option: "--broker", variable: "PRS_BROKER_URL" };
-const REDIS: Names = Names { key: "redis", option: "--redis", variable: "PRS_REDIS_URL" };
-const STORAGE: Names = Names { key: "storage", option: "--storage", variable: "PRS_STORAGE_URL" };
+const BROKER: Names = Names { option: "--broker", variable: "PRS_BROKER_URL" };
+const REDIS: Names = Names { option: "--redis", variable: "PRS_REDIS_URL" };
+const STORAGE: Names = Names { option: "--storage", variable: "PRS_STORAGE_URL" };
 
 /// Finds out what is used. `variable` gives the value of a variable of the environment; an empty one counts as none.
 ///
@@ -120,24 +119,20 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
     let named = name_of_profile(options.profile.as_deref(), &files, &variable);
     let used = named.map(|(name, named_by)| find_profile(name, named_by, &files, &absent)).transpose()?;
     let (profile, in_use) = used.unzip();
-    let mut notes: Vec<String> =
+    let notes: Vec<String> =
         files.iter().filter(|file| file.shows_password()).map(|file| password_note(&file.path)).collect();
 
-    let mut server = |names: &Names,
-                      option: &Option<String>,
-                      of_profile: Option<&Entry>,
-                      password: Option<&Entry>|
+    let server = |names: &Names,
+                  option: &Option<String>,
+                  of_profile: Option<&Entry>,
+                  password: Option<&Entry>|
      -> Result<Option<Server>, ConfigError> {
         if let Some(url) = option.clone().filter(|url| !url.is_empty()) {
             return Ok(Some(Server { url, source: Source::Option(names.option) }));
         }
-        if let Some(url) = variable(names.variable) {
-            if of_profile.is_some() && options.profile.is_some() {
-                notes.push(format!(
-                    "{} counts before `{}` of the profile: unset it to use the profile",
-                    names.variable, names.key
-                ));
-            }
+        // Who names a profile in the command means it, whatever the shell has exported.
+        let is_meant = options.profile.is_some() && of_profile.is_some();
+        if let Some(url) = variable(names.variable).filter(|_| !is_meant) {
             return Ok(Some(Server { url, source: Source::Variable(names.variable) }));
         }
         let Some((entry, in_use)) = of_profile.zip(in_use.as_ref()) else { return Ok(None) };

@@ -68,23 +68,25 @@ fn a_profile_is_completed_from_variables_and_files() {
 }
 
 #[test]
-fn an_option_counts_before_a_variable_and_that_before_a_profile() {
+fn an_option_counts_before_a_variable_and_that_before_a_profile_that_no_option_names() {
     let (_folder, mut options) = written(FILE);
-    options.profile = Some("shared".into());
     options.broker = Some("amqp://option".into());
     let set = [
         ("PRS_BROKER_URL", "amqp://variable"),
         ("PRS_REDIS_URL", "redis://variable"),
         ("PRS_STORAGE_URL", ""),
+        ("PRS_PROFILE", "shared"),
     ];
     let choice = choose(&options, &variables(&set)).unwrap();
     let expected =
         ["--broker amqp://option", "PRS_REDIS_URL redis://variable", "profile shared file:///shared"];
     assert_eq!(urls(&choice), expected);
-    assert_eq!(
-        choice.notes,
-        ["PRS_REDIS_URL counts before `redis` of the profile: unset it to use the profile"]
-    );
+
+    options.profile = Some("staging".into());
+    let set = [("BROKER_PASSWORD", "x"), ("PRS_REDIS_URL", "redis://variable")];
+    let [broker, redis, _] = urls(&choose(&options, &variables(&set)).unwrap());
+    assert_eq!(broker, "--broker amqp://option");
+    assert!(redis.starts_with("profile staging "), "{redis}");
 
     options.profile = None;
     let named = |set: &[(&str, &str)]| choose(&options, &variables(set)).unwrap().profile.unwrap();
