@@ -16,6 +16,9 @@ const ARGUMENTS: [&str; 4] =
     ["-I", "-S", "-c", "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"];
 /// Lines that describe a syntax error: place, text, caret, message.
 const LINES: usize = 4;
+/// How the last of them begins. What else a program says, that may be no Python, is told when the job uses it.
+const ERRORS: [&str; 5] =
+    ["SyntaxError:", "IndentationError:", "TabError:", "ValueError:", "UnicodeDecodeError:"];
 
 /// A compilation that goes on beside other work.
 #[derive(Debug)]
@@ -43,11 +46,12 @@ impl ScriptCheck {
         let ended = child.wait_with_output().await;
         let ended =
             ended.with_context(|| format!("cannot run {}", python.display())).map_err(Failure::usage)?;
-        if ended.status.success() {
-            return Ok(());
-        }
         let said = String::from_utf8_lossy(&ended.stderr);
         let lines: Vec<&str> = said.lines().collect();
+        let is_refused = lines.last().is_some_and(|last| ERRORS.iter().any(|error| last.starts_with(error)));
+        if ended.status.success() || !is_refused {
+            return Ok(());
+        }
         let error = lines[lines.len().saturating_sub(LINES)..].join("\n");
         Err(Failure::wrong(format!(
             "{} cannot be compiled by {}:\n{error}",
