@@ -142,7 +142,8 @@ fn the_output_can_be_elsewhere_under_another_name() {
     let printed = job.completes();
     let place = job.path("place/below/rows.csv");
     assert_eq!(fs::read(&place).unwrap(), b"x\n");
-    assert_eq!(printed["output"]["uri"], place.display().to_string());
+    assert_eq!(printed["output"]["file"], place.display().to_string());
+    assert_eq!(printed["output"]["uri"], job.path("place/below").display().to_string());
     assert!(!job.run().path().join("output/rows.csv").exists());
 }
 

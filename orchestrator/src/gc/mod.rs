@@ -4,7 +4,7 @@
 //! already, so nothing may be removed between its look and the moment its listings say that the files are needed.
 //!
 //! # Why nothing goes that a job needs
-//! One object, the [mark](mark), is written when a collection begins, while it works, and when it has ended.
+//! One object, the mark (`mark.rs`), is written when a collection begins, while it works, and when it has ended.
 //!
 //! * A collection first writes that it collects. Only then it reads which files the listings below `jobs/` name. It
 //!   removes others, and when the last removal is answered it writes that nobody collects.
@@ -14,9 +14,9 @@
 //!   only what was removed.
 //!
 //! Writes of the mark are conditional, so one program collects at a time. One that was killed leaves a mark that says it
-//! collects; who has watched such a mark for [`DEAD`](mark::DEAD) without a change takes it over. A collection that lives
-//! writes its mark every [`BEAT`](mark::BEAT), and once more before each removal, which it gives up after
-//! [`REMOVAL`](mark::REMOVAL): one whose mark was taken over finds out before it removes anything.
+//! collects; who has watched such a mark for `mark::DEAD` without a change takes it over. A collection that lives
+//! writes its mark every `mark::BEAT`, and once more before each removal, which it gives up after
+//! `mark::REMOVAL`: one whose mark was taken over finds out before it removes anything.
 //!
 //! What is left: a collection that is stopped between that write and its removal for so long that a submission takes its
 //! mark over, and then goes on; and a store without conditional writes. A file may then be missing that a new job needs.
