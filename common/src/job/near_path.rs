@@ -15,10 +15,13 @@ pub(super) fn hint(path: &Path) -> String {
 
 /// `path` with the first part of it that is not there replaced by the most similar one that is.
 fn nearest(path: &Path) -> Option<PathBuf> {
-    let missing = path.ancestors().take_while(|part| !part.exists()).last()?;
+    // The last ancestor of a relative path is empty: the current folder.
+    let parts = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists());
+    let missing = parts.last()?;
     let (folder, name) = (missing.parent()?, missing.file_name()?.to_str()?);
     let allowed = (name.chars().count() / 3).max(1);
-    let names = fs::read_dir(folder).ok()?.take(MOST).flatten().map(|entry| entry.file_name());
+    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = fs::read_dir(listed).ok()?.take(MOST).flatten().map(|entry| entry.file_name());
     let near = names
         .filter_map(|name| name.into_string().ok())
         .map(|candidate| (edits(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
@@ -55,5 +58,6 @@ mod tests {
             let expected = meant.map(|meant| format!(": did you mean {}?", path(meant).display()));
             assert_eq!(hint(&path(given)), expected.unwrap_or_default(), "{given}");
         }
+        assert_eq!(hint(Path::new("Cargo.tml")), ": did you mean Cargo.toml?", "in the current folder");
     }
 }
