@@ -112,7 +112,8 @@ def run(mini_batch, context):
     ended.expect_code(10);
     assert_eq!(job.run().rows(), ["id,name,value", "2,\"name, 2\",14.5"]);
     let said = "run() returned a list; the job file has output_format, so expected is a pandas DataFrame";
-    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    let failed = job.run().text("output/failed_mini_batches.jsonl");
+    assert!(failed.contains(said), "{failed}");
 }
 
 #[test]
