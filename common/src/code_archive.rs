@@ -1,6 +1,6 @@
 //! The user's code on its way to the nodes: a content-addressed archive of `source_directory`.
 //!
-//! The same files give the same archive, whoever packs them and when; [`CodeFiles`] says which files that are. Unpacking
+//! The same files give the same archive, at any time and on any host; [`CodeFiles`] says which files that are. Unpacking
 //! refuses everything that could leave its folder.
 
 use std::collections::BTreeMap;

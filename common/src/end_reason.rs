@@ -23,11 +23,11 @@ macro_rules! end_reasons {
 end_reasons! {
     // What the job file allows.
     /// `error_threshold` is exceeded.
-    TooManyItems { items: u64, allowed: i64 } =
-        "{items} items failed, more than error_threshold {allowed} allows",
+    TooManyItems { items: String, allowed: i64 } =
+        "{items} failed, more than error_threshold {allowed} allows",
     /// `allowed_failed_count` is exceeded.
-    TooManyMiniBatches { failed: u64, allowed: i64 } =
-        "{failed} mini-batches failed, more than allowed_failed_count {allowed} allows",
+    TooManyMiniBatches { mini_batches: String, allowed: i64 } =
+        "{mini_batches} failed, more than allowed_failed_count {allowed} allows",
     /// `allowed_failed_percent` is exceeded.
     TooManyPercent { failed: u64, scheduled: u64, percent: f64, allowed: f64 } =
         "{failed} of {scheduled} mini-batches failed ({percent:.1} %), more than allowed_failed_percent {allowed} allows",
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_reason_has_its_cause_behind_it() {
-        let reason = || EndReason::TooManyItems { items: 3, allowed: 2 };
+        let reason = || EndReason::TooManyItems { items: "3 items".to_owned(), allowed: 2 };
         let text = "3 items failed, more than error_threshold 2 allows";
         assert_eq!(reason().with_most_frequent(None).to_string(), text);
         let caused = reason().with_most_frequent(Some("ValueError: no".to_owned()));

@@ -48,7 +48,7 @@ pub enum ConnectError {
     Storage(#[source] StorageError),
     /// Redis serves the fleet of another storage.
     #[error(
-        "the servers do not belong together: Redis at {ledger} has the books of the storage {noted}, and {storage} is the storage {identity}; use the Redis, or the database of it, and the storage of one fleet, or delete the key prs:storage there when the other storage is no more"
+        "the servers do not belong together: Redis at {ledger} belongs to the storage {noted}, and {storage} is the storage {identity}; name the Redis (or the database in it) and the storage of one fleet, or delete the key prs:storage in Redis if the other storage no longer exists"
     )]
     Apart {
         /// The ledger.

@@ -67,6 +67,9 @@ pub struct JobResult {
     /// When it ended; nothing in results of versions before 0.2.0, and while it has not.
     #[serde(default)]
     pub ended_us: Option<u64>,
+    /// Until when the job is kept, microseconds since the Unix epoch; nothing where it is kept until `rm` removes it.
+    #[serde(default)]
+    pub kept_until_us: Option<u64>,
     /// `completed`, `failed` or `canceled`.
     pub state: JobState,
     /// Why it failed or was canceled.
@@ -273,14 +276,6 @@ impl JobRecord {
         self.result.as_ref().is_some_and(JobResult::is_complete)
     }
 
-    /// Until when the job is kept, microseconds since the Unix epoch; nothing where it has not ended, or is kept until
-    /// somebody removes it.
-    pub fn kept_until_us(&self) -> Option<u64> {
-        let (keep, result) = (self.spec.keep?, self.result.as_ref()?);
-        let seconds = keep.saturating_add(result.seconds.max(0.0) as u64);
-        Some(self.started_us.saturating_add(seconds.saturating_mul(1_000_000)))
-    }
-
     /// Starts the job again: what is missing or failed of it is to run.
     pub fn start_again(&mut self) {
         self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });
@@ -379,6 +374,7 @@ mod tests {
                 name: String::new(),
                 submitted_us: record.submitted_us,
                 ended_us: None,
+                kept_until_us: None,
                 state: JobState::Completed,
                 reason: None,
                 output: Output::default(),

@@ -4,15 +4,19 @@ use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::Progress;
 
+use crate::report::words::count;
+
 /// The reason to abort, where a threshold is exceeded.
 pub fn exceeded(spec: &JobSpec, progress: &Progress) -> Option<EndReason> {
     let items = progress.items_failed();
     if spec.error_threshold >= 0 && items > spec.error_threshold as u64 {
+        let items = count(items, "item");
         return Some(EndReason::TooManyItems { items, allowed: spec.error_threshold });
     }
     let failed = progress.failed;
     if spec.allowed_failed_count >= 0 && failed > spec.allowed_failed_count as u64 {
-        return Some(EndReason::TooManyMiniBatches { failed, allowed: spec.allowed_failed_count });
+        let mini_batches = count(failed, "mini-batch");
+        return Some(EndReason::TooManyMiniBatches { mini_batches, allowed: spec.allowed_failed_count });
     }
     // Judged once all are scheduled: before, the share of what failed early means nothing.
     let scheduled = progress.checkpoint.scheduled;

@@ -224,7 +224,8 @@ impl Place {
             Err(failure) => return Err(failure),
         };
         let works = matches!(&self.home, Home::Folder(folder) if run_folder::is_locked(folder));
-        Ok(record.kept_until_us().filter(|_| !works).map(|until| (record, until)))
+        let until = record.result.as_ref().and_then(|result| result.kept_until_us).filter(|_| !works);
+        Ok(until.map(|until| (record, until)))
     }
 
     /// What everything of the job takes, bytes.
@@ -329,6 +330,7 @@ impl Place {
             name: record.spec.name.clone(),
             submitted_us: record.submitted_us,
             ended_us: None,
+            kept_until_us: None,
             state: record.state,
             reason,
             output: Output { uri: self.output(record).uri(""), ..Output::default() },

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
+use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
 use prs_orchestrator::report::progress_overview::duration;
 use prs_orchestrator::report::words;
@@ -61,6 +62,10 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
         rows.push(("output", format!("{}{size}", output.uri)));
     }
     rows.push(("logs", result.logs.clone()));
+    rows.extend(result.kept_until_us.map(|until| {
+        let until = format_us(until)[..16].replace('T', " ");
+        ("kept until", format!("{until} UTC; then prs gc removes the job"))
+    }));
     rows
 }
 
@@ -131,6 +136,7 @@ mod tests {
             name: "flaky".into(),
             submitted_us: 0,
             ended_us: None,
+            kept_until_us: None,
             state,
             reason: None,
             output: Output {

@@ -115,12 +115,14 @@ fn a_job_is_kept_as_long_as_its_file_says() {
     let run = job.run().path().display().to_string();
     let runs = job.path(".").display().to_string();
     let status = job.command(&["status", &run]);
-    assert!(status.stderr.contains("kept until ") && status.stderr.contains("prs gc"), "{}", status.stderr);
+    assert!(status.stdout.contains("kept until ") && status.stdout.contains("prs gc"), "{}", status.stdout);
     assert_eq!(gc(&job, &["--runs", &runs, "--yes"])["jobs"], json!([]));
 
     let path = job.run().path().join("job.json");
     let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    record["started_us"] = json!(record["started_us"].as_u64().unwrap() - 13 * 3600 * 1_000_000);
+    let (ended, until) = (&record["result"]["ended_us"], &record["result"]["kept_until_us"]);
+    assert_eq!(until.as_u64().unwrap() - ended.as_u64().unwrap(), 12 * 3600 * 1_000_000);
+    record["result"]["kept_until_us"] = json!(ended.as_u64().unwrap());
     fs::write(&path, sealed(record)).unwrap();
     let shown = job.command(&["gc", "--runs", &runs]);
     assert!(shown.stdout.starts_with("job run, kept until "), "{}", shown.stdout);

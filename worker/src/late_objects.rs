@@ -75,6 +75,7 @@ mod tests {
             name: "job".to_owned(),
             submitted_us: record.submitted_us,
             ended_us: None,
+            kept_until_us: None,
             state,
             reason: None,
             output: Output::default(),

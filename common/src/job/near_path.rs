@@ -1,4 +1,4 @@
-//! The file or folder that somebody may have meant by a path that leads nowhere.
+//! Which file or folder was probably meant by a path that does not exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -67,7 +67,7 @@ pub struct JobSpec {
     pub inputs: Vec<Input>,
     /// Folder for the output. `None` means `output/` of the run.
     pub output: Option<PathBuf>,
-    /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None` means until somebody does.
+    /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None`: until `rm` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).

@@ -106,6 +106,7 @@ mod tests {
             name: String::new(),
             submitted_us: 0,
             ended_us: None,
+            kept_until_us: None,
             state,
             reason: None,
             output: Output { uri: "/o/rows.txt".into(), sha256: Some(String::new()), ..Output::default() },

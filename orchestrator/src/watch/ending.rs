@@ -282,11 +282,14 @@ fn result(
     took: Duration,
     (catalog, init_errors): (Option<&Catalog>, Vec<ErrorGroup>),
 ) -> JobResult {
+    let ended_us = now_us();
+    let keep_us = job.spec.keep.map(|seconds| seconds.saturating_mul(1_000_000));
     JobResult {
         job_id: job.id.clone(),
         name: job.spec.name.clone(),
         submitted_us,
-        ended_us: Some(now_us()),
+        ended_us: Some(ended_us),
+        kept_until_us: keep_us.map(|keep| ended_us.saturating_add(keep)),
         state: end.state,
         reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
         output,

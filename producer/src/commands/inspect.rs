@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use prs_common::timestamp::format_us;
-
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
 use crate::place::Place;
@@ -19,10 +17,6 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
         output::json(&records::Job::seen(&seen))?;
     } else if seen.result.state.is_final() {
         output::result(format, &seen.result, &place.called())?;
-        if let Some(until) = seen.record.kept_until_us().map(format_us) {
-            let until = until[..16].replace('T', " ");
-            output::say(format_args!("kept until {until} UTC; then prs gc removes it"));
-        }
     } else {
         let mut rows = vec![
             ("job", seen.result.job_id),

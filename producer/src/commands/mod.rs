@@ -27,7 +27,9 @@ use anyhow::Context;
 use prs_worker::survive_file_size_limit;
 
 #[cfg(test)]
-pub(crate) use self::{show::Shown, validate::Validated};
+pub(crate) use self::{
+    doctor::Diagnosis, man::ManualPages, new::Made, profiles::ProfilesView, show::Shown, validate::Validated,
+};
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
 use crate::log::{Level, log};

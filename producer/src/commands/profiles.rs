@@ -1,5 +1,6 @@
 //! `profiles`: the profiles of the configuration, which servers are used, and why.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use prs_common::config::{Choice, Entry, Profile, ProfileInUse, Server, without_password};
@@ -9,40 +10,64 @@ use serde::Serialize;
 use crate::cli::{FleetServers, Format};
 use crate::failure::{Code, Failure};
 use crate::output;
+use crate::records::SCHEMA;
 
-/// What `-o json` prints. Passwords that stand in a URL are masked.
+/// The profiles of the configuration, and what is used of them. Passwords that stand in a URL are masked.
 #[derive(Debug, Serialize)]
-struct ProfilesView {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ProfilesView {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: u32,
+    /// All profiles, in the order of the files.
     profiles: Vec<ProfileView>,
+    /// What commands use here.
     used: UsedView,
 }
 
+/// A profile.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ProfileView {
+    /// Its name.
     name: String,
+    /// The configuration file that has it.
     file: String,
+    /// RabbitMQ, as the file writes it.
     broker: Option<String>,
+    /// Redis, as the file writes it.
     redis: Option<String>,
+    /// Object storage, as the file writes it.
     storage: Option<String>,
     /// What the profile says of buckets, by its keys.
-    s3: Vec<(&'static str, String)>,
+    s3: BTreeMap<&'static str, String>,
+    /// Whether it is the one that is used here.
     is_used: bool,
 }
 
+/// What commands use.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct UsedView {
+    /// The profile; null where none is used.
     profile: Option<String>,
     /// Who names the profile.
     named_by: Option<String>,
+    /// RabbitMQ; null without a fleet, as the others.
     broker: Option<ServerView>,
+    /// Redis.
     redis: Option<ServerView>,
+    /// Object storage.
     storage: Option<ServerView>,
 }
 
+/// A server.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ServerView {
+    /// Its URL.
     url: String,
+    /// Who names it: an option, a variable or a profile.
     from: String,
 }
 
@@ -52,7 +77,7 @@ pub(super) fn profiles(servers: &FleetServers, format: Format) -> Result<ExitCod
     for note in &choice.notes {
         output::say(format_args!("note: {note}"));
     }
-    let view = ProfilesView { schema: 1, profiles: views(&choice), used: used(&choice) };
+    let view = ProfilesView { schema: SCHEMA, profiles: views(&choice), used: used(&choice) };
     match format {
         Format::Json => output::json(&view)?,
         Format::Table => output::text(&text(&view, &choice))?,
@@ -86,7 +111,7 @@ fn written(url: Option<&Entry>, password_file: Option<&Entry>) -> Option<String>
     })
 }
 
-fn of_buckets(profile: &Profile) -> Vec<(&'static str, String)> {
+fn of_buckets(profile: &Profile) -> BTreeMap<&'static str, String> {
     let BucketAccess { endpoint, region, aws_profile, virtual_host, certificates } = &profile.s3;
     let values = [
         ("endpoint", endpoint.clone()),

@@ -1,5 +1,6 @@
 //! `submit`, `resubmit` and `resume`: run a job, in this process or on a fleet.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -332,8 +333,9 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
         JobState::Canceled => Code::Interrupted,
         _ => {
             let reason = result.reason.as_deref().unwrap_or("for no known reason");
-            // People have it above.
-            let reason = if format == Format::Json { format!(": {reason}") } else { String::new() };
+            // People have it above, unless standard output went elsewhere.
+            let is_seen = format == Format::Table && io::stdout().is_terminal();
+            let reason = if is_seen { String::new() } else { format!(": {reason}") };
             let logs = result.logs.trim_end_matches('/');
             output::say_error(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
             Code::Failed

@@ -41,6 +41,9 @@ pub(crate) struct Job {
     /// When it ended; null before, and where nobody knows.
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]
     ended: Option<String>,
+    /// When `prs gc` may remove it: UTC, RFC 3339; null before its end, and where it is kept until `rm` removes it.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    kept_until: Option<String>,
     /// How long the last start of the job took, or takes so far.
     pub(crate) seconds: f64,
     /// Counts of mini-batches.
@@ -256,6 +259,7 @@ impl Job {
             failures_allowed: findings.failures_allowed,
             submitted: format_us(result.submitted_us),
             ended: result.ended_us.map(format_us),
+            kept_until: result.kept_until_us.map(format_us),
             seconds: result.seconds,
             mini_batches: result.mini_batches.into(),
             items: result.items.into(),

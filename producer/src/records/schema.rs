@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers,
 };
-use crate::commands::{Shown, Validated};
+use crate::commands::{Diagnosis, Made, ManualPages, ProfilesView, Shown, Validated};
 use crate::trial;
 
 /// The states of a job.
@@ -33,15 +33,19 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 13] {
+fn records() -> [(&'static str, String); 17] {
     [
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
+        ("diagnosis", text::<Diagnosis>()),
         ("errors", text::<Errors>()),
         ("failed-items", text::<FailedItems>()),
         ("job", text::<Job>()),
         ("jobs", text::<Jobs>()),
         ("logs", text::<Logs>()),
+        ("made", text::<Made>()),
+        ("manual", text::<ManualPages>()),
+        ("profiles", text::<ProfilesView>()),
         ("removed", text::<Removed>()),
         ("shown", text::<Shown>()),
         ("submitted", text::<Submitted>()),

@@ -6,6 +6,7 @@ use prs_common::job::OutputAction;
 use prs_common::mini_batch::{MiniBatch, Work, id_of};
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_orchestrator::report::progress_overview::duration;
+use prs_orchestrator::report::words::count;
 use prs_worker::foreground::{Debugger, Tried};
 use serde::Serialize;
 
@@ -162,10 +163,10 @@ impl Shown {
 
     fn returned(&self) -> String {
         let Self { items, returned, .. } = *self;
-        let counts = format!("{returned} element{} for {items} item{}", plural(returned), plural(items));
+        let counts = format!("{} for {}", count(returned, "element"), count(items, "item"));
         match items.saturating_sub(returned) {
             0 => counts,
-            lost => format!("{counts}: {lost} item{} would count as failed", plural(lost)),
+            lost => format!("{counts}: {} would count as failed", count(lost, "item")),
         }
     }
 
@@ -191,10 +192,6 @@ impl From<ErrorInfo> for Error {
         };
         Self { stage, category, message, traceback }
     }
-}
-
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }
 
 /// As [`duration`], in milliseconds where it is less than a second.

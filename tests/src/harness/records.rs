@@ -29,10 +29,14 @@ fn schema_of(arguments: &[String], printed: &Value) -> Option<&'static str> {
     Some(match arguments.first()?.as_str() {
         "submit" | "resume" | "resubmit" if printed.get("state").is_none() => "submitted",
         "submit" | "resume" | "resubmit" | "stream" | "cancel" | "status" | "result" => "job",
+        "doctor" => "diagnosis",
         "errors" if arguments.iter().any(|one| one == "--items") => "failed-items",
         "errors" => "errors",
         "list" => "jobs",
         "logs" => "logs",
+        "man" => "manual",
+        "new" => "made",
+        "profiles" => "profiles",
         "rm" => "removed",
         "gc" => "collected",
         "show" => "shown",
@@ -93,7 +97,14 @@ impl Checker<'_> {
                 });
             }
             // Of objects whose keys are not described any may be there.
-            "additionalProperties" => *says == true && !schema.contains_key("properties"),
+            "additionalProperties" if schema.contains_key("properties") => {
+                panic!("properties and others in {schema:?}")
+            }
+            "additionalProperties" => {
+                return value.as_object()?.iter().find_map(|(key, value)| {
+                    if *says == true { None } else { self.problem(says, value, &format!("{place}/{key}")) }
+                });
+            }
             "items" => return self.first_problem(value.as_array()?.iter().map(|item| (says, item)), place),
             "prefixItems" => {
                 return self.first_problem(says.as_array().unwrap().iter().zip(value.as_array()?), place);

@@ -19,9 +19,11 @@ use serde::Serialize;
 use crate::cli::{Doctor, Format};
 use crate::failure::{Code, Failure};
 use crate::output;
+use crate::records::SCHEMA;
 
 /// What is wrong, if anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     /// All is well.
@@ -41,13 +43,15 @@ enum Place {
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Check {
+    /// What was looked at.
     name: &'static str,
+    /// How it is.
     verdict: Verdict,
     /// What was found.
     finding: String,
-    /// What to do; absent where all is well.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What to do; null where all is well.
     remedy: Option<String>,
     #[serde(skip)]
     place: Place,
@@ -64,11 +68,16 @@ impl Check {
     }
 }
 
-/// What `-o json` prints.
+/// What a machine, and the servers of a fleet, lack.
 #[derive(Debug, Serialize)]
-struct Report {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Diagnosis {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: u32,
+    /// The worst of the checks.
     verdict: Verdict,
+    /// Everything that was looked at.
     checks: Vec<Check>,
 }
 
@@ -88,7 +97,7 @@ pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCod
             checks.push(check.with_remedy("name all three, or none"));
         }
     }
-    let report = Report { schema: 1, verdict: worst(&checks), checks };
+    let report = Diagnosis { schema: SCHEMA, verdict: worst(&checks), checks };
     match format {
         Format::Json => output::json(&report)?,
         Format::Table => output::text(&text(&report))?,
@@ -128,7 +137,7 @@ fn configuration(choice: &Choice) -> Check {
     if choice.notes.is_empty() { check } else { check.with_remedy(choice.notes.join("; ")) }
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &Diagnosis) -> String {
     let width = report.checks.iter().map(|check| check.name.len()).max().unwrap_or_default();
     let indent = " ".repeat(width + 8);
     let mut lines = Vec::new();
@@ -173,7 +182,7 @@ mod tests {
             Check::new(Place::Machine, "memory", Verdict::Ok, "much"),
             Check::new(Place::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
         ];
-        let report = Report { schema: 1, verdict: Verdict::Fail, checks };
+        let report = Diagnosis { schema: SCHEMA, verdict: Verdict::Fail, checks };
         let expected = "\
 ok    memory  much
 fail  redis   a

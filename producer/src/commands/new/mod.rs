@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::cli::{Format, New};
 use crate::failure::{Code, Failure};
 use crate::output;
+use crate::records::SCHEMA;
 
 /// What stands for the name of the job in a job file.
 const NAME: &str = "NAME";
@@ -48,11 +49,16 @@ const TABLES: Kind = Kind {
     note: Some("tables need pandas and pyarrow in the interpreter of the job: pip install pandas pyarrow"),
 };
 
-/// What `-o json` prints.
+/// A job to begin with.
 #[derive(Debug, Serialize)]
-struct Made {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Made {
+    /// The form of this object.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     schema: u32,
+    /// The new folder.
     folder: PathBuf,
+    /// The job file in it.
     job_file: PathBuf,
     /// Everything that was written.
     files: Vec<PathBuf>,
@@ -81,7 +87,7 @@ pub(super) fn new(arguments: &New, format: Format) -> Result<ExitCode, Failure> 
     })?;
     let job_file = folder.join(JOB_FILE);
     if format == Format::Json {
-        output::json(&Made { schema: 1, folder: folder.clone(), job_file, files })?;
+        output::json(&Made { schema: SCHEMA, folder: folder.clone(), job_file, files })?;
         return Ok(Code::Completed.into());
     }
     let at = |name: &str| folder.join(name).display().to_string();
