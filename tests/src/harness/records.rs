@@ -112,6 +112,10 @@ impl Checker<'_> {
             "anyOf" => {
                 says.as_array().unwrap().iter().any(|schema| self.problem(schema, value, place).is_none())
             }
+            "oneOf" => {
+                let schemas = says.as_array().unwrap().iter();
+                schemas.filter(|schema| self.problem(schema, value, place).is_none()).count() == 1
+            }
             "$ref" => {
                 let part = self.root.pointer(says.as_str().unwrap().trim_start_matches('#'));
                 return self.problem(part.unwrap_or_else(|| panic!("there is no {says}")), value, place);
