@@ -18,6 +18,7 @@ use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::panics::{self, Panicked, caught};
 use prs_orchestrator::recover::{Recovered, recover};
+use prs_orchestrator::report::words;
 use prs_orchestrator::schedule::{Assignment, schedule};
 use prs_orchestrator::watch::{View, WatchError, watch};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
@@ -112,7 +113,7 @@ async fn run_once(
         job.ledger.conclude(&job.run, conclusion).await.map_err(anyhow::Error::from)?;
     }
     if job.incarnation > 1 {
-        output::say(format_args!("{} mini-batches are done already", recovered.ended));
+        output::say(words::done_already(recovered.ended));
     }
     for damaged in &recovered.damaged {
         output::say(format_args!("{damaged}; its mini-batches run again"));

@@ -292,7 +292,7 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     job.mark("go");
     let resumed = job.command(&["resume", &id, "-o", "json"]);
     resumed.expect_code(0);
-    assert!(resumed.stderr.contains("1 mini-batches are done already"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("1 mini-batch is done already"), "{}", resumed.stderr);
     assert_eq!(resumed.json()["mini_batches"]["succeeded"], 3);
     assert_eq!(json_of(&job, &["show", &id])["start"], 2);
     assert!(!worker.has_ended());

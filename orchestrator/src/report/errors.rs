@@ -14,6 +14,7 @@ use prs_common::source_line::SourceLine;
 use serde::{Deserialize, Serialize};
 
 use super::error_pattern::pattern;
+use super::words::count;
 
 /// Distinct errors that are told apart; more are only counted.
 const MOST: usize = 500;
@@ -94,7 +95,9 @@ impl ErrorGroup {
         if *items_lost > 0 || *mini_batches_lost > 0 {
             let _ = write!(
                 text,
-                "; {items_lost} items in {mini_batches_lost} mini-batches are missing because of it"
+                "; {} in {} missing because of it",
+                count(*items_lost, "item"),
+                count(*mini_batches_lost, "mini-batch")
             );
         }
         if self.messages_differ {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::words::count;
 use crate::job_record::StartResult;
 
 /// Groups of mini-batches that stand in a line.
@@ -32,8 +33,7 @@ pub fn short(code: &str) -> &str {
 }
 
 fn counts(start: &StartResult) -> String {
-    let plural = if start.mini_batches == 1 { "" } else { "es" };
-    format!("{} mini-batch{plural} done, {} rows", start.mini_batches, start.rows)
+    format!("{} done, {}", count(start.mini_batches, "mini-batch"), count(start.rows, "row"))
 }
 
 fn ranges(start: &StartResult) -> String {

@@ -19,6 +19,12 @@ pub fn count(number: u64, what: &str) -> String {
     }
 }
 
+/// How much of a job that goes on is done.
+pub fn done_already(mini_batches: u64) -> String {
+    let are = if mini_batches == 1 { "is" } else { "are" };
+    format!("{} {are} done already", count(mini_batches, "mini-batch"))
+}
+
 /// How much of the result of a completed job is missing; nothing where it is whole.
 pub fn missing(result: &JobResult) -> Option<String> {
     let (items, failed) = (&result.items, result.mini_batches.failed);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::timestamp::{format_us, now_us};
+use prs_orchestrator::report::words::count;
 
 use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};
@@ -53,7 +54,7 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         }
         Format::Table => {
             let bytes = doomed.iter().map(|job| job.bytes).sum();
-            output::line(&format!("{} removed, {}", jobs(doomed.len()), HumanBytes(bytes)))?;
+            output::line(&format!("{} removed, {}", count(doomed.len() as u64, "job"), HumanBytes(bytes)))?;
         }
     }
     Ok(Code::Completed.into())
@@ -122,7 +123,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     let bytes = doomed.iter().map(|job| job.bytes).sum();
     output::ask(format_args!(
         "Remove {} with their logs and results, {}? [y/N] ",
-        jobs(doomed.len()),
+        count(doomed.len() as u64, "job"),
         HumanBytes(bytes)
     ));
     let mut answer = String::new();
@@ -140,8 +141,4 @@ impl From<Doomed> for RemovedJob {
         };
         Self { job_id, name, state, submitted, bytes }
     }
-}
-
-fn jobs(count: usize) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

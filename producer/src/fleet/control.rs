@@ -8,6 +8,7 @@ use prs_common::ledger::{Conclusion, JobState, LedgerError, LedgerErrorKind};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, clean_up, is_watched, orchestrate};
 use prs_orchestrator::recover::recover;
+use prs_orchestrator::report::words;
 use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 use tokio::sync::watch;
@@ -111,7 +112,7 @@ pub(crate) async fn resume(
     // Not repeated: of segments that the ledger knows already it would not tell the checksums again.
     let recovered =
         recover(&job).await.context("cannot read what is done already").map_err(Failure::server)?;
-    output::say(format_args!("{} mini-batches are done already", recovered.ended));
+    output::say(words::done_already(recovered.ended));
     for damaged in &recovered.damaged {
         output::say(format_args!("{damaged}; its mini-batches run again"));
     }
