@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
-use crate::code_files::{CodeFile, CodeFiles};
+use crate::code_files::{CodeFile, CodeFiles, OWN_IGNORE_FILE};
 use crate::hexadecimal;
 
 /// Largest sum of file sizes that is packed, and unpacked, bytes.
@@ -50,15 +50,17 @@ pub enum CodeArchiveError {
     },
     /// Too much for code.
     #[error(
-        "source_directory {} holds more than {} MiB, or too many files ({biggest}): list what is no code in {}, or name a \
-         smaller folder",
-        path.display(), LARGEST >> 20, path.join(".prsignore").display()
+        "source_directory {} holds more than {} MiB, or too many files ({biggest}): exclude what is not code with {}, or name \
+         a smaller folder",
+        path.display(), LARGEST >> 20, path.join(ignore_file).display()
     )]
     TooLarge {
         /// The folder.
         path: PathBuf,
         /// What of it takes most, in words.
         biggest: String,
+        /// The ignore file that counts, or would.
+        ignore_file: &'static str,
     },
     /// An entry of an archive would end up outside the target.
     #[error("the code archive holds {entry}, which is not a plain relative path")]
@@ -117,8 +119,10 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
 
 fn too_large(folder: &Path, files: &CodeFiles) -> CodeArchiveError {
     let biggest = files.biggest().into_iter().take(NAMED);
-    let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20)).collect::<Vec<_>>();
-    CodeArchiveError::TooLarge { path: folder.to_owned(), biggest: named.join(", ") }
+    let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20));
+    let named: Vec<_> = named.chain([format!("{} files in all", files.files.len())]).collect();
+    let ignore_file = files.ignore_file.unwrap_or(OWN_IGNORE_FILE);
+    CodeArchiveError::TooLarge { path: folder.to_owned(), biggest: named.join(", "), ignore_file }
 }
 
 /// Whether `body` is the archive that [`pack`] gave this checksum. Damage anywhere in it is found, whatever becomes of

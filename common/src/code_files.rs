@@ -2,9 +2,10 @@
 //!
 //! An ignore file in the folder says what stays behind, by the rules of `.gitignore`: `.prsignore`, else `.amlignore`,
 //! else `.gitignore`. Version control, byte code, virtual environments, runs and the ignore files themselves are never
-//! code. Links count as what they point to. Nothing of a folder that stays behind is looked at.
+//! code. Links count as what they point to. Of a folder that stays behind no more than its list of names is read.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,10 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::code_archive::CodeArchiveError;
 
+/// The ignore file that is written for prs.
+pub const OWN_IGNORE_FILE: &str = ".prsignore";
 /// Files that say what stays behind; the first that is there counts.
-const IGNORE_FILES: [&str; 3] = [".prsignore", ".amlignore", ".gitignore"];
+const IGNORE_FILES: [&str; 3] = [OWN_IGNORE_FILE, ".amlignore", ".gitignore"];
 /// Names that are never code.
 const NEVER_CODE: [&str; 7] =
     [".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
@@ -74,7 +77,12 @@ impl CodeFiles {
         for entry in walk.into_iter().filter_entry(is_wanted) {
             let unusable =
                 |path: &Path, reason: String| CodeArchiveError::Unusable { path: path.to_owned(), reason };
-            let entry = entry.map_err(|error| unusable(error.path().unwrap_or(folder), error.to_string()))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                // Of a link that leads nowhere, or back, the walk tells before it asks what is wanted.
+                Err(error) if is_kept_out(&error, folder, &rules) => continue,
+                Err(error) => return Err(unusable(error.path().unwrap_or(folder), error.to_string())),
+            };
             let meta = entry.metadata().map_err(|error| unusable(entry.path(), error.to_string()))?;
             if meta.is_dir() {
                 continue;
@@ -116,6 +124,14 @@ impl CodeFiles {
         sizes.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
         sizes
     }
+}
+
+/// Whether what cannot be looked at is no code by its name.
+fn is_kept_out(error: &walkdir::Error, folder: &Path, rules: &Gitignore) -> bool {
+    let Some(path) = error.path().and_then(|path| path.strip_prefix(folder).ok()) else { return false };
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    NEVER_CODE.contains(&name)
+        || [false, true].iter().any(|is_folder| rules.matched(path, *is_folder).is_ignore())
 }
 
 fn is_never_code(entry: &DirEntry) -> bool {
@@ -216,6 +232,17 @@ mod tests {
         files.push((".prsignore", "\u{feff}c\r\n"));
         let found = CodeFiles::find(folder(&files).path()).unwrap();
         assert_eq!((names(&found), found.ignore_file), (vec!["a".into(), "b".into()], Some(".prsignore")));
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_or_back_can_be_kept_out() {
+        let folder = folder(&[("main.py", ""), ("data/a", "")]);
+        symlink("gone", folder.path().join(".#main.py")).unwrap();
+        symlink("gone", folder.path().join(".venv")).unwrap();
+        symlink("..", folder.path().join("data/latest")).unwrap();
+        assert!(CodeFiles::find(folder.path()).is_err());
+        fs::write(folder.path().join(".prsignore"), ".#*\nlatest/\n").unwrap();
+        assert_eq!(names(&CodeFiles::find(folder.path()).unwrap()), ["data/a", "main.py"]);
     }
 
     #[test]

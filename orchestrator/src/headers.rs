@@ -33,7 +33,7 @@ impl Headers {
         if later.0 < known.0 {
             std::mem::swap(known, &mut later);
         }
-        if differs && has_rows && self.other.is_none() {
+        if differs && has_rows && self.other.as_ref().is_none_or(|(_, other)| *other == known.1) {
             self.other = Some(later);
         }
     }
@@ -77,6 +77,11 @@ mod tests {
         assert_eq!(of(&[(3, "a", true), (1, "a", true), (2, "a", true)]), (first(1, "a"), None));
         assert_eq!(of(&[(0, "x", false), (3, "a", true), (1, "y", false)]), (first(3, "a"), None));
         assert_eq!(of(&[(4, "x", false), (2, "y", false)]), (first(2, "y"), None));
+        let turned = of(&[(5, "a,b\n", true), (7, "b,a\n", true), (1, "b,a\n", true)]).1.unwrap().to_string();
+        assert!(
+            turned.contains(r#"mini-batch 1 returned the columns "b,a" and mini-batch 5 "a,b","#),
+            "{turned}"
+        );
         for order in [[(5, "a,b\n", true), (7, "b,a\n", true)], [(7, "b,a\n", true), (5, "a,b\n", true)]] {
             let (header, differ) = of(&order);
             assert_eq!(header, first(5, "a,b\n"));

@@ -1,10 +1,10 @@
 //! What the author of a job should know of the code that is packed: that it is large, that it holds inputs, and what an
 //! ignore file that was written for something else keeps out.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use indicatif::HumanBytes;
-use prs_common::code_files::CodeFiles;
+use prs_common::code_files::{CodeFiles, OWN_IGNORE_FILE as OWN};
 use prs_common::job::{InputSource, JobSpec, script_below};
 
 use crate::embedded::shown;
@@ -17,8 +17,6 @@ const LARGE: u64 = 20 << 20;
 const LARGE_INPUTS: u64 = 1 << 20;
 /// Parts that are named.
 const NAMED: usize = 3;
-/// The ignore file that is written for prs.
-const OWN: &str = ".prsignore";
 
 /// Says what there is to say of the `code` of a job, and refuses code without its entry script.
 pub(crate) fn check(spec: &JobSpec, code: &CodeFiles) -> Result<(), Failure> {
@@ -52,7 +50,10 @@ fn on_size(spec: &JobSpec, code: &CodeFiles) -> Option<String> {
         }
         _ => None,
     });
-    let inputs = inputs.flatten().map(|path| (path, code.size_below(path)));
+    let inputs = inputs.flatten().map(without_glob).map(|path| {
+        let size = code.size_below(&path);
+        (path, size)
+    });
     let inputs = inputs.filter(|(path, size)| *size > LARGE_INPUTS && *path != Path::new(""));
     let inputs: Vec<String> = inputs.map(|(path, _)| path.display().to_string()).collect();
     if code.size() <= LARGE && inputs.is_empty() {
@@ -65,11 +66,17 @@ fn on_size(spec: &JobSpec, code: &CodeFiles) -> Option<String> {
         inputs => format!(", with inputs in {}", inputs.join(", ")),
     };
     Some(format!(
-        "source_directory packs {} ({}){with_inputs}: move the code into a folder of its own, or list what is no code in {}",
+        "source_directory comes to {} packed ({}){with_inputs}: move the code into a folder of its own, or exclude what is not code with {}",
         HumanBytes(code.size()),
         biggest.join(", "),
-        shown(&source.join(OWN))
+        shown(&source.join(code.ignore_file.unwrap_or(OWN)))
     ))
+}
+
+/// The folder that a glob looks through; any other path as it is.
+fn without_glob(path: &Path) -> PathBuf {
+    let is_plain = |part: &Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    path.components().take_while(is_plain).collect()
 }
 
 /// A file that only git was meant to read may keep out what the script needs.
@@ -80,9 +87,7 @@ fn on_what_is_kept_out(code: &CodeFiles) -> Option<String> {
         more => format!(" and {more} more"),
     };
     let named = code.kept_out.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    Some(format!(
-        "{ignore_file} keeps {named}{more} out of the code; a {OWN} beside it is followed in its place"
-    ))
+    Some(format!("{ignore_file} keeps {named}{more} out of the code; a {OWN} beside it takes precedence"))
 }
 
 #[cfg(test)]
@@ -129,8 +134,8 @@ mod tests {
         ]);
         assert_eq!(
             on_size(&job("/elsewhere"), &large).unwrap(),
-            "source_directory packs 63.00 MiB (data/ 60.00 MiB, m 2.00 MiB, venv/ 1.00 MiB): move the code into a folder of \
-             its own, or list what is no code in /code/.prsignore"
+            "source_directory comes to 63.00 MiB packed (data/ 60.00 MiB, m 2.00 MiB, venv/ 1.00 MiB): move the code into a \
+             folder of its own, or exclude what is not code with /code/.prsignore"
         );
         let inputs = code(&[("main.py", 1024), ("data/in/a", 2 * mib)]);
         let told = on_size(&job("/code/data/in"), &inputs).unwrap();
@@ -148,7 +153,7 @@ mod tests {
         assert_eq!(with(Some(".prsignore"), &["data/"]), None);
         assert_eq!(
             with(Some(".gitignore"), &["a/", "b/", "c", "d"]).unwrap(),
-            ".gitignore keeps a/, b/, c and 1 more out of the code; a .prsignore beside it is followed in its place"
+            ".gitignore keeps a/, b/, c and 1 more out of the code; a .prsignore beside it takes precedence"
         );
     }
 }

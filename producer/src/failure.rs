@@ -16,6 +16,8 @@ pub(crate) enum Code {
     CannotConnect = 3,
     /// The job completed without some of its items, and its job file does not say that any may be missing.
     Incomplete = 10,
+    /// A worker that serves one job left it while it goes on.
+    LeftJob = 41,
     /// The job failed, or prs itself could not go on.
     Failed = 42,
     /// The user interrupted.
@@ -36,6 +38,7 @@ impl Code {
             Self::Usage => "usage",
             Self::CannotConnect => "cannot_connect",
             Self::Incomplete => "incomplete",
+            Self::LeftJob => "left_job",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
         }

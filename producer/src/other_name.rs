@@ -11,7 +11,11 @@ const NOT_FOUND: u8 = 127;
 /// Becomes `prs`, called by `name`.
 pub(crate) fn run(name: &str) -> ExitCode {
     let error = become_prs(name);
-    let _ = writeln!(io::stderr(), "error: {name} is another name of prs, which cannot be started: {error}");
+    let _ = writeln!(
+        io::stderr(),
+        "error: {name} is another name of prs, which cannot be started: {error}; \
+         install prs and its other names into one folder"
+    );
     ExitCode::from(NOT_FOUND)
 }
 

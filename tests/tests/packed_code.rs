@@ -34,8 +34,7 @@ fn an_ignore_file_says_what_stays_behind() {
     let first = job.submit();
     first.expect_code(0);
     assert_eq!(job.run().rows(), ["main.py marks.py"]);
-    let note =
-        "note: .gitignore keeps models/a.bin, notes/ out of the code; a .prsignore beside it is followed";
+    let note = "note: .gitignore keeps models/a.bin, notes/ out of the code; a .prsignore beside it takes precedence";
     assert!(first.stderr.contains(note), "{}", first.stderr);
 
     job.code(".prsignore", "notes/\n");
@@ -83,8 +82,8 @@ fn large_code_is_told_with_what_takes_most() {
     let validated = job.command(&["validate", "job.yml"]);
     validated.expect_code(0);
     for part in [
-        "note: source_directory packs 22.00 MiB (models/ 22.00 MiB, ",
-        "list what is no code in code/.prsignore",
+        "note: source_directory comes to 22.00 MiB packed (models/ 22.00 MiB, ",
+        "exclude what is not code with code/",
     ] {
         assert!(validated.stderr.contains(part), "{part:?}: {}", validated.stderr);
     }

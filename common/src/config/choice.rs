@@ -145,6 +145,10 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
         let mut url = url::expand(&entry.text, &variable).map_err(|message| incomplete(entry, message))?;
         if let Some(file) = password {
             let password = password_in(Path::new(&file.text)).map_err(|message| incomplete(file, message))?;
+            // What was written may have been a reference to all of it.
+            if let Some(message) = url::unfit_for_password(&url) {
+                return Err(incomplete(file, message.to_owned()));
+            }
             url = url::with_password(&url, &password);
         }
         Ok(Some(Server { url, source: Source::Profile(in_use.name.clone()) }))

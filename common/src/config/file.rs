@@ -1,6 +1,6 @@
 //! A configuration file: where it is, whether it may be used, and what it says.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::{ConfigError, url};
 use crate::job::form::{RawSetting, RawSettings};
 use crate::job::reader::Reader;
 use crate::job::yaml::{self, Node, Value};
-use crate::job::{JobFileError, Problem, keys};
+use crate::job::{JobFileError, Problem};
 use crate::storage::BucketAccess;
 
 /// Bytes beyond which a file is taken for something else.
@@ -89,7 +89,7 @@ impl ConfigFile {
         };
         let metadata = file.metadata().map_err(unreadable)?;
         if metadata.is_file() {
-            check_owner(path, metadata.uid(), metadata.mode())?;
+            check_owner(path, &metadata)?;
         }
         let mut problems = Vec::new();
         let mut read = Self {
@@ -133,14 +133,14 @@ impl ConfigFile {
         };
         let folder = self.path.parent().unwrap_or(Path::new("")).to_owned();
         let mut reader = Reader::new(settings_of(&document), problems);
-        refuse_unknown(&mut reader, &KEYS);
+        reader.refuse_unknown(&KEYS, "a configuration file");
         if let Some(name) = reader.filled_text("default_profile", "the name of a profile") {
             let line = reader.get("default_profile").and_then(|setting| setting.line).unwrap_or_default();
             self.default_profile = Some((name, line));
         }
         let Some(profiles) = reader.get("profiles") else { return };
         let Value::Mapping(entries) = &profiles.value.value else {
-            let given = profiles.value.describe();
+            let given = kind(&profiles.value);
             reader.refuse(&profiles, format!("{given} where a mapping of names to profiles is expected"));
             return;
         };
@@ -153,7 +153,8 @@ impl ConfigFile {
                 reader.refuse_at(&place, Some(key.line), message);
             }
             if !matches!(node.value, Value::Mapping(_)) {
-                let message = format!("{} is not a profile: give broker, redis and storage", node.describe());
+                let message =
+                    format!("{} where a profile is expected: give broker, redis and storage", kind(node));
                 reader.refuse_at(&place, Some(key.line), message);
                 continue;
             }
@@ -164,7 +165,8 @@ impl ConfigFile {
 }
 
 /// Refuses a file that others could write.
-fn check_owner(path: &Path, owner: u32, mode: u32) -> Result<(), ConfigError> {
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ConfigError> {
+    let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
     let refuse =
         |why: String, remedy: String| Err(ConfigError::Unsafe { path: path.to_owned(), why, remedy });
     if owner != 0 && owner != geteuid().as_raw() {
@@ -172,6 +174,10 @@ fn check_owner(path: &Path, owner: u32, mode: u32) -> Result<(), ConfigError> {
     }
     if mode & 0o002 != 0 {
         return refuse("can be written by every user".to_owned(), format!("chmod o-w {}", path.display()));
+    }
+    // Where each user has a group of the same number, nobody else is in it.
+    if mode & 0o020 != 0 && group != owner {
+        return refuse(format!("can be written by group {group}"), format!("chmod g-w {}", path.display()));
     }
     Ok(())
 }
@@ -207,24 +213,11 @@ fn settings_of(document: &Node) -> RawSettings {
     RawSettings { settings: settings.collect() }
 }
 
-fn refuse_unknown(reader: &mut Reader<'_>, known: &[&'static str]) {
-    for setting in reader.settings().to_vec() {
-        if !known.contains(&setting.key.as_str()) {
-            reader.refuse(&setting, keys::unknown(&setting.key, known));
-        }
-    }
-}
-
 fn profile(name: &str, fields: &mut Reader<'_>, folder: &Path) -> Profile {
-    refuse_unknown(fields, &PROFILE_KEYS);
+    fields.refuse_unknown(&PROFILE_KEYS, "a profile");
     let [broker, redis, storage] = SCHEMES.map(|(key, schemes)| server(fields, key, schemes));
     let broker_password_file = password_file(fields, "broker_password_file", broker.as_ref(), folder);
     let redis_password_file = password_file(fields, "redis_password_file", redis.as_ref(), folder);
-    if let Some(file) = &broker_password_file
-        && broker.as_ref().is_some_and(|url| !url.text.contains("${") && !url::has_user(&url.text))
-    {
-        fields.refuse_at(&file.key, Some(file.line), "broker names no user: write amqp://USER@HOST/VHOST");
-    }
     let s3 = s3(fields, folder);
     let name = name.to_owned();
     Profile { name, broker, redis, storage, broker_password_file, redis_password_file, s3 }
@@ -252,10 +245,13 @@ fn password_file(fields: &mut Reader<'_>, key: &str, url: Option<&Entry>, folder
     let server = key.split('_').next().unwrap_or_default();
     match url {
         None => fields.refuse(&setting, format!("{server} is missing: give its URL, without a password")),
-        Some(url) if url::has_password(&url.text) => {
-            fields.refuse(&setting, format!("{server} has a password too: keep one"));
+        // A reference may bring what lacks.
+        Some(url) if url.text.contains("${") && !url::has_password(&url.text) => {}
+        Some(url) => {
+            if let Some(message) = url::unfit_for_password(&url.text) {
+                fields.refuse(&setting, message);
+            }
         }
-        Some(_) => {}
     }
     Some(entry(&setting, path_from(folder, &text).display().to_string()))
 }
@@ -263,12 +259,12 @@ fn password_file(fields: &mut Reader<'_>, key: &str, url: Option<&Entry>, folder
 fn s3(fields: &mut Reader<'_>, folder: &Path) -> BucketAccess {
     let Some(setting) = fields.get("s3") else { return BucketAccess::default() };
     if !matches!(setting.value.value, Value::Mapping(_)) {
-        let given = setting.value.describe();
+        let given = kind(&setting.value);
         fields.refuse(&setting, format!("{given} where a mapping is expected, with {}", S3_KEYS.join(", ")));
         return BucketAccess::default();
     }
     let mut fields = Reader::of_mapping(&setting.shown, &setting.value, fields.problems());
-    refuse_unknown(&mut fields, &S3_KEYS);
+    fields.refuse_unknown(&S3_KEYS, "s3");
     let endpoint = fields.filled_text("endpoint", "the URL of the server");
     if let Some((endpoint, setting)) = endpoint.as_deref().zip(fields.get("endpoint")) {
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
@@ -283,6 +279,11 @@ fn s3(fields: &mut Reader<'_>, folder: &Path) -> BucketAccess {
         virtual_host: fields.boolean("virtual_host"),
         certificates: fields.filled_text("ca_bundle", "a PEM file").map(|file| path_from(folder, &file)),
     }
+}
+
+/// What a value is, without its text, which may hold a password.
+fn kind(node: &Node) -> String {
+    if matches!(node.value, Value::Scalar { .. }) { "a single value".to_owned() } else { node.describe() }
 }
 
 fn entry(setting: &RawSetting, text: String) -> Entry {

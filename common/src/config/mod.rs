@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `file` | a configuration file: where it is, whether it may be used, what it says |
 //! | `url` | URLs with references to variables, and without their passwords |
-//! | `choice` | what a command uses: options before variables before profiles |
+//! | `choice` | what a command uses: options, the profile of `--profile`, variables, another profile |
 //!
 //! Nothing is connected to.
 
@@ -51,7 +51,7 @@ pub enum ConfigError {
     },
     /// Other users could write into the file.
     #[error(
-        "the configuration file {} {why}, who could send your jobs elsewhere: {remedy}, or name another file with --config",
+        "the configuration file {} {why}, so others could send your jobs elsewhere: {remedy}, or name another file with --config",
         path.display()
     )]
     Unsafe {

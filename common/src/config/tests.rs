@@ -119,9 +119,9 @@ FOLDER/config.yaml:5: profiles.a.redis: the URL has to begin with redis:// or re
 FOLDER/config.yaml:7: profiles.a.s3.endpoint: the URL has to begin with http:// or https://, and has no credentials
 FOLDER/config.yaml:7: profiles.a.s3.virtual_host: \"maybe\" is not one of true, false
 FOLDER/config.yaml:8: profiles.-b: \"-b\" is not the name of a profile: give letters, digits, `-`, `_` and `.` that begin with a letter or digit
-FOLDER/config.yaml:9: profiles.c: 1 is not a profile: give broker, redis and storage
+FOLDER/config.yaml:9: profiles.c: a single value where a profile is expected: give broker, redis and storage
 FOLDER/config.yaml:11: profiles.d.broker: ${1} names no variable: write ${NAME}
-FOLDER/config.yaml:14: profiles.e.broker_password_file: broker has a password too: keep one";
+FOLDER/config.yaml:14: profiles.e.broker_password_file: the URL has a password too: keep one";
     assert_eq!(told, expected);
 }
 
@@ -138,6 +138,18 @@ fn what_a_profile_lacks_is_told_where_it_is_used() {
     assert!(told.ends_with("did you mean \"staging\"?"), "{told}");
     let told = refusal("default_profile: a\nprofiles: {a: {redis: redis://h, redis_password_file: none}}\n");
     assert!(told.contains("redis_password_file: cannot read FOLDER/none: No such file"), "{told}");
+}
+
+#[test]
+fn a_reference_that_brings_a_password_leaves_no_room_for_another() {
+    let (folder, options) =
+        written("default_profile: a\nprofiles: {a: {broker: '${URL}', broker_password_file: pw}}\n");
+    fs::write(folder.path().join("pw"), "new\n").unwrap();
+    let told = |url| choose(&options, &variables(&[("URL", url)])).unwrap_err().to_string();
+    assert!(told("amqp://u:old@h").contains("the URL has a password too: keep one"));
+    assert!(told("amqp://h/v").contains("the URL names no user"));
+    let choice = choose(&options, &variables(&[("URL", "amqp://u@h/v")])).unwrap();
+    assert_eq!(choice.broker.unwrap().url, "amqp://u:new@h/v");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// What stands for a password that is not shown.
 const MASK: &str = "***";
+/// How the parameter begins that is the password of a socket.
+const OF_SOCKET: &str = "pass=";
 
 /// A reference to a variable.
 struct Reference {
@@ -43,14 +45,14 @@ pub(super) fn check_references(text: &str) -> Result<(), String> {
 /// `text` with the values of the variables it refers to. Values that stand for a user or a password are percent-encoded,
 /// all others are taken as they are. Fails with what is wrong.
 pub(super) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let user_and_password = user_and_password(text);
+    let encoded = user_and_password(text).or_else(|| password(text));
     let mut expanded = String::new();
     let mut from = 0;
     for Reference { name, at } in references(text)? {
         let value = variable(&name).filter(|value| !value.is_empty());
         let value = value.ok_or_else(|| format!("the variable {name} is not set: set it"))?;
         expanded.push_str(&text[from..at.start]);
-        if user_and_password.as_ref().is_some_and(|part| part.contains(&at.start)) {
+        if encoded.as_ref().is_some_and(|part| part.contains(&at.start)) {
             expanded.push_str(&percent_encode(&value));
         } else {
             expanded.push_str(&value);
@@ -89,6 +91,10 @@ pub fn without_password(url: &str) -> String {
 pub(super) fn with_password(url: &str, password: &str) -> String {
     let mut with = url.to_owned();
     let password = percent_encode(password);
+    if is_socket(url) {
+        let joint = if url.contains('?') { '&' } else { '?' };
+        return format!("{url}{joint}{OF_SOCKET}{password}");
+    }
     match user_and_password(url) {
         Some(user) => with.insert_str(user.end, &format!(":{password}")),
         None => with.insert_str(after_scheme(url), &format!(":{password}@")),
@@ -96,9 +102,23 @@ pub(super) fn with_password(url: &str, password: &str) -> String {
     with
 }
 
+/// Why no password can be put into the URL of a server; nothing where one can.
+pub(super) fn unfit_for_password(url: &str) -> Option<&'static str> {
+    if has_password(url) {
+        return Some("the URL has a password too: keep one");
+    }
+    let is_broker = url.starts_with("amqp");
+    (is_broker && !has_user(url)).then_some("the URL names no user: write amqp://USER@HOST/VHOST")
+}
+
 /// Whether `url` names a user.
-pub(super) fn has_user(url: &str) -> bool {
+fn has_user(url: &str) -> bool {
     user_and_password(url).is_some_and(|part| !part.is_empty() && !url[part].starts_with(':'))
+}
+
+/// Whether it is a socket of this host, whose password is a parameter.
+fn is_socket(url: &str) -> bool {
+    url.starts_with("unix://")
 }
 
 fn after_scheme(url: &str) -> usize {
@@ -108,10 +128,20 @@ fn after_scheme(url: &str) -> usize {
 /// What stands before the last `@`: in a URL that is not well formed all of that may be secret.
 fn user_and_password(url: &str) -> Option<Range<usize>> {
     let (start, end) = (after_scheme(url), url.rfind('@')?);
-    (start <= end).then_some(start..end)
+    (start <= end && !is_socket(url)).then_some(start..end)
 }
 
 fn password(url: &str) -> Option<Range<usize>> {
+    if is_socket(url) {
+        let parameters = url.find('?')? + 1;
+        let mut at = parameters;
+        let found = url[parameters..].split('&').find_map(|parameter| {
+            let start = at;
+            at += parameter.len() + 1;
+            parameter.starts_with(OF_SOCKET).then_some(start + OF_SOCKET.len()..start + parameter.len())
+        });
+        return found;
+    }
     let part = user_and_password(url)?;
     let colon = part.start + url[part.clone()].find(':')?;
     Some(colon + 1..part.end)
@@ -145,6 +175,7 @@ mod tests {
             ("amqp://u:${PW}@${HOST}/v", Ok("amqp://u:a%2Fb%40c%3Ad%20%25@mq:5672/v")),
             ("redis://:${PW}@h", Ok("redis://:a%2Fb%40c%3Ad%20%25@h")),
             ("${URL}", Ok("amqp://u:p%2f@h/v")),
+            ("unix:///r.sock?pass=${PW}", Ok("unix:///r.sock?pass=a%2Fb%40c%3Ad%20%25")),
             ("s3://b/$x", Ok("s3://b/$x")),
             ("redis://${NONE}", Err("the variable NONE is not set: set it")),
             ("redis://${A", Err("a reference ${NAME} lacks its closing brace")),
@@ -166,6 +197,8 @@ mod tests {
             ("redis://:secret@h", "redis://:***@h", true),
             ("redis://u@h:6379/0", "redis://u@h:6379/0", false),
             ("s3://bucket/prefix", "s3://bucket/prefix", false),
+            ("unix:///run/r.sock?db=1&pass=secret&user=u", "unix:///run/r.sock?db=1&pass=***&user=u", true),
+            ("unix:///run/r@x.sock?pass=${PW}", "unix:///run/r@x.sock?pass=${PW}", false),
         ] {
             assert_eq!((without_password(url).as_str(), holds_password(url)), (shown, held), "{url}");
         }
@@ -177,6 +210,8 @@ mod tests {
             ("amqp://u@h/v", "amqp://u:p%40@h/v"),
             ("redis://h/0", "redis://:p%40@h/0"),
             ("redis://u@h/0", "redis://u:p%40@h/0"),
+            ("unix:///run/r.sock", "unix:///run/r.sock?pass=p%40"),
+            ("unix:///run/r.sock?db=1", "unix:///run/r.sock?db=1&pass=p%40"),
         ] {
             assert_eq!(with_password(url, "p@"), expected);
         }

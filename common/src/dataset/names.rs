@@ -3,6 +3,8 @@
 //! Names come from buckets and from other hosts; a node writes files below a folder of its own and must never
 //! be led out of it. Where an input is listed, a bad name is refused; where files are written, it is checked again.
 
+use std::borrow::Cow;
+
 /// Longest name of a file or folder on the file systems of nodes, bytes.
 const LONGEST_PART: usize = 255;
 /// Longest path below the folder of an input, bytes; with the folder itself it stays below what systems take.
@@ -27,9 +29,38 @@ pub fn unusable(relative: &str) -> Option<&'static str> {
     })
 }
 
+/// The absolute `path` without empty parts, `.` and `..`, by its text alone: the name of what it leads to, not a way there.
+pub fn without_detours(path: &str) -> Cow<'_, str> {
+    let below_root = path.strip_prefix('/').unwrap_or(path);
+    if below_root.split('/').all(|part| !matches!(part, "" | "." | "..")) {
+        return path.into();
+    }
+    let mut parts = Vec::new();
+    for part in below_root.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/")).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        for (path, expected) in [
+            ("/data/a.png", "/data/a.png"),
+            ("//data/./x/../a.png", "/data/a.png"),
+            ("/../a", "/a"),
+            ("/data/..a", "/data/..a"),
+        ] {
+            assert_eq!(without_detours(path), expected);
+        }
+    }
 
     #[test]
     fn only_names_below_a_folder_can_be_used() {

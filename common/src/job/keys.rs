@@ -58,21 +58,14 @@ pub(super) fn is_known(key: &str) -> bool {
     JOB.contains(&key)
 }
 
-/// What to say of a key that is not one of `known`.
-pub(crate) fn unknown(key: &str, known: &[&'static str]) -> String {
-    match nearest(key, known) {
-        Some(nearest) => format!("there is no such key: did you mean `{nearest}`?"),
-        None => format!("there is no such key: remove it; the keys are {}", known.join(", ")),
-    }
-}
-
 /// The one of `known` that `key` may be a misspelling of.
 pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let spelt = key.to_ascii_lowercase().replace('-', "_");
+    let spell = |name: &str| name.to_ascii_lowercase().replace('-', "_");
+    let spelt = spell(key);
     let allowed = (spelt.chars().count() / 3).max(1);
     known
         .iter()
-        .map(|&candidate| (edits(&spelt, candidate), candidate))
+        .map(|&candidate| (edits(&spelt, &spell(candidate)), candidate))
         .filter(|&(distance, candidate)| distance <= allowed && distance < candidate.len())
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)

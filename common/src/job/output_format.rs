@@ -40,24 +40,23 @@ fn format(reader: &mut Reader<'_>, setting: &RawSetting) -> Option<OutputFormat>
             return Some(OutputFormat::CSV);
         }
         let given = setting.value.describe();
-        reader.refuse(
-            setting,
-            format!("{given} is no form of output: give csv, or a mapping such as {{delimiter: \";\", header: true}}"),
-        );
+        let remedy = match setting.line {
+            Some(_) => "give csv, or a mapping such as {delimiter: \";\", header: true}",
+            None => {
+                "--set takes csv; a mapping such as {delimiter: \";\", header: true} goes into the job file"
+            }
+        };
+        reader.refuse(setting, format!("{given} is not a valid output_format: {remedy}"));
         return None;
     }
     let mut fields = Reader::of_mapping(&setting.shown, &setting.value, reader.problems());
-    for field in fields.settings().to_vec() {
-        if !keys::OUTPUT_FORMAT.contains(&field.key.as_str()) {
-            fields.refuse(&field, keys::unknown(&field.key, &keys::OUTPUT_FORMAT));
-        }
-    }
+    fields.refuse_unknown(&keys::OUTPUT_FORMAT, "output_format");
     let OutputFormat { delimiter: comma, header } = OutputFormat::CSV;
     let delimiter = delimiter(&mut fields).map_or(comma, char::from);
     Some(OutputFormat { delimiter, header: fields.boolean("header").unwrap_or(header) })
 }
 
-/// What the author of a job should know whose result is called a CSV file and is none; nothing for any other job.
+/// A note for a job whose result is named .csv and is not CSV; nothing for any other job.
 pub fn note_on_csv(spec: &JobSpec) -> Option<String> {
     let name = &spec.append_row_file_name;
     let is_csv = Path::new(name).extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("csv"));

@@ -54,10 +54,6 @@ impl<'a> Reader<'a> {
         self.raw.settings.push(setting);
     }
 
-    pub(crate) fn settings(&self) -> &[RawSetting] {
-        &self.raw.settings
-    }
-
     /// Notes a problem with what is given for `setting`.
     pub(crate) fn refuse(&mut self, setting: &RawSetting, message: impl Into<String>) {
         self.refuse_at(&setting.shown, setting.line, message);
@@ -69,7 +65,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes every key that is not one of `known`, the keys `of` something; which there are is said once.
-    pub(super) fn refuse_unknown(&mut self, known: &[&'static str], of: &str) {
+    pub(crate) fn refuse_unknown(&mut self, known: &[&'static str], of: &str) {
         let is_unknown = |setting: &&RawSetting| !known.contains(&setting.key.as_str());
         let unknown: Vec<RawSetting> = self.raw.settings.iter().filter(is_unknown).cloned().collect();
         let all = format!("the keys of {of} are {}", known.join(", "));

@@ -311,7 +311,7 @@ fn keep(reader: &mut Reader<'_>) -> Option<u64> {
         let setting = reader.get("keep")?;
         reader.refuse(
             &setting,
-            format!("{} is no time to keep a job: give {expected}", setting.value.describe()),
+            format!("{} is not a valid value for keep: give {expected}", setting.value.describe()),
         );
     }
     seconds

@@ -139,6 +139,9 @@ fn scan_error(text: &str, error: &saphyr::ScanError) -> YamlError {
 /// What helps against what the parser says.
 fn remedy(found: &str) -> &'static str {
     let table = [
+        ("escape", "write \\\\ for a backslash, or use single quotes"),
+        ("trailing content", "put all of the value into the quotation marks"),
+        ("misplaced bracket", "remove the bracket, or quote the value"),
         ("tab", "use spaces in place of tabs"),
         ("mapping values are not allowed", "quote a value that has a colon and a space in it"),
         ("quoted scalar", "close the quotation mark"),

@@ -14,6 +14,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::crc32c;
+use crate::dataset::names::without_detours;
 use crate::message_pack;
 use head::{Head, Kind};
 
@@ -270,9 +271,14 @@ impl<'a> MiniBatch<'a> {
     }
 
     /// The names of the files below the dataset, which are the same on every host: a file of a folder by its path below
-    /// that, one that a list names as it stands there, and for a slice that of its file. None where nothing can be run.
+    /// that, one that a list names by its absolute path or URL, and for a slice that of its file. None where nothing can
+    /// be run.
     pub fn item_names(&self) -> Vec<Cow<'a, str>> {
+        let listed = |path: &'a str| if path.starts_with('/') { without_detours(path) } else { path.into() };
         match &self.work {
+            Work::Files { base: "", paths, names, .. } if names.is_empty() => {
+                paths.iter().map(|&path| listed(path)).collect()
+            }
             Work::Files { paths, names, .. } => {
                 let names = if names.is_empty() { paths } else { names };
                 names.iter().map(|&name| name.into()).collect()
@@ -285,7 +291,7 @@ impl<'a> MiniBatch<'a> {
                 files.iter().map(name).collect()
             }
             Work::Delimited { origin, name_at, .. } | Work::DelimitedObject { origin, name_at, .. } => {
-                vec![origin.get(*name_at as usize..).unwrap_or(origin).into()]
+                vec![listed(origin.get(*name_at as usize..).unwrap_or(origin))]
             }
             Work::Stored { .. } | Work::Unreadable { .. } => Vec::new(),
         }

@@ -95,9 +95,22 @@ fn objects_are_told_by_the_names_the_user_knows() {
 }
 
 #[test]
+fn a_listed_file_is_named_by_its_absolute_path() {
+    let paths = vec!["/in/./a.png", "/in/../b.png", "s3://b/./c.png"];
+    let work = Work::Files { base: "", paths, versions: &[], names: Vec::new() };
+    let names = MiniBatch { index: 0, input: 0, work }.item_names();
+    assert_eq!(names, ["/in/a.png", "/b.png", "s3://b/./c.png"]);
+}
+
+#[test]
 fn a_slice_is_named_by_its_file_below_the_dataset() {
-    for (name_at, expected) in [(4, "x.csv.gz"), (0, "/in/x.csv.gz"), (99, "/in/x.csv.gz")] {
-        let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "", &[]);
+    for (origin, name_at, expected) in [
+        ("/in/x.csv.gz", 4, "x.csv.gz"),
+        ("/in/x.csv.gz", 0, "/in/x.csv.gz"),
+        ("/in/x.csv.gz", 99, "/in/x.csv.gz"),
+        ("/in/./y/../x.csv", 0, "/in/x.csv"),
+    ] {
+        let (version, schema): (_, &[u8]) = ("", &[]);
         let (start, end, records, checksum) = (0, 1, 1, 0);
         let work =
             Work::Delimited { path: "/x", origin, name_at, version, start, end, records, checksum, schema };

@@ -24,7 +24,7 @@ pub fn say_the_same(one: &str, other: &str) -> bool {
 pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     let mut out = result.state.as_str().to_owned();
     if let Some(reason) = &result.reason {
-        // What its first line says stands in the first line, which is what a person, or a script, reads first.
+        // The first line of the reason goes into the first line of the file, which people and scripts read first.
         let _ = write!(out, ": {}", reason.trim().replace('\n', "\n  "));
     } else if let Some(missing) = words::missing(result) {
         let _ = write!(out, ": {missing}");

@@ -208,7 +208,7 @@ fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress
     (action == OutputAction::AppendRow && catalog.returned == 0).then_some(EndReason::NoRow)
 }
 
-/// Why a job fails whose rows no header fits, though it asks for one.
+/// Why a job that asks for a header fails because none fits all its rows.
 pub(super) fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
     spec.output_format.filter(|format| format.header).and_then(|_| catalog.headers.differ())
 }

@@ -78,6 +78,7 @@ impl From<&WatchError> for EndReason {
     fn from(error: &WatchError) -> Self {
         match error {
             WatchError::Panicked { text } => Self::Fault { text: text.clone() },
+            WatchError::NoPlan { reason } => Self::NoPlan { error: reason.clone() },
             error => Self::NotWatched { error: error.to_string() },
         }
     }

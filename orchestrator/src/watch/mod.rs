@@ -213,8 +213,9 @@ impl<'a> Watch<'a> {
         let mut decided = self.until_decided().await;
         self.scheduler.end().await;
         let mut pause = FIRST_PAUSE;
-        let not_written: fn(String) -> EndReason = |error| EndReason::ResultNotWritten { error };
-        let not_watched: fn(String) -> EndReason = |error| EndReason::NotWatched { error };
+        let not_watched: fn(&WatchError) -> EndReason = |error| error.into();
+        let not_written: fn(&WatchError) -> EndReason =
+            |error| EndReason::ResultNotWritten { error: error.to_string() };
         loop {
             let (mut error, reason, decision) = match decided {
                 Ok(decision) => match self.end(&decision).await {
@@ -303,9 +304,9 @@ impl<'a> Watch<'a> {
     async fn fail(
         &mut self,
         error: WatchError,
-        reason: fn(String) -> EndReason,
+        reason: fn(&WatchError) -> EndReason,
     ) -> Result<JobResult, WatchError> {
-        let conclusion = Conclusion::failed(&reason(error.to_string()));
+        let conclusion = Conclusion::failed(&reason(&error));
         // It may be decided already that the job ends for another reason.
         self.journal.error(format_args!("{}", conclusion.reason));
         let conclusion = self.job.ledger.conclude(&self.job.run, &conclusion).await?;

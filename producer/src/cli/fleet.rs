@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use prs_worker::NodeSettings;
 
-use super::servers::FleetServers;
+use super::servers::{FleetServers, Servers};
 use super::values::target;
 
 /// Headings of the worker's options: which jobs it serves, and with what of its host.
@@ -68,7 +68,7 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "PYTHON")]
     pub(crate) environment: Option<String>,
     #[command(flatten)]
-    pub(crate) servers: FleetServers,
+    pub(crate) servers: Servers,
 }
 
 /// List the profiles of the configuration, and say which servers are used and why.

@@ -73,6 +73,11 @@ impl FleetServers {
 }
 
 impl Servers {
+    /// As [`FleetServers::choose`]; nothing with `--local`.
+    pub(crate) fn choose(&self) -> Result<Option<Choice>, ConfigError> {
+        (!self.local).then(|| self.fleet.choose()).transpose()
+    }
+
     /// As [`FleetServers::settle`]; with `--local` nothing is used.
     pub(crate) fn settle(&mut self) -> Result<Vec<String>, ConfigError> {
         if self.local { Ok(Vec::new()) } else { self.fleet.settle() }

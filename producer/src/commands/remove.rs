@@ -35,6 +35,9 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         output::say("there is no such job");
         return Ok(Code::Completed.into());
     }
+    if format == Format::Json && !arguments.yes && !chosen.is_empty() {
+        return Err(Failure::wrong("with -o json nobody is asked: give --yes to remove these jobs"));
+    }
     let weighed = stream::iter(chosen).map(|(leftover, place)| async move {
         let bytes = place.bytes().await?;
         Ok::<_, Failure>(Doomed { job_id: place.called(), leftover, bytes, place })

@@ -44,7 +44,12 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     let check = python.map(|python| ScriptCheck::start(&spec, python)).transpose()?.flatten();
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     if let Some(check) = check {
-        check.finish().await?;
+        match check.finish().await {
+            Err(failure) if whence.urls.is_some() => {
+                output::say(format_args!("note: {failure}\nthe workers use an interpreter of their own"));
+            }
+            checked => checked?,
+        }
     }
     code_notes::check(&spec, &code.files)?;
     let (id, archive) = (new_id(&spec.name), code.body.into());

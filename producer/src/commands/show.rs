@@ -17,6 +17,10 @@ use crate::output;
 use crate::place::{Place, Seen};
 use crate::records::SCHEMA;
 
+/// Settings that may be given as arguments of the script.
+const ARGUMENTS: [&str; 3] =
+    ["task_overhead_timeout", "progress_update_timeout", "first_task_creation_timeout"];
+
 /// What `show -o json` prints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -120,7 +124,7 @@ fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
     } = spec;
     let given_as_argument = |key: &str| {
         let flag = format!("--{key}");
-        arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
+        ARGUMENTS.contains(&key) && arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
     };
     let thresholds = |value: Value| if *failures_allowed { value } else { Value::Null };
     let size = match mini_batch_size {
@@ -230,7 +234,7 @@ fn element(item: &Value, depth: usize, text: &mut String) {
             let dash = start + 2 * depth;
             text.replace_range(dash..dash + 2, "- ");
         }
-        // Flow style is YAML too; no setting has lists in lists but `dtype`, whose pairs are short.
+        // Flow style is YAML too; no setting has lists in lists.
         other => text.extend([&*"  ".repeat(depth), "- ", &of_scalar(other), "\n"]),
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context;
+use indicatif::HumanBytes;
 use prs_common::code_archive::pack;
 use prs_common::job::{RunsOn, load_for};
 use prs_orchestrator::plan::{PlanContext, plan};
@@ -26,8 +27,8 @@ use crate::records::SCHEMA;
 use crate::trial::Trial;
 use crate::{code_notes, output};
 
-/// Exceptions of a script that lacks something which another host may have.
-const LACKS: [&str; 2] = ["ModuleNotFoundError", "ImportError"];
+/// Exceptions of a script that lacks something which another host may have: a package, or a newer Python.
+const LACKS: [&str; 3] = ["ModuleNotFoundError", "ImportError", "SyntaxError"];
 
 /// What `-o json` prints.
 #[derive(Debug, Serialize)]
@@ -180,17 +181,8 @@ fn print(view: &Validated) -> Result<(), Failure> {
         ("processes", view.processes.to_string()),
         ("interpreter", interpreter),
         ("script", script),
-        ("code", format!("{} packed", size(view.code_bytes))),
+        ("code", format!("{} packed", HumanBytes(view.code_bytes as u64))),
         ("took", duration(view.seconds)),
     ])?;
     output::line("ok")
-}
-
-/// Bytes for people.
-fn size(bytes: usize) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
 }

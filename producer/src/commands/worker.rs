@@ -11,25 +11,19 @@ use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Worker;
-use crate::failure::Failure;
-
-/// Exit codes (spec S12).
-const BAD_USAGE: u8 = 2;
-const CANNOT_CONNECT: u8 = 3;
-const LEFT_A_JOB: u8 = 41;
-const FAILED: u8 = 42;
+use crate::failure::{Code, Failure};
 
 /// Serves jobs until it is asked to end, and tells in its log why it cannot.
 pub(super) async fn worker(arguments: Worker) -> ExitCode {
     let code = serve(arguments).await.unwrap_or_else(|error| {
         let connecting = error.downcast_ref::<ConnectError>().is_some_and(|error| !error.is_usage());
         tracing::error!("{}", Failure::from(error));
-        if connecting { CANNOT_CONNECT } else { BAD_USAGE }
+        if connecting { Code::CannotConnect } else { Code::Usage }
     });
-    ExitCode::from(code)
+    code.into()
 }
 
-async fn serve(arguments: Worker) -> anyhow::Result<u8> {
+async fn serve(arguments: Worker) -> anyhow::Result<Code> {
     let urls = arguments.servers.urls()?;
     let host = Host::detect();
     let name = arguments.name.unwrap_or_else(|| host.name.clone());
@@ -51,7 +45,7 @@ async fn serve(arguments: Worker) -> anyhow::Result<u8> {
     let listener = listen(end.clone())?;
     let fleet = tokio::select! {
         fleet = connect_fleet(&urls) => fleet?,
-        () = end.drain.cancelled() => return Ok(0),
+        () = end.drain.cancelled() => return Ok(Code::Completed),
     };
     tracing::info!(
         worker = settings.name,
@@ -64,13 +58,13 @@ async fn serve(arguments: Worker) -> anyhow::Result<u8> {
     );
     // The command line, with all its help, and what the first connections took.
     give_memory_back();
-    let mut code = 0;
+    let mut code = Code::Completed;
     if let Some(job) = &arguments.job {
         code = match serve_job(&fleet, &settings, job, &end).await {
-            Parting::Completed => 0,
-            Parting::Failed | Parting::Canceled => FAILED,
-            Parting::JobGoesOn => LEFT_A_JOB,
-            Parting::Unknown | Parting::OtherVersion => BAD_USAGE,
+            Parting::Completed => Code::Completed,
+            Parting::Failed | Parting::Canceled => Code::Failed,
+            Parting::JobGoesOn => Code::LeftJob,
+            Parting::Unknown | Parting::OtherVersion => Code::Usage,
         };
     } else {
         serve_jobs(&fleet, &settings, &end).await;

@@ -23,7 +23,7 @@ pub struct BucketAccess {
 }
 
 impl BucketAccess {
-    /// Has every bucket that is opened from now on reached like this. Only the first call counts.
+    /// Uses these settings for every bucket that is opened from now on. Only the first call counts.
     pub fn set(self) {
         let _ = ACCESS.set(self);
     }

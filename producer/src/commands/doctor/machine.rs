@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use indicatif::HumanBytes;
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_worker::{find_extension, find_interpreter, how_found, prepare_python_home};
 use rustix::fs::{Access, access, statvfs};
@@ -15,12 +16,12 @@ use super::{Check, Place, Verdict};
 
 /// Tells of the interpreter: its version, the packages that prs or people look for, whether the extension can be loaded.
 const PROBE: &str = "
-import importlib.util, json, platform, sys
-from importlib import metadata
+import json, platform, sys
 def version(name):
     try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
+        from importlib.metadata import version
+        return version(name)
+    except ImportError:
         return None
 try:
     import prs_process
@@ -160,9 +161,12 @@ fn interpreter(
 fn room(name: &'static str, shown: &Path, folder: &Path, elsewhere: &str) -> Check {
     let free = match statvfs(folder) {
         Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
-        Err(error) => return check(name, Verdict::Fail, format!("{}: {error}", shown.display())),
+        Err(error) => {
+            return check(name, Verdict::Fail, format!("{}: {error}", shown.display()))
+                .with_remedy(elsewhere);
+        }
     };
-    let finding = format!("{}: {} free", shown.display(), size(free));
+    let finding = format!("{}: {} free", shown.display(), HumanBytes(free));
     match verdict(free) {
         Verdict::Ok => check(name, Verdict::Ok, finding),
         short => check(name, short, finding).with_remedy(format!("make room; {elsewhere}")),
@@ -194,7 +198,7 @@ fn memory(meminfo: &str) -> Check {
     let (Some(available), Some(total)) = (kibibytes("MemAvailable:"), kibibytes("MemTotal:")) else {
         return check("memory", Verdict::Warn, "not known").with_remedy("make /proc readable");
     };
-    let finding = format!("{} of {} free", size(available << 10), size(total << 10));
+    let finding = format!("{} of {} free", HumanBytes(available << 10), HumanBytes(total << 10));
     match verdict(available << 10) {
         Verdict::Ok => check("memory", Verdict::Ok, finding),
         short => check("memory", short, finding).with_remedy("run fewer processes: process_count_per_node"),
@@ -204,11 +208,12 @@ fn memory(meminfo: &str) -> Check {
 fn shared_memory() -> Check {
     let free =
         statvfs(SHARED_MEMORY).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)).unwrap_or_default();
-    let finding = format!("{SHARED_MEMORY}: {} free", size(free));
+    let finding = format!("{SHARED_MEMORY}: {} free", HumanBytes(free));
     if free >= NOTHING {
         return check("shared memory", Verdict::Ok, finding);
     }
-    let remedy = "small inputs of buckets go to the disk, which is slower; in a container: --shm-size";
+    let remedy =
+        "in a container give --shm-size; without it small inputs of buckets go to the disk, which is slower";
     check("shared memory", Verdict::Warn, finding).with_remedy(remedy)
 }
 
@@ -217,14 +222,6 @@ fn verdict(free: u64) -> Verdict {
         0..NOTHING => Verdict::Fail,
         NOTHING..SHORT => Verdict::Warn,
         _ => Verdict::Ok,
-    }
-}
-
-fn size(bytes: u64) -> String {
-    if bytes < 1_000_000_000 {
-        format!("{:.0} MB", bytes as f64 / 1e6)
-    } else {
-        format!("{:.1} GB", bytes as f64 / 1e9)
     }
 }
 

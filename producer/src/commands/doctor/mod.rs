@@ -85,7 +85,7 @@ pub(crate) struct Diagnosis {
 pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCode, Failure> {
     let mut checks = Vec::new();
     let choice = arguments.servers.choose().map_err(Failure::usage)?;
-    checks.push(configuration(&choice));
+    checks.extend(choice.as_ref().map(configuration));
     checks.extend(machine::look(arguments.environment.as_deref()).await);
     let mut servers = arguments.servers.clone();
     servers.settle().map_err(Failure::usage)?;

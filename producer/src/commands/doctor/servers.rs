@@ -90,7 +90,10 @@ async fn redis(url: &str) -> Vec<Check> {
     let asked = now_us();
     let (time, version) = match ledger.clock().await {
         Ok(answer) => answer,
-        Err(error) => return vec![check("redis", Verdict::Fail, error.to_string())],
+        Err(error) => {
+            let remedy = remedy(error.is_retryable(), "a user of prs needs the command TIME");
+            return vec![check("redis", Verdict::Fail, error.to_string()).with_remedy(remedy)];
+        }
     };
     let answered = now_us();
     let version = if version.is_empty() { String::new() } else { format!(", Redis {version}") };
@@ -104,7 +107,7 @@ fn clock(time: u64, asked: u64, answered: u64) -> Check {
     let (early, late) = (asked.saturating_sub(time), time.saturating_sub(answered));
     let differs = Duration::from_micros(early.max(late));
     let (verdict, finding) = if differs < CLOCK {
-        (Verdict::Ok, format!("as that of Redis, up to {:.1} s", differs.as_secs_f64().max(0.1)))
+        (Verdict::Ok, format!("within {:.1} s of the clock of Redis", differs.as_secs_f64().max(0.1)))
     } else {
         let which = if early > late { "ahead of" } else { "behind" };
         (Verdict::Warn, format!("{:.0} s {which} that of Redis", differs.as_secs_f64()))
@@ -157,10 +160,10 @@ async fn used(storage: &dyn Storage, key: &str) -> Result<bool, StorageError> {
         message: message.to_owned(),
     };
     if storage.get(key).await? != CONTENT {
-        return Err(wrong("it gives back something else than it was given"));
+        return Err(wrong("it returns something other than what was written"));
     }
     if storage.head(key).await?.size != CONTENT.len() as u64 {
-        return Err(wrong("it tells another size than that of what it was given"));
+        return Err(wrong("it reports a size other than that of what was written"));
     }
     Ok(is_conditional)
 }
