@@ -73,8 +73,8 @@ pub(crate) struct Try {
     /// The mini-batch with this number, from 0, in place of the first one.
     #[arg(long, value_name = "N", conflicts_with = "item")]
     pub(crate) mini_batch: Option<u64>,
-    /// The first mini-batch that has this file or object.
-    #[arg(long, value_name = "PATH")]
+    /// The first mini-batch that has this file or object; of a table, `FILE:ROW` with a row from 0, after the header.
+    #[arg(long, value_name = "ITEM")]
     pub(crate) item: Option<String>,
     /// Look into what `init()` or `run()` raises with pdb.
     #[arg(long)]

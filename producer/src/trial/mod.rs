@@ -5,10 +5,12 @@
 //! | file | duty |
 //! |---|---|
 //! | `chosen` | which mini-batch, and its descriptor |
+//! | `item` | the file, or the row of a table, that the command line names |
 //! | `pytest` | the mini-batch as a test |
 //! | `shown` | what came of it, for people and for programs |
 
 mod chosen;
+mod item;
 mod pytest;
 mod shown;
 

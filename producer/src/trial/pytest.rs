@@ -14,7 +14,7 @@ use prs_common::private_folder::PrivateFolder;
 use prs_worker::{find_extension, prepare_python_home};
 use serde_json::Value;
 
-use super::{Trial, describe};
+use super::Trial;
 use crate::failure::Failure;
 
 /// Most bytes of data that stand in a test.
@@ -24,10 +24,11 @@ const SLICE: &str = "slice";
 /// An argument of every script, which the test makes itself: where its output goes.
 const OUTPUT: &str = "--output";
 
-/// The text of the test. `local` is the mini-batch with its data on this machine, `is_fetched` whether that is in a
+/// The text of the test, titled `title`. `local` is the mini-batch with its data on this machine, `is_fetched` whether that is in a
 /// temporary folder; `arguments` are those of the process.
 pub(crate) fn test_file(
     trial: &Trial,
+    title: &str,
     planned: &MiniBatch<'_>,
     local: &MiniBatch<'_>,
     is_fetched: bool,
@@ -61,7 +62,7 @@ pub(crate) fn test_file(
         without_output(arguments).map(|argument| format!("            {},\n", quoted(argument))).collect();
     let arguments = arguments.concat();
     let names: Vec<String> = local.item_names().iter().map(|name| quoted(name)).collect();
-    let title = describe(planned).replace(['\\', '"'], "?");
+    let title = title.replace(['\\', '"'], "?");
     Ok(format!(
         r#""""{title}
 
