@@ -1,10 +1,10 @@
-//! `try` of a row of a table: the mini-batch that has it, and its place there.
+//! `try` of a row of a table, and as a test of the code that a job ran.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
 
-use prs_tests::harness::{Ended, Fleet, Job, expected_by_python};
+use prs_tests::harness::{Ended, Fleet, Job, expected_by_python, python};
 use serde_json::{Value, json};
 
 /// Gives the ids, and fails where 777 is among them.
@@ -167,4 +167,53 @@ fn a_row_of_a_fleets_job_is_looked_up_in_storage() {
     let ended = job.command(&["try", id, "--failed", "--item", &format!("{path}:277")]);
     says(&ended, 42, &["001.csv:277 is row ", "in the job it failed: ValueError: 777 of "]);
     has_id(&job, id, "000.csv:499", 499);
+}
+
+/// Runs pytest on the file in the folder of the job.
+fn pytest(job: &Job) -> (i32, String) {
+    let mut pytest = std::process::Command::new(python());
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]).current_dir(job.path(""));
+    let ended = pytest.output().unwrap();
+    (ended.status.code().unwrap(), String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+#[test]
+fn a_test_runs_the_code_that_the_job_ran() {
+    let job = tables();
+    let cache = job.path("cache");
+    let job = job.with_own_variable("XDG_CACHE_HOME", &cache.display().to_string());
+    job.script("import limit\ndef run(mini_batch):\n    ids = list(mini_batch['id'])\n    assert limit.LIMIT not in ids, 'the limit of then'\n    return ids\n");
+    job.code("limit.py", "LIMIT = 777\n");
+    job.submit();
+    job.script("def run(mini_batch):\n    return list(mini_batch['id'])\n");
+    let run = job.run().path().display().to_string();
+    let print = |code: &str| {
+        let printed =
+            job.command(&["try", &run, "--failed", "--item", "001.csv:277", "--pytest", "--code", code]);
+        printed.expect_code(0);
+        fs::write(job.path("test_it.py"), &printed.stdout).unwrap();
+        printed.stdout
+    };
+    print("new");
+    assert_eq!(pytest(&job).0, 0);
+    // Neither the code of now is needed, nor what is left of the job.
+    fs::remove_dir_all(job.path("code")).unwrap();
+    let text = print("old");
+    fs::rename(job.run().path(), job.path("elsewhere")).unwrap();
+    let folder = fs::read_dir(cache.join("prs")).unwrap().map(|entry| entry.unwrap().path());
+    let folder = folder.filter(|path| path.is_dir()).find(|path| path.join("limit.py").is_file()).unwrap();
+    for part in
+        ["001.csv:277 is row ", "Runs the code of job ", &format!("unpacked in {}.", folder.display())]
+    {
+        assert!(text.contains(part), "{part:?} is not in the test:\n{text}");
+    }
+    let (code, said) = pytest(&job);
+    assert!(code == 1 && said.contains("the limit of then"), "{said}");
+
+    // What was changed there is not taken for the code of the job.
+    fs::rename(job.path("elsewhere"), job.run().path()).unwrap();
+    fs::write(folder.join("limit.py"), "LIMIT = -1\n").unwrap();
+    assert_eq!(pytest(&job).0, 0);
+    assert_eq!(print("old"), text);
+    assert_eq!(pytest(&job).0, 1);
 }

@@ -82,7 +82,7 @@ pub(crate) struct Try {
     /// Have debugpy wait on this port of this machine for an editor to connect.
     #[arg(long, value_name = "PORT", conflicts_with = "pdb", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) listen: Option<u16>,
-    /// Print it as a test for pytest, and run nothing.
+    /// Print it as a test for pytest, and run nothing; with `--code old` the test runs the code of the job.
     #[arg(long, conflicts_with_all = ["pdb", "listen"])]
     pub(crate) pytest: bool,
     /// Of a former job: the code of its `source_directory` as it is now, which is the default, or that of the job.

@@ -21,9 +21,6 @@ use crate::trial::{Chosen, Shown, Trial, Wanted, describe, test_file};
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
-    if arguments.pytest && arguments.code == Some(CodeChoice::Old) {
-        return Err(Failure::wrong("--pytest is of the code as it is now: that of the job is in an archive"));
-    }
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
     let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
@@ -42,6 +39,14 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
     };
     if arguments.pytest {
         let local = MiniBatch::decode(&data.local).context("the mini-batch cannot be understood")?;
+        let title = match arguments.code {
+            Some(CodeChoice::Old) => format!(
+                "{title}\n\nRuns the code of job {}, unpacked in {}.\nWhere that is gone, the same command unpacks it again.",
+                trial.job_id,
+                trial.code.display()
+            ),
+            _ => title,
+        };
         let is_fetched = !MiniBatch::is_local(&data.planned);
         output::text(&test_file(&trial, &title, &mini_batch, &local, is_fetched, &with.arguments())?)?;
         return Ok(Code::Completed.into());
