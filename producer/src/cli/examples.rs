@@ -22,6 +22,7 @@ pub(super) const TRY: &str = "\
 Examples:
   prs try job.yml                           # the first mini-batch
   prs try job.yml --item data/7.png         # the one that has this file
+  prs try job.yml --item data/3.csv:48211   # the one that has this row, from 0
   prs try @latest --failed --pdb            # the first that failed, with pdb";
 
 pub(super) const RESUME: &str = "\

@@ -73,8 +73,8 @@ pub(crate) struct Try {
     /// The mini-batch with this number, from 0, in place of the first one.
     #[arg(long, value_name = "N", conflicts_with = "item")]
     pub(crate) mini_batch: Option<u64>,
-    /// The first mini-batch that has this file or object.
-    #[arg(long, value_name = "PATH")]
+    /// The first mini-batch that has this file or object; of a table, `FILE:ROW` with a row from 0, after the header.
+    #[arg(long, value_name = "ITEM")]
     pub(crate) item: Option<String>,
     /// Look into what `init()` or `run()` raises with pdb.
     #[arg(long)]
@@ -82,7 +82,7 @@ pub(crate) struct Try {
     /// Have debugpy wait on this port of this machine for an editor to connect.
     #[arg(long, value_name = "PORT", conflicts_with = "pdb", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) listen: Option<u16>,
-    /// Print it as a test for pytest, and run nothing.
+    /// Print it as a test for pytest, and run nothing; with `--code old` the test runs the code of the job.
     #[arg(long, conflicts_with_all = ["pdb", "listen"])]
     pub(crate) pytest: bool,
     /// Of a former job: the code of its `source_directory` as it is now, which is the default, or that of the job.

@@ -1,5 +1,6 @@
 //! `try`: one mini-batch in this terminal.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,13 +21,10 @@ use crate::trial::{Chosen, Shown, Trial, Wanted, describe, test_file};
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
-    if arguments.pytest && arguments.code == Some(CodeChoice::Old) {
-        return Err(Failure::wrong("--pytest is of the code as it is now: that of the job is in an archive"));
-    }
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
     let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
-    let Prepared { trial, settings, inputs, data } = prepared;
+    let Prepared { trial, settings, inputs, data, title, row } = prepared;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();
     let with = Foreground {
@@ -41,15 +39,23 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
     };
     if arguments.pytest {
         let local = MiniBatch::decode(&data.local).context("the mini-batch cannot be understood")?;
+        let title = match arguments.code {
+            Some(CodeChoice::Old) => format!(
+                "{title}\n\nRuns the code of job {}, unpacked in {}.\nWhere that is gone, the same command unpacks it again.",
+                trial.job_id,
+                trial.code.display()
+            ),
+            _ => title,
+        };
         let is_fetched = !MiniBatch::is_local(&data.planned);
-        output::text(&test_file(&trial, &mini_batch, &local, is_fetched, &with.arguments())?)?;
+        output::text(&test_file(&trial, &title, &mini_batch, &local, is_fetched, &with.arguments())?)?;
         return Ok(Code::Completed.into());
     }
     let python = settings.python.display();
     let script = script_below(&trial.code, &trial.spec.entry_script).unwrap_or_else(|| trial.code.clone());
     output::say(format_args!("  script {}, interpreter {python}", shown(&script)));
     let tried = run(&with, &data.local, &mut signals).await?;
-    let came = Shown::new(&trial, &mini_batch, tried);
+    let came = Shown::new(&trial, &mini_batch, row, tried);
     if format == Format::Json {
         output::json(&came)?;
     } else {
@@ -66,6 +72,10 @@ struct Prepared {
     inputs: Localizer,
     /// Its data, on this machine.
     data: Localized,
+    /// Which it is.
+    title: String,
+    /// The place in it of the row that the command line names.
+    row: Option<u64>,
 }
 
 /// Finds the mini-batch, says which it is, and brings its data here.
@@ -73,7 +83,7 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let trial = Trial::find(arguments).await?;
     let python = find_interpreter(trial.spec.environment.as_deref()).map_err(Failure::usage)?;
     let extension = find_extension().map_err(Failure::usage)?;
-    let Chosen { planned, stores, failed, note } =
+    let Chosen { planned, row, stores, failed, note } =
         trial.choose(&Wanted::of(arguments), arguments.failed).await?;
     let folder = trial.folder("inputs");
     // The data of a test stands in it: no script sees it under this path.
@@ -88,7 +98,11 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let inputs = inputs.with_context(|| format!("cannot make {}", folder.display()))?;
     let data = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
-    output::say(describe(&mini_batch));
+    let mut title = describe(&mini_batch);
+    if let (Some(row), Some(item)) = (row, &arguments.item) {
+        let _ = write!(title, "\n  {item} is row {row} of these: mini_batch.iloc[{row}]");
+    }
+    output::say(&title);
     if let Some(failed) = failed.filter(|failed| !failed.category.is_empty()) {
         output::say(format_args!("  in the job it failed: {}: {}", failed.category, failed.message.trim()));
     }
@@ -96,7 +110,7 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
         output::say(format_args!("  note: {note}"));
     }
     let settings = trial.node_settings(python, extension);
-    Ok(Prepared { trial, settings, inputs, data })
+    Ok(Prepared { trial, settings, inputs, data, title, row })
 }
 
 fn debugger(arguments: &Try) -> Debugger {

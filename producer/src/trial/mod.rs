@@ -4,11 +4,15 @@
 //!
 //! | file | duty |
 //! |---|---|
+//! | `cache` | what a test imports: prs's own Python, the code of a former job |
 //! | `chosen` | which mini-batch, and its descriptor |
+//! | `item` | the file, or the row of a table, that the command line names |
 //! | `pytest` | the mini-batch as a test |
 //! | `shown` | what came of it, for people and for programs |
 
+mod cache;
 mod chosen;
+mod item;
 mod pytest;
 mod shown;
 
@@ -16,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
 use prs_common::code_archive::{is_intact, unpack};
 use prs_common::code_files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
@@ -110,7 +115,16 @@ impl Trial {
             .map_err(Failure::usage)?;
         let code = match arguments.code.unwrap_or(CodeChoice::New) {
             CodeChoice::New => code_of_now(&spec)?,
-            CodeChoice::Old => code_of_job(&place, &record, &scratch.path().join("code")).await?,
+            CodeChoice::Old => {
+                let archive = code_of_job(&place, &record).await?;
+                if arguments.pytest {
+                    cache::code(&archive, layout::checksum_of_code(&record.code))?
+                } else {
+                    let folder = scratch.path().join("code");
+                    unpack(&archive, &folder).map_err(Failure::usage)?;
+                    folder
+                }
+            }
         };
         let stores = stores_in(scratch.path());
         for input in &spec.inputs {
@@ -227,7 +241,8 @@ fn check_code(spec: &JobSpec) -> Result<(), Failure> {
     code_notes::check(spec, &code)
 }
 
-async fn code_of_job(place: &Place, record: &JobRecord, folder: &Path) -> Result<PathBuf, Failure> {
+/// The archive of the code that the job ran last.
+async fn code_of_job(place: &Place, record: &JobRecord) -> Result<Bytes, Failure> {
     let archive = place.storage.get(&record.code).await.context("cannot read the code of the job");
     let archive = archive.map_err(|error| place.failure(error))?;
     if !is_intact(&archive, layout::checksum_of_code(&record.code)) {
@@ -236,8 +251,7 @@ async fn code_of_job(place: &Place, record: &JobRecord, folder: &Path) -> Result
             "the code of the job is damaged in storage: {key} is not what its name says; --code new takes that of now"
         )));
     }
-    unpack(&archive, folder).map_err(Failure::usage)?;
-    Ok(folder.to_owned())
+    Ok(archive)
 }
 
 #[cfg(test)]

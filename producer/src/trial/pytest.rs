@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use prs_common::hexadecimal;
 use prs_common::mini_batch::{MiniBatch, Work};
-use prs_common::private_folder::PrivateFolder;
-use prs_worker::{find_extension, prepare_python_home};
 use serde_json::Value;
 
-use super::{Trial, describe};
+use super::Trial;
+use super::cache::python_home;
 use crate::failure::Failure;
 
 /// Most bytes of data that stand in a test.
@@ -24,10 +23,11 @@ const SLICE: &str = "slice";
 /// An argument of every script, which the test makes itself: where its output goes.
 const OUTPUT: &str = "--output";
 
-/// The text of the test. `local` is the mini-batch with its data on this machine, `is_fetched` whether that is in a
+/// The text of the test, titled `title`. `local` is the mini-batch with its data on this machine, `is_fetched` whether that is in a
 /// temporary folder; `arguments` are those of the process.
 pub(crate) fn test_file(
     trial: &Trial,
+    title: &str,
     planned: &MiniBatch<'_>,
     local: &MiniBatch<'_>,
     is_fetched: bool,
@@ -61,7 +61,7 @@ pub(crate) fn test_file(
         without_output(arguments).map(|argument| format!("            {},\n", quoted(argument))).collect();
     let arguments = arguments.concat();
     let names: Vec<String> = local.item_names().iter().map(|name| quoted(name)).collect();
-    let title = describe(planned).replace(['\\', '"'], "?");
+    let title = title.replace(['\\', '"'], "?");
     Ok(format!(
         r#""""{title}
 
@@ -187,22 +187,6 @@ fn without_output(arguments: &[String]) -> impl Iterator<Item = &String> {
         .enumerate()
         .filter(move |(position, _)| !is_of_output(*position))
         .map(|(_, argument)| argument)
-}
-
-/// A folder with prs's own Python that outlives this program, made where it is not there.
-fn python_home() -> Result<PathBuf, Failure> {
-    let extension = find_extension().map_err(Failure::usage)?;
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let cache = cache.ok_or_else(|| {
-        Failure::wrong("there is no folder for prs's own Python: neither XDG_CACHE_HOME nor HOME names one")
-    })?;
-    let folder = cache.join("prs").join(concat!("python-", env!("CARGO_PKG_VERSION")));
-    let folder = PrivateFolder::make(&folder).context("cannot use the folder for prs's own Python");
-    let folder = folder.map_err(Failure::usage)?;
-    let made = prepare_python_home(folder.path(), &extension);
-    made.with_context(|| format!("cannot write to {}", folder.path().display()))?;
-    Ok(folder.path().to_owned())
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub(crate) struct Shown {
     input: String,
     /// What it consists of.
     detail: String,
+    /// Of the row that `--item` names, its place in the DataFrame, from 0; null without.
+    row: Option<u64>,
     /// How long `init()` took; null where it was not reached.
     init_seconds: Option<f64>,
     /// How long `run()` took; null where it was not reached.
@@ -87,8 +89,8 @@ pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
 }
 
 impl Shown {
-    /// What came of `mini_batch`.
-    pub(crate) fn new(trial: &Trial, mini_batch: &MiniBatch<'_>, tried: Tried) -> Self {
+    /// What came of `mini_batch`, in which the wanted row is at `row`.
+    pub(crate) fn new(trial: &Trial, mini_batch: &MiniBatch<'_>, row: Option<u64>, tried: Tried) -> Self {
         let rows = tried.rows.split_inclusive(|byte| *byte == b'\n').take(FIRST_ROWS);
         let rows = rows.map(|row| String::from_utf8_lossy(row).trim_end_matches('\n').to_owned());
         let input = trial.spec.inputs.get(mini_batch.input as usize);
@@ -102,6 +104,7 @@ impl Shown {
             minibatch_index: mini_batch.index,
             input: input.map(|input| input.name.clone()).unwrap_or_default(),
             detail: mini_batch.detail(),
+            row,
             init_seconds: tried.init_seconds,
             run_seconds: tried.run_seconds,
             items: tried.items,
