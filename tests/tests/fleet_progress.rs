@@ -122,6 +122,33 @@ fn a_terminal_shows_that_a_job_waits_for_a_worker() {
 }
 
 #[test]
+fn what_init_prints_on_a_node_is_told() {
+    let fleet = Fleet::shared();
+    let script = "
+import marks
+def init():
+    print('Downloading shards: 40 %')
+    marks.wait_for('go')
+def run(mini_batch):
+    return [open(path).read() for path in mini_batch]
+";
+    let job = on_fleet(&fleet, "loads", script);
+    let _worker = worker(&fleet, &job, "loads");
+    let id = fleet.hand_in(&job);
+    let printed = wait_for("what init() prints", PATIENCE, || {
+        let printed = job.command(&["status", &id, "-o", "json"]).json()["printed"].clone();
+        (!printed.is_null()).then_some(printed)
+    });
+    assert_eq!((&printed["node_id"], &printed["process"]), (&json!(0), &json!("process000")), "{printed}");
+    assert_eq!(printed["line"], "Downloading shards: 40 %");
+    let mut stream = job.start(&["stream", &id]);
+    stream.wait_until_said("  process000: Downloading shards: 40 %");
+    job.mark("go");
+    stream.wait().expect_code(0);
+    assert_eq!(fleet.stored(&id).result(), rows(4));
+}
+
+#[test]
 fn a_host_without_the_module_leaves_the_job_to_one_that_has_it() {
     let fleet = Fleet::shared();
     let job = on_fleet(&fleet, "module", NEEDS_MODULE);

@@ -11,6 +11,7 @@ use prs_common::source_line::SourceLine;
 use prs_common::wire::encode_run;
 
 use crate::batch_size::Cost;
+use crate::printed::Printed;
 use crate::process::Process;
 use crate::process_log::ProcessLog;
 use crate::settlement::Ready;
@@ -68,6 +69,8 @@ pub(crate) struct Running {
     pub(crate) since: Instant,
     pub(crate) gpu: Option<u32>,
     pub(crate) log: ProcessLog,
+    /// What it prints.
+    pub(crate) printed: Printed,
     /// Where it stages the files of finished mini-batches.
     pub(crate) staging: Arc<Path>,
     /// The user's names for its code.

@@ -14,6 +14,7 @@ use super::Dispatcher;
 use super::init_failures::Started;
 use crate::gpu;
 use crate::launch::{CODE, process_name};
+use crate::printed::Printed;
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, Settle, settle_death};
@@ -46,6 +47,7 @@ impl Dispatcher<'_> {
         let launch = self.launch();
         let start = launch.start_message(&name);
         let settings = launch.process_settings(&name, &start, gpu);
+        let printed = Printed::from_now_on(&settings.streams);
         let process = match Process::start(&settings, position, number, &self.tending) {
             Ok(process) => process,
             Err(error) => {
@@ -71,6 +73,7 @@ impl Dispatcher<'_> {
             since: Instant::now(),
             gpu,
             log,
+            printed,
             staging,
             sources: Arc::clone(&self.sources),
             run: None,

@@ -48,6 +48,7 @@ impl Dispatcher<'_> {
         }
         self.rebalance();
         self.start_processes(now);
+        self.tell_printed(now);
         self.tell(now);
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, SeenError, Signal};
+use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, PrintedLine, SeenError, Signal};
 use prs_common::source_line::SourceLine;
 
 use super::{fresh, worker};
@@ -99,6 +99,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
             }),
         }],
         init_failure: Some(InitFailure { category: "ValueError".to_owned(), ..InitFailure::default() }),
+        printed: Some(PrintedLine { line: "Downloading: 40 %".to_owned(), ..PrintedLine::default() }),
     };
     let silent = |node_id: u32| {
         let job = &job;
