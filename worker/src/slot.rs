@@ -57,6 +57,17 @@ pub(crate) enum Kill {
     Nonsense,
 }
 
+/// Whether a process hangs in `init()`, as far as the node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// It does not.
+    No,
+    /// It is asked for its stack.
+    Asked,
+    /// Where it hangs is told.
+    Told,
+}
+
 /// A process and what it has in hand.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -92,6 +103,7 @@ pub(crate) struct Running {
     /// Failures in a row when it became ready.
     pub(crate) failures_before: u32,
     pub(crate) init_failed: bool,
+    pub(crate) hang: Hang,
     /// Version of Python, once it has said so.
     pub(crate) python: String,
     /// When it said that `shutdown()` has returned.

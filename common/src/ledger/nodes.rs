@@ -43,8 +43,8 @@ pub struct NodeReport {
     pub fails_to_import: bool,
     /// Whether a process ever got through `init()`.
     pub ever_ready: bool,
-    /// How long every process has been in `init()`, seconds; absent when one is not.
-    pub all_in_init: Option<f64>,
+    /// Whether every process has been in `init()` longer than a job may (spec S6), and where they are is known.
+    pub stuck_in_init: bool,
     /// The node gave up: `init()` failed too often in a row (spec S6).
     pub gave_up: bool,
     /// The last error of `init()`.

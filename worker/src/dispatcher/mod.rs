@@ -4,6 +4,7 @@
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
+mod hanging;
 mod init_failures;
 mod processes;
 mod telling;
@@ -425,6 +426,7 @@ impl<'a> Dispatcher<'a> {
         }
         match event.kind {
             EventKind::Said(message) => self.hear(position, message),
+            EventKind::StackWritten => self.hangs(position),
             EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
         }
     }

@@ -6,23 +6,21 @@ use prs_common::ledger::PrintedLine;
 
 use super::Dispatcher;
 use crate::printed;
-use crate::slot::{Running, Stage};
+use crate::slot::{Hang, Running, Stage};
 
 /// Between two looks at what processes print.
 const PRINTED_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Dispatcher<'_> {
     /// Tells the heartbeat how the node is.
-    pub(super) fn tell(&self, now: Instant) {
+    pub(super) fn tell(&self) {
         let processes = self.running().count() as u32;
         let starting = self.starting().count() as u32;
-        let all_starting = processes as usize == self.slots.len() && starting == processes;
-        let youngest = self.running().map(|one| now.saturating_duration_since(one.since)).min();
-        let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
+        let stuck = self.starting().filter(|one| one.hang == Hang::Told).count();
         self.with.report.send_modify(|report| {
             report.processes = processes;
             report.starting = starting;
-            report.all_in_init = all_in_init;
+            report.stuck_in_init = stuck == self.slots.len();
             if starting == 0 {
                 report.printed = None;
             }
@@ -52,7 +50,7 @@ impl Dispatcher<'_> {
     }
 
     /// Processes that import the script or are in `init()`.
-    fn starting(&self) -> impl Iterator<Item = &Running> {
+    pub(super) fn starting(&self) -> impl Iterator<Item = &Running> {
         self.running().filter(|one| one.stage == Stage::Starting)
     }
 }

@@ -79,7 +79,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         init_failures: 2,
         fails_to_import: true,
         ever_ready: true,
-        all_in_init: Some(1.5),
+        stuck_in_init: true,
         gave_up: true,
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
