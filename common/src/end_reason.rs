@@ -62,8 +62,8 @@ end_reasons! {
     InitKeepsFailing { times: u32, seconds: u64, error: String } =
         "init() failed {times} times in {seconds} s{error}",
     /// No process comes out of `init()`.
-    StuckInInit { limit: u64 } =
-        "every process has been in init() for more than {limit} s (3 * run_invocation_timeout + 30)",
+    StuckInInit { limit: u64, place: String } =
+        "every process has been in init() for more than {limit} s (3 * run_invocation_timeout + 30){place}",
     /// The interpreter is not on the host.
     NoInterpreter { error: String } = "no interpreter for the script: {error}",
 

@@ -22,6 +22,11 @@ pub fn node_gives_up(failures_in_a_row: u32, slots: u32) -> bool {
     failures_in_a_row >= failures_of_a_node(slots)
 }
 
+/// How long all processes of a job may be in `init()`, seconds.
+pub fn longest_init(spec: &JobSpec) -> u64 {
+    3 * spec.run_invocation_timeout + 30
+}
+
 /// What failed, where processes do not become ready.
 pub fn what_fails(to_import: bool) -> &'static str {
     if to_import { "importing the script" } else { "init()" }
@@ -87,11 +92,10 @@ pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration
         };
         return Some(reason.to_string());
     }
-    let limit = 3 * spec.run_invocation_timeout + 30;
-    if !present.is_empty()
-        && present.iter().all(|node| node.report.all_in_init.is_some_and(|seconds| seconds > limit as f64))
-    {
-        return Some(EndReason::StuckInInit { limit }.to_string());
+    if !present.is_empty() && present.iter().all(|node| node.report.stuck_in_init) {
+        let place = present.iter().find_map(|node| node.report.init_error.as_deref());
+        let place = place.map(|place| format!(": {place}")).unwrap_or_default();
+        return Some(EndReason::StuckInInit { limit: longest_init(spec), place }.to_string());
     }
     None
 }
@@ -126,8 +130,8 @@ mod tests {
             ..NodeReport::default()
         };
         let failing = NodeReport { init_failures: 4, ..NodeReport::default() };
-        let stuck = NodeReport { all_in_init: Some(33.1), ..NodeReport::default() };
-        let waiting = NodeReport { all_in_init: Some(32.9), ..NodeReport::default() };
+        let place = Some("process001 is at code/x.py:4 in init".to_owned());
+        let stuck = NodeReport { stuck_in_init: true, init_error: place, ..NodeReport::default() };
         let fatal = NodeReport { fatal: Some("the disk is full".into()), ..NodeReport::default() };
         let left = |report| NodeView { left: true, ..node(report) };
         let table = [
@@ -153,8 +157,15 @@ mod tests {
             (vec![node(failing.clone())], 1, old, Some("4 times in 121 s")),
             (vec![node(failing.clone())], 2, old, None),
             (vec![node(failing.clone()), node(failing)], 2, old, Some("8 times in 121 s")),
-            (vec![node(waiting)], 1, young, None),
-            (vec![node(stuck)], 1, young, Some("more than 33 s")),
+            (vec![node(stuck.clone()), node(NodeReport::default())], 1, young, None),
+            (
+                vec![node(stuck)],
+                1,
+                young,
+                Some(
+                    "more than 33 s (3 * run_invocation_timeout + 30): process001 is at code/x.py:4 in init",
+                ),
+            ),
         ];
         for (nodes, awaited, age, expected) in table {
             let reason = job_fails(&spec, &nodes, awaited, age);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{MOST_SEEN_ERRORS, NodeView, Progress, SeenError};
+use prs_common::ledger::{MOST_SEEN_ERRORS, NodeView, PrintedLine, Progress, SeenError};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,8 @@ pub struct Status {
     pub failed_tries: u64,
     /// The first distinct errors, the first first.
     pub errors: Vec<SeenError>,
+    /// What a process that imports the script or is in `init()` printed last.
+    pub printed: Option<PrintedLine>,
 }
 
 impl Status {
@@ -60,6 +62,7 @@ impl Status {
             init_failures: nodes.iter().map(|node| node.report.init_failures).sum(),
             failed_tries: nodes.iter().map(|node| node.report.failed_tries).sum(),
             errors: first_errors(nodes),
+            printed: present.filter_map(|node| node.report.printed.clone()).max_by_key(|line| line.at_us),
             progress,
             ..Self::default()
         }
@@ -236,6 +239,17 @@ mod tests {
             assert_eq!((status.nodes, status.processes, status.starting), expected);
             assert_eq!(status.failed_tries, 9, "what failed there failed");
         }
+    }
+
+    #[test]
+    fn what_was_printed_last_on_a_node_that_is_there_is_told() {
+        let node = |at_us, left| {
+            let printed = Some(PrintedLine { at_us, ..PrintedLine::default() });
+            NodeView { left, ..node(NodeReport { printed, ..NodeReport::default() }) }
+        };
+        let nodes = [node(2, false), node(3, false), node(9, true), self::node(NodeReport::default())];
+        let told = Status::now(Progress::default(), &nodes, &Policy::fleet(), Duration::ZERO).printed;
+        assert_eq!(told.unwrap().at_us, 3);
     }
 
     #[test]

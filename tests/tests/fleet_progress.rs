@@ -122,6 +122,67 @@ fn a_terminal_shows_that_a_job_waits_for_a_worker() {
 }
 
 #[test]
+fn what_init_prints_on_a_node_is_told() {
+    let fleet = Fleet::shared();
+    let script = "
+import marks
+def init():
+    print('Downloading shards: 40 %')
+    marks.wait_for('go')
+def run(mini_batch):
+    return [open(path).read() for path in mini_batch]
+";
+    let job = on_fleet(&fleet, "loads", script);
+    let _worker = worker(&fleet, &job, "loads");
+    let id = fleet.hand_in(&job);
+    let printed = wait_for("what init() prints", PATIENCE, || {
+        let printed = job.command(&["status", &id, "-o", "json"]).json()["printed"].clone();
+        (!printed.is_null()).then_some(printed)
+    });
+    assert_eq!((&printed["node_id"], &printed["process"]), (&json!(0), &json!("process000")), "{printed}");
+    assert_eq!(printed["line"], "Downloading shards: 40 %");
+    let mut stream = job.start(&["stream", &id]);
+    stream.wait_until_said("  process000: Downloading shards: 40 %");
+    job.mark("go");
+    stream.wait().expect_code(0);
+    assert_eq!(fleet.stored(&id).result(), rows(4));
+}
+
+#[test]
+fn a_node_that_hangs_in_init_says_where_and_may_come_out_of_it() {
+    let fleet = Fleet::shared();
+    let script = "
+import os, time, marks
+def init():
+    marks.mark('init')
+    if marks.count('init') == 1:
+        print('asks for a licence')
+        marks.wait_for('told')
+def run(mini_batch):
+    if not marks.is_marked('told'):
+        time.sleep(0.25)
+    return [open(path).read() for path in mini_batch]
+";
+    let job = on_fleet(&fleet, "hangs", script).with_files(300).with("mini_batch_size", 1);
+    let job = job.with("run_invocation_timeout", 3).with("node_count", 2);
+    let _hangs = worker(&fleet, &job, "hangs");
+    let mut submit = fleet.start_submit(&job, &[]);
+    submit.wait_until("a process in init()", || job.marks("init").len() == 1);
+    let _works = worker(&fleet, &job, "hangs");
+    submit.wait_until_said(
+        "✗ process000 of node 0: Timeout: init() took longer than 3 * run_invocation_timeout + 30 (39 s)",
+    );
+    job.mark("told");
+    let ended = submit.wait();
+    ended.expect_code(0);
+    assert_eq!(job.marks("init").len(), 2, "it goes on, and nobody else starts");
+    let id = ended.json()["job_id"].as_str().unwrap().to_owned();
+    let errors = job.command(&["errors", &id]).stdout;
+    assert!(errors.contains("Timeout: init()") && errors.contains("main.py\", line 7 in init"), "{errors}");
+    assert_eq!(fleet.stored(&id).result(), rows(300));
+}
+
+#[test]
 fn a_host_without_the_module_leaves_the_job_to_one_that_has_it() {
     let fleet = Fleet::shared();
     let job = on_fleet(&fleet, "module", NEEDS_MODULE);

@@ -69,12 +69,30 @@ fn a_process_that_cannot_start_leaves_the_work_to_the_others() {
 }
 
 #[test]
-fn an_init_that_blocks_everywhere_ends_the_job_in_time() {
-    let job = job("time.sleep(1000)").with("run_invocation_timeout", 1);
+fn an_init_that_blocks_everywhere_ends_the_job_in_time_and_shows_where_it_was() {
+    let job = job("import threading; threading.Thread(target=wait_for, args=['never'], daemon=True).start(); time.sleep(1000)")
+        .with("run_invocation_timeout", 1);
     let ended = job.submit();
-    job.has_failed(&ended, &["init()", "33 s"]);
+    let place = "code/main.py:7 in init";
+    let result = job
+        .has_failed(&ended, &["init()", "33 s", "run_invocation_timeout", place, "user/error/0/process00"]);
     let limit = Duration::from_secs(33);
     assert!(ended.took > limit && ended.took < limit + Duration::from_secs(7), "{:?}", ended.took);
+    assert_eq!(result["errors"][0]["category"], "Timeout", "{result}");
+
+    let errors = job.command(&["errors", &job.run().path().display().to_string()]).stdout;
+    let code = job.path("code/main.py").display().to_string();
+    for part in [
+        "Timeout: init() took longer than 3 * run_invocation_timeout + 30 (33 s)",
+        "  2 processes did not start; node 0\n",
+        place,
+        "wait_for",
+        &format!("File \"{code}\", line 7 in init"),
+    ] {
+        assert!(errors.contains(part), "{part:?} is not in\n{errors}");
+    }
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    assert_eq!(main.matches(" starts (pid ").count(), 2, "none is killed before the job ends:\n{main}");
 }
 
 #[test]

@@ -60,6 +60,48 @@ fn a_terminal_of_any_width_shows_the_phases_on_one_line() {
     }
 }
 
+#[test]
+fn what_init_prints_is_shown_while_it_runs() {
+    let script = r#"
+import os, sys, time
+from marks import wait_for
+
+def init():
+    print("a model of 8 GB", flush=True)
+    for percent in (0, 20, 40):
+        time.sleep(0.05)
+        sys.stderr.write(f"\r\x1b[32mshards\x1b[0m:\t{percent} %")
+        sys.stderr.flush()
+    wait_for("loaded")
+
+def run(mini_batch):
+    wait_for("go")
+    return [os.path.basename(path) for path in mini_batch]
+"#;
+    let job = Job::new(script).with_files(2).with("process_count_per_node", 1);
+    let file = job.write_job_file().display().to_string();
+    let run = job.run().path().display().to_string();
+    let mut submit = job.start_on_terminal(100, &["submit", &file, "--run-dir", &run]);
+    wait_shown(&mut submit, |submit| {
+        let lines = shown_lines(&submit.stdout());
+        lines.iter().any(|line| line.contains("loading 0:") && line.contains("  process000: shards: 40 %"))
+    });
+    // A run folder is brought up to date once a second.
+    let printed = || job.command(&["status", &run, "-o", "json"]).json()["printed"].clone();
+    let told = prs_tests::deadline::wait_for("the line in the status", Duration::from_secs(30), || {
+        Some(printed()).filter(|printed| printed["line"] == "shards: 40 %")
+    });
+    assert_eq!((&told["node_id"], &told["process"]), (&0.into(), &"process000".into()), "{told}");
+    let told = job.command(&["status", &run]).stdout;
+    assert!(told.contains("loading    process000: shards: 40 %\n"), "{told}");
+    job.mark("loaded");
+    prs_tests::deadline::wait_for("the end of init()", Duration::from_secs(30), || {
+        printed().is_null().then_some(())
+    });
+    job.mark("go");
+    submit.wait().expect_code(0);
+}
+
 #[track_caller]
 fn wait_shown(live: &mut prs_tests::harness::Live, shows: impl Fn(&prs_tests::harness::Live) -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);

@@ -24,6 +24,7 @@ mod memory_folder;
 mod node;
 mod node_settings;
 mod plan_end;
+mod printed;
 mod process;
 mod process_log;
 mod python_home;

@@ -83,7 +83,7 @@ pub(crate) fn note(
 }
 
 /// The beginning of `text`.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     let end = text.floor_char_boundary(LONGEST);
     if end == text.len() { text.to_owned() } else { format!("{}…", &text[..end]) }
 }

@@ -11,6 +11,7 @@ use prs_common::source_line::SourceLine;
 use prs_common::wire::encode_run;
 
 use crate::batch_size::Cost;
+use crate::printed::Printed;
 use crate::process::Process;
 use crate::process_log::ProcessLog;
 use crate::settlement::Ready;
@@ -56,6 +57,17 @@ pub(crate) enum Kill {
     Nonsense,
 }
 
+/// Whether a process hangs in `init()`, as far as the node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// It does not.
+    No,
+    /// It is asked for its stack.
+    Asked,
+    /// Where it hangs is told.
+    Told,
+}
+
 /// A process and what it has in hand.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -68,6 +80,8 @@ pub(crate) struct Running {
     pub(crate) since: Instant,
     pub(crate) gpu: Option<u32>,
     pub(crate) log: ProcessLog,
+    /// What it prints.
+    pub(crate) printed: Printed,
     /// Where it stages the files of finished mini-batches.
     pub(crate) staging: Arc<Path>,
     /// The user's names for its code.
@@ -89,6 +103,7 @@ pub(crate) struct Running {
     /// Failures in a row when it became ready.
     pub(crate) failures_before: u32,
     pub(crate) init_failed: bool,
+    pub(crate) hang: Hang,
     /// Version of Python, once it has said so.
     pub(crate) python: String,
     /// When it said that `shutdown()` has returned.

@@ -1,4 +1,4 @@
-//! Where a process was when it crashed or was killed for taking too long: the stack that `faulthandler` of Python wrote
+//! Where a process was when it crashed, or took too long: the stack that `faulthandler` of Python wrote
 //! for it, as a traceback for people and the line of the user's code.
 //!
 //! Python writes it at a signal of the agent, or when it crashes; nothing is done before.
@@ -62,8 +62,8 @@ pub(crate) async fn ask(pid: u32, path: &Path) {
     }
 }
 
-/// The stack of a process that the agent killed, after it had [asked](ask).
-pub(crate) fn when_killed(path: &Path, code_dir: &Path) -> Stack {
+/// The stack of a process that the agent [asked](ask) for it.
+pub(crate) fn when_asked(path: &Path, code_dir: &Path) -> Stack {
     let written = read(path);
     if written.is_empty() { Stack::default() } else { tidy(&written, code_dir) }
 }

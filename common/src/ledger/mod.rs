@@ -23,7 +23,9 @@ use crate::mini_batch::MiniBatchIndex;
 #[cfg(feature = "fleet")]
 pub use self::redis::RedisLedger;
 pub use embedded::EmbeddedLedger;
-pub use nodes::{IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, SeenError};
+pub use nodes::{
+    IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, PrintedLine, SeenError,
+};
 pub use offers::{Bell, Books, Membership, Offer, Offered, Offers, Seats};
 
 /// Meaning of a ledger error.

@@ -43,8 +43,8 @@ pub struct NodeReport {
     pub fails_to_import: bool,
     /// Whether a process ever got through `init()`.
     pub ever_ready: bool,
-    /// How long every process has been in `init()`, seconds; absent when one is not.
-    pub all_in_init: Option<f64>,
+    /// Whether every process has been in `init()` longer than a job may (spec S6), and where they are is known.
+    pub stuck_in_init: bool,
     /// The node gave up: `init()` failed too often in a row (spec S6).
     pub gave_up: bool,
     /// The last error of `init()`.
@@ -61,6 +61,21 @@ pub struct NodeReport {
     pub errors: Vec<SeenError>,
     /// The last failure to import the script or of `init()`, for the list of errors.
     pub init_failure: Option<InitFailure>,
+    /// What a process that imports the script or is in `init()` printed last.
+    pub printed: Option<PrintedLine>,
+}
+
+/// The last line that a process printed so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrintedLine {
+    /// When, microseconds since the Unix epoch, by the clock of the node.
+    pub at_us: u64,
+    /// The node of the process.
+    pub node_id: u32,
+    /// The name of the process.
+    pub process: String,
+    /// The line, without escapes and control characters, cut where it is long.
+    pub line: String,
 }
 
 /// A failure to import the script, or of `init()`.

@@ -107,10 +107,13 @@ async fn logged(place: &Place, group: &ErrorGroup) -> String {
     }
 }
 
-/// The text below the first heading of a log of errors, up to the empty line behind it.
+/// The text below the first heading of a log of errors, up to the empty line behind it. The stacks of threads have an empty
+/// line between them.
 fn first_traceback(log: &str) -> String {
     let below = log.split_once('\n').map_or("", |(_, below)| below);
-    let end = below.find("\n\n").map_or(below.len(), |end| end + 1);
+    let goes_on = |rest: &str| rest.starts_with("Thread ") || rest.starts_with("Current thread ");
+    let mut ends = below.match_indices("\n\n").map(|(end, _)| end);
+    let end = ends.find(|end| !goes_on(&below[end + 2..])).map_or(below.len(), |end| end + 1);
     let traceback = &below[..end];
     // Where there is none, the message stands again.
     if traceback.starts_with("Traceback") || traceback.contains("\n  File \"") {
@@ -258,6 +261,9 @@ ValueError: bad
         let log = format!("2026 init: ValueError: a\n{traceback}\n2026 init: B: b\nb\n\n");
         assert_eq!(first_traceback(&log), traceback);
         assert_eq!(first_traceback("2026 init: B: b\nb\n\n"), "");
+        let threads = "Thread 0x1 (most recent call first):\n  File \"x\", line 1 in a\n\nCurrent thread 0x2 (most recent \
+                       call first):\n  File \"y\", line 2 in b\n";
+        assert_eq!(first_traceback(&format!("2026 init: B: b\n{threads}\n2026 init: C: c\nc\n\n")), threads);
         assert_eq!(first_traceback(""), "");
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
 use crate::place::Place;
-use crate::progress::describe_error;
+use crate::progress::{describe_error, describe_printed};
 use crate::{output, records};
 
 /// Shows where a job stands.
@@ -23,6 +23,8 @@ pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failur
             ("progress", shown.line().unwrap_or_default()),
             ("processes", format!("{} (nodes: {})", shown.status.processes, shown.status.nodes)),
         ];
+        let printed = shown.status.printed.as_ref();
+        rows.extend(printed.map(|line| ("loading", describe_printed(line, shown.status.nodes))));
         rows.extend(shown.status.errors.iter().map(|error| ("error", describe_error(error))));
         rows.push(("logs", seen.result.logs));
         output::pairs(&rows)?;

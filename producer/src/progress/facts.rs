@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{JobState, Progress};
+use prs_common::ledger::{JobState, PrintedLine, Progress};
 use prs_orchestrator::job_record::Status;
 use prs_orchestrator::report::progress_overview::{duration, rate};
 
@@ -67,12 +67,15 @@ impl Facts {
         let status = &shown.status;
         let mut parts = match phase {
             Some(Phase::Running) => counts(status),
-            Some(Phase::Loading) => vec![Part::kept(loading(status))],
+            Some(Phase::Loading) => vec![loading(status)],
             Some(Phase::Ending) if status.progress.is_complete() => vec![Part::kept("writing the result")],
             _ => Vec::new(),
         };
         parts.extend(failures(status).filter(|_| phase != Some(Phase::Ending)));
         parts.extend(remark.map(Part::kept));
+        if let (Some(Phase::Loading), Some(printed)) = (phase, &status.printed) {
+            parts.push(Part::kept(describe_printed(printed, status.nodes)).or(printed.line.clone()));
+        }
         let Progress { checkpoint, succeeded, failed, .. } = &status.progress;
         let ended = succeeded + failed;
         let fraction = (phase == Some(Phase::Running) && checkpoint.complete)
@@ -113,11 +116,21 @@ fn counts(status: &Status) -> Vec<Part> {
     parts
 }
 
-fn loading(status: &Status) -> String {
+fn loading(status: &Status) -> Part {
     match (status.starting, status.processes) {
-        (0, _) => "starting processes".to_owned(),
-        (starting, all) => format!("import and init() in {starting} of {all} processes"),
+        (0, _) => Part::kept("starting processes"),
+        (starting, all) => {
+            let processes = format!("{starting} of {all} processes");
+            Part::kept(format!("import and init() in {processes}")).or(processes)
+        }
     }
+}
+
+/// What a process printed last, of a job that so many nodes serve.
+pub(crate) fn describe_printed(printed: &PrintedLine, nodes: u32) -> String {
+    let PrintedLine { node_id, process, line, .. } = printed;
+    let node = if nodes > 1 { format!("node {node_id} ") } else { String::new() };
+    format!("{node}{process}: {line}")
 }
 
 /// What failed so far.
@@ -225,7 +238,18 @@ pub(super) mod tests {
             line(&shown, 77),
             "loading 0:31  import and init() in 2 of 2 processes  3 processes failed"
         );
+        let text = "Downloading shards: 40 %".to_owned();
+        let printed = PrintedLine { node_id: 1, process: "process003".into(), line: text, at_us: 0 };
+        shown.status.printed = Some(printed.clone());
+        let told = "loading 0:31  import and init() in 2 of 2 processes  3 processes failed  process003: Downloading shards: 40 %";
+        assert_eq!(line(&shown, 120), told);
+        assert_eq!(line(&shown, 77), "loading 0:31  2 of 2 processes  3 failed  Downloading shards: 40 %");
+        assert_eq!(line(&shown, 50), "loading 0:31  2 of 2 processes  3 failed  Downloa…");
+        shown.status.nodes = 2;
+        assert!(line(&shown, 150).ends_with("  node 1 process003: Downloading shards: 40 %"));
         let mut shown = running();
+        shown.status.printed = Some(printed);
+        assert!(!line(&shown, 120).contains("Downloading"), "another process starts");
         shown.status.progress.succeeded = 30;
         assert_eq!(line(&shown, 77), "ending 0:31  writing the result");
         assert_eq!(line(&Shown::default(), 77), "starting 0:31");

@@ -26,6 +26,7 @@ use self::news::{News, Told};
 use crate::standing::Shown;
 use crate::{colours, output};
 
+pub(crate) use self::facts::describe_printed;
 pub(crate) use self::news::describe as describe_error;
 pub(crate) use self::uploading::Uploading;
 

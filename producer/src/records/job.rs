@@ -2,7 +2,7 @@
 
 #![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
 
-use prs_common::ledger::{Conclusion, JobState, SeenError};
+use prs_common::ledger::{Conclusion, JobState, PrintedLine, SeenError};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::job_record::{self, ItemCounts, MiniBatchCounts, StartResult};
@@ -78,6 +78,8 @@ pub(crate) struct Job {
     eta_seconds: Option<f64>,
     /// While the job runs: its first distinct errors, in their order.
     first_errors: Vec<FirstError>,
+    /// While processes import the script or are in `init()`: what one of them printed last; null elsewhere.
+    printed: Option<Printed>,
     /// How the job ends, where that is decided and not done; null elsewhere.
     conclusion: Option<Decided>,
     /// Who could serve the job, where no node does; null elsewhere.
@@ -183,6 +185,21 @@ struct FirstError {
     frame: Option<Frame>,
 }
 
+/// The last line that a process printed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Printed {
+    /// When, by the clock of the node: UTC, RFC 3339.
+    #[cfg_attr(test, schemars(extend("format" = "date-time")))]
+    at: String,
+    /// The node of the process.
+    node_id: u32,
+    /// The name of the process.
+    process: String,
+    /// The line, cut where it is long.
+    line: String,
+}
+
 /// How a job ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -277,6 +294,7 @@ impl Job {
             per_second: if running { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| running),
             first_errors: errors.into_iter().map(FirstError::from).collect(),
+            printed: status.printed.filter(|_| running).map(Printed::from),
             conclusion: status.progress.conclusion.filter(|_| running).map(Decided::from),
             workers: standing.workers.map(Workers::from),
             waits_for: standing.waits_for.map(Awaited::from),
@@ -320,6 +338,12 @@ impl From<SeenError> for FirstError {
     fn from(SeenError { at_us, what, category, message, line }: SeenError) -> Self {
         let frame = line.map(|line: SourceLine| Frame::from(line));
         Self { at: format_us(at_us), what, category, message, frame }
+    }
+}
+
+impl From<PrintedLine> for Printed {
+    fn from(PrintedLine { at_us, node_id, process, line }: PrintedLine) -> Self {
+        Self { at: format_us(at_us), node_id, process, line }
     }
 }
 

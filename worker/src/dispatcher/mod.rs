@@ -4,8 +4,10 @@
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
+mod hanging;
 mod init_failures;
 mod processes;
+mod telling;
 mod timeouts;
 
 use std::collections::VecDeque;
@@ -118,6 +120,8 @@ pub(crate) struct Dispatcher<'a> {
     processes_started: u32,
     sources: Arc<Sources>,
     failures_in_a_row: u32,
+    /// When what processes print was looked at.
+    printed_at: Option<Instant>,
     ending: Option<Ending>,
 }
 
@@ -173,6 +177,7 @@ impl<'a> Dispatcher<'a> {
             processes_started: 0,
             sources: Arc::new(sources),
             failures_in_a_row: 0,
+            printed_at: None,
             ending: None,
         }
     }
@@ -421,6 +426,7 @@ impl<'a> Dispatcher<'a> {
         }
         match event.kind {
             EventKind::Said(message) => self.hear(position, message),
+            EventKind::StackWritten => self.hangs(position),
             EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
         }
     }
@@ -507,21 +513,5 @@ impl<'a> Dispatcher<'a> {
             self.recent.took += took;
             self.recent.count += count;
         }
-    }
-
-    /// Tells the heartbeat how the node is.
-    fn tell(&self, now: Instant) {
-        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
-        let processes = running().count() as u32;
-        let starting = running().filter(|one| one.stage == Stage::Starting).count() as u32;
-        let all_starting =
-            processes as usize == self.slots.len() && running().all(|one| one.stage == Stage::Starting);
-        let youngest = running().map(|one| now.saturating_duration_since(one.since)).min();
-        let all_in_init = youngest.filter(|_| all_starting).map(|long| long.as_secs_f64());
-        self.with.report.send_modify(|report| {
-            report.processes = processes;
-            report.starting = starting;
-            report.all_in_init = all_in_init;
-        });
     }
 }

@@ -14,10 +14,11 @@ use super::Dispatcher;
 use super::init_failures::Started;
 use crate::gpu;
 use crate::launch::{CODE, process_name};
+use crate::printed::Printed;
 use crate::process::{Process, silent_death};
 use crate::process_log::ProcessLog;
 use crate::settlement::{Death, Settle, settle_death};
-use crate::slot::{Kill, Running, Stage};
+use crate::slot::{Hang, Kill, Running, Stage};
 use crate::stack::{self, Stack};
 use crate::suspects::Ask;
 
@@ -46,6 +47,7 @@ impl Dispatcher<'_> {
         let launch = self.launch();
         let start = launch.start_message(&name);
         let settings = launch.process_settings(&name, &start, gpu);
+        let printed = Printed::from_now_on(&settings.streams);
         let process = match Process::start(&settings, position, number, &self.tending) {
             Ok(process) => process,
             Err(error) => {
@@ -71,6 +73,7 @@ impl Dispatcher<'_> {
             since: Instant::now(),
             gpu,
             log,
+            printed,
             staging,
             sources: Arc::clone(&self.sources),
             run: None,
@@ -83,6 +86,7 @@ impl Dispatcher<'_> {
             worked: false,
             failures_before: 0,
             init_failed: false,
+            hang: Hang::No,
             python: String::new(),
             said_bye: None,
         });
@@ -153,16 +157,21 @@ impl Dispatcher<'_> {
             self.slots[position].restart_at = Some(Instant::now());
         }
         self.start_processes(Instant::now());
-        self.tell(Instant::now());
+        self.tell();
     }
 
     /// Where a process was when it crashed, or was killed for taking too long.
     fn stack_of(&self, running: &Running, returncode: i32) -> Stack {
         let (path, code) = (stack::file(&running.folder), self.with.folder.join(CODE));
         match running.killed {
-            Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_killed(&path, &code),
+            Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_asked(&path, &code),
             Some(Kill::Stop | Kill::Nonsense) => Stack::default(),
             None => stack::when_died(&path, returncode, &code),
         }
+    }
+
+    /// Where a process is that was asked.
+    pub(super) fn present_stack(&self, running: &Running) -> Stack {
+        stack::when_asked(&stack::file(&running.folder), &self.with.folder.join(CODE))
     }
 }

@@ -48,7 +48,9 @@ impl Dispatcher<'_> {
         }
         self.rebalance();
         self.start_processes(now);
-        self.tell(now);
+        self.ask_hanging(now);
+        self.tell_printed(now);
+        self.tell();
     }
 
     /// Takes mini-batches back that wait behind a long one while another process has nothing to do.

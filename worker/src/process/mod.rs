@@ -16,7 +16,7 @@ use prs_common::process_page::ProcessPage;
 use prs_common::wire::ErrorInfo;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,6 +52,8 @@ pub(crate) enum EventKind {
         /// Processes it had left behind, killed by now.
         left_behind: usize,
     },
+    /// It was asked for its stack, and has written it, or does not.
+    StackWritten,
 }
 
 /// A running process.
@@ -65,6 +67,7 @@ pub(crate) struct Process {
     kill: CancellationToken,
     /// Whether its stack is wanted before it is killed.
     wants_stack: Arc<AtomicBool>,
+    ask: Arc<Notify>,
 }
 
 /// What the processes of a node have in common.
@@ -93,6 +96,7 @@ impl Process {
         let (frames, outbox) = mpsc::unbounded_channel();
         let kill = CancellationToken::new();
         let wants_stack = Arc::new(AtomicBool::new(false));
+        let ask = Arc::new(Notify::new());
         tending.tasks.spawn(write_frames(write, outbox));
         let supervisor = Supervisor {
             slot,
@@ -104,10 +108,11 @@ impl Process {
             all_end: tending.all_end.clone(),
             kill: kill.clone(),
             wants_stack: Arc::clone(&wants_stack),
+            ask: Arc::clone(&ask),
             stack: settings.stack.clone(),
         };
         tending.tasks.spawn(supervisor.run(read));
-        Ok(Self { pid, page, frames, kill, wants_stack })
+        Ok(Self { pid, page, frames, kill, wants_stack, ask })
     }
 
     /// Sends a frame. A process that is gone does not read it; its end is reported as an event.
@@ -115,7 +120,12 @@ impl Process {
         let _ = self.frames.send(frame);
     }
 
-    /// The same, after it has written its stack, which takes a moment.
+    /// Asks it for its stack; an event tells when that is done.
+    pub(crate) fn ask_stack(&self) {
+        self.ask.notify_one();
+    }
+
+    /// Kills it as [`Process::kill`] does, after it has written its stack, which takes a moment.
     pub(crate) fn kill_with_stack(&self) {
         self.wants_stack.store(true, Ordering::Relaxed);
         self.kill();
@@ -153,6 +163,7 @@ struct Supervisor {
     all_end: CancellationToken,
     kill: CancellationToken,
     wants_stack: Arc<AtomicBool>,
+    ask: Arc<Notify>,
     stack: PathBuf,
 }
 
@@ -200,6 +211,10 @@ impl Supervisor {
                         reading = false;
                         self.kill.cancel();
                     }
+                }
+                () = self.ask.notified(), if !killed => {
+                    stack::ask(self.pid, &self.stack).await;
+                    self.report(EventKind::StackWritten).await;
                 }
                 () = self.kill.cancelled(), if !killed => {
                     killed = true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, SeenError, Signal};
+use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, PrintedLine, SeenError, Signal};
 use prs_common::source_line::SourceLine;
 
 use super::{fresh, worker};
@@ -79,7 +79,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         init_failures: 2,
         fails_to_import: true,
         ever_ready: true,
-        all_in_init: Some(1.5),
+        stuck_in_init: true,
         gave_up: true,
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
@@ -99,6 +99,7 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
             }),
         }],
         init_failure: Some(InitFailure { category: "ValueError".to_owned(), ..InitFailure::default() }),
+        printed: Some(PrintedLine { line: "Downloading: 40 %".to_owned(), ..PrintedLine::default() }),
     };
     let silent = |node_id: u32| {
         let job = &job;
