@@ -153,7 +153,7 @@ fn a_worker_that_slept_over_the_end_of_its_job_leaves_nothing_in_storage() {
     };
     wait_for("the end of the segments", PATIENCE, || segments().is_empty().then_some(()));
     assert!(sleeper.signal(Signal::CONT));
-    sleeper.wait_until_said("this worker is done with the job");
+    sleeper.wait_until_said("this worker stops serving the job");
     assert_eq!(segments(), Vec::<String>::new(), "{}", sleeper.stderr());
     assert_eq!(fleet.stored(&id).result(), rows(12));
 }

@@ -193,6 +193,14 @@ fn try_shows_the_path_that_the_job_had() {
     let message = format!("cannot parse {}/inputs/items/a/00.txt", place(&name).display());
     let tried = job.command(&["try", &id, "--failed", "-o", "json"]);
     assert_eq!(tried.json()["error"]["message"], message, "{}\n{}", tried.stdout, tried.stderr);
+    assert!(!tried.stderr.contains("sees inputs"), "{}", tried.stderr);
+    // Where that cannot be had, it says so.
+    is_soon_gone(&place(&name));
+    std::os::unix::fs::symlink("/elsewhere", place(&name)).unwrap();
+    let elsewhere = job.command(&["try", &id, "--failed"]);
+    fs::remove_file(place(&name)).unwrap();
+    let told = elsewhere.stderr.split_once("note: the script sees inputs below ").unwrap().1;
+    assert!(told.contains(&format!("{} is a link", place(&name).display())), "{}", elsewhere.stderr);
     let printed = job.command(&["errors", &id]);
     let paths = format!("cannot parse {}/inputs/items/", place(&name).display());
     assert!(printed.stdout.contains(&paths), "{}", printed.stdout);

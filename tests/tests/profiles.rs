@@ -105,7 +105,13 @@ fn one_profile_leads_commands_and_worker_to_the_same_fleet() {
     let fleet = Fleet::start();
     let [broker, redis, s3] = fleet.addresses();
     let (key, secret) = fleet.s3.key(Rights::All);
-    let job = Job::new(ECHO).with_files(5).with_own_variable("MQ_PASSWORD", "guest");
+    let script = format!(
+        "{ECHO}\nfor name in ('MQ_PASSWORD', 'OTHER_PASSWORD'):\n    assert name not in os.environ, name\nassert \
+         os.environ['REDIS_AT']\n"
+    );
+    let job = Job::new(&script).with_files(5).with_own_variable("MQ_PASSWORD", "guest");
+    let job =
+        job.with_own_variable("OTHER_PASSWORD", "hush").with_own_variable("REDIS_AT", &redis.to_string());
     write(
         &job.path("aws"),
         &format!("[team]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n"),
@@ -114,7 +120,8 @@ fn one_profile_leads_commands_and_worker_to_the_same_fleet() {
     let job = job.with_own_variable("AWS_SHARED_CREDENTIALS_FILE", &credentials);
     let profile = format!(
         "default_profile: team\nprofiles:\n  team:\n    broker: amqp://guest:${{MQ_PASSWORD}}@{broker}/%2f\n    redis: \
-         redis://{redis}\n    storage: s3://fleet/prs\n    s3: {{endpoint: 'http://{s3}', aws_profile: team}}\n"
+         redis://${{REDIS_AT}}\n    storage: s3://fleet/prs\n    s3: {{endpoint: 'http://{s3}', aws_profile: team}}\n  \
+         other: {{broker: 'amqp://me:${{OTHER_PASSWORD}}@h'}}\n"
     );
     write(&job.path("prs.yaml"), &profile);
 

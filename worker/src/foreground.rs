@@ -257,7 +257,7 @@ async fn converse(
     }
     let is_done = if local.is_some() { tried.run_seconds.is_some() } else { tried.init_seconds.is_some() };
     if tried.error.is_none() && !is_done {
-        tried.error = Some(death(&page, status));
+        tried.error = Some(death(&page, status, local.is_none()));
         tried.items = page.items();
     }
     Some(tried)
@@ -317,9 +317,10 @@ fn note(tried: &mut Tried, outcome: OwnedOutcome) {
     tried.error = outcome.error;
 }
 
-/// The error of a process that ended without saying how its mini-batch did.
-fn death(page: &ProcessPage, status: Option<ExitStatus>) -> ErrorInfo {
+/// The error of a process that ended without saying how its mini-batch did, or the import where it `only_imports`.
+fn death(page: &ProcessPage, status: Option<ExitStatus>, only_imports: bool) -> ErrorInfo {
     let (stage, during) = match page.phase().0 {
+        _ if only_imports => (Stage::Import, "while it imported the script"),
         Phase::Starting | Phase::Init => (Stage::Init, "while it imported the script or ran init()"),
         Phase::Loading => (Stage::Load, "while it read the data of the mini-batch"),
         Phase::Running => (Stage::Run, "while it ran this mini-batch"),

@@ -43,7 +43,7 @@ pub struct Unfit {
 }
 
 impl From<EndReason> for Unfit {
-    /// Another host would fare the same.
+    /// A reason that is not known to be of this host.
     fn from(reason: EndReason) -> Self {
         Self { reason, is_of_host: false }
     }

@@ -80,8 +80,8 @@ pub(crate) fn own_interpreter() -> Option<PathBuf> {
 }
 
 fn program_folder() -> Option<PathBuf> {
-    let program = std::env::current_exe().and_then(fs::canonicalize).ok()?;
-    program.parent().map(Path::to_owned)
+    // An upgrade may have removed the file; its folder stays.
+    std::env::current_exe().ok()?.parent().map(Path::to_owned)
 }
 
 /// The extension among the packages of the environment whose programs are in `bin`. Several versions of Python may

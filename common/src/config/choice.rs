@@ -174,7 +174,7 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
 }
 
 /// The files that there are, the one that counts first, and those that are not there.
-fn read_files(
+pub(super) fn read_files(
     named: Option<&Path>,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<(Vec<ConfigFile>, Vec<PathBuf>), ConfigError> {

@@ -16,11 +16,13 @@
 //! | `file` | a configuration file: where it is, whether it may be used, what it says |
 //! | `url` | URLs with references to variables, and without their passwords |
 //! | `choice` | what a command uses: options, the profile of `--profile`, variables, another profile |
+//! | `passwords` | which variables bring passwords |
 //!
 //! Nothing is connected to.
 
 mod choice;
 mod file;
+mod passwords;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -31,6 +33,7 @@ use crate::job::JobFileError;
 
 pub use choice::{Choice, Options, ProfileInUse, Server, Source, choose};
 pub use file::{ConfigFile, Entry, Profile};
+pub use passwords::{find_password_variables, password_variables};
 pub use url::without_password;
 
 /// Names the configuration file, in place of `--config`.

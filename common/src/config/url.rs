@@ -63,6 +63,20 @@ pub(super) fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> R
     Ok(expanded)
 }
 
+/// The variables that bring `text` a password: where that stands, or together with the user.
+pub(super) fn password_variables(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    let (user, password) = (user_and_password(text), password(text));
+    let stands_in = |part: &Option<Range<usize>>, reference: &Reference| {
+        part.as_ref().is_some_and(|part| part.contains(&reference.at.start))
+    };
+    let brings = |reference: &Reference| {
+        let names_user = || variable(&reference.name).is_some_and(|value| value.contains('@'));
+        stands_in(&password, reference) || (!stands_in(&user, reference) && names_user())
+    };
+    let found = references(text).unwrap_or_default().into_iter().filter(brings);
+    found.map(|reference| reference.name).collect()
+}
+
 /// Whether the password of `url` itself stands in it, not only a reference to it.
 pub(super) fn holds_password(url: &str) -> bool {
     let Some(password) = password(url) else { return false };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use prs_common::config::{Choice, ConfigError, Options, choose};
+use prs_common::config::{Choice, ConfigError, Options, choose, find_password_variables};
 use prs_common::servers::{ConnectError, ServerUrls};
 
 /// Heading of the servers.
@@ -50,11 +50,17 @@ impl FleetServers {
     /// Puts what is used in the place of what was given. From here on buckets are reached as the profile says. Gives back
     /// what the user should know.
     pub(crate) fn settle(&mut self) -> Result<Vec<String>, ConfigError> {
+        self.find_passwords();
         let Choice { broker, redis, storage, s3, notes, .. } = self.choose()?;
         [self.broker, self.redis, self.storage] =
             [broker, redis, storage].map(|server| server.map(|server| server.url));
         s3.set();
         Ok(notes)
+    }
+
+    /// Has scripts not get the variables with passwords.
+    fn find_passwords(&self) {
+        find_password_variables(self.config.as_deref(), &|name| std::env::var(name).ok());
     }
 
     /// All three, or an error that names what is missing.
@@ -80,7 +86,11 @@ impl Servers {
 
     /// As [`FleetServers::settle`]; with `--local` nothing is used.
     pub(crate) fn settle(&mut self) -> Result<Vec<String>, ConfigError> {
-        if self.local { Ok(Vec::new()) } else { self.fleet.settle() }
+        if !self.local {
+            return self.fleet.settle();
+        }
+        self.fleet.find_passwords();
+        Ok(Vec::new())
     }
 
     /// As [`FleetServers::urls_if_any`].

@@ -109,6 +109,12 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     if let Some(note) = note {
         output::say(format_args!("  note: {note}"));
     }
+    if let Some(reason) = inputs.place().refused() {
+        let place = inputs.place().inputs().display();
+        output::say(format_args!(
+            "  note: the script sees inputs below {place}, not where it does in a job: {reason}"
+        ));
+    }
     let settings = trial.node_settings(python, extension);
     Ok(Prepared { trial, settings, inputs, data, title, row })
 }

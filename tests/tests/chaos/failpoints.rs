@@ -60,7 +60,7 @@ pub(crate) fn orchestrator_sleeps_at(fleet: &mut Fleet, _: &mut Random, place: &
     };
     let before = left(scene.fleet);
     assert!(scene.crew[0].live.signal(Signal::CONT));
-    scene.crew[0].live.wait_until_said("this worker is done with the job");
+    scene.crew[0].live.wait_until_said("this worker stops serving the job");
     assert_eq!(left(scene.fleet), before, "{}", scene.story());
     scene.ends(&Expected::default());
 }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prs_common::file_version::SeenFile;
 use prs_common::storage::StorageError;
+use prs_orchestrator::inputs::blob::digest;
 use tokio::sync::{Notify, OnceCell};
 
 use super::fetch::SMALL;
@@ -24,8 +25,12 @@ use crate::memory_folder::MemoryFolder;
 
 /// Where files lie while they are fetched, below the folder of their medium.
 const TEMPORARY: &str = ".tmp";
-/// What leads from a tree in memory to the files on the disk. Links through it are short, and short ones take no room.
+/// What leads from a tree in memory to the files on the disk.
 const DISK: &str = ".disk";
+/// Where the files on the disk lie to which a link from their path in a tree in memory would be long.
+const LONG: &str = ".long";
+/// Links up to this length take no room in memory, bytes.
+const SHORT_LINK: usize = 127;
 /// Memory is given in pages of this size, bytes.
 const PAGE: u64 = 4 << 10;
 /// A limit of the memory below this is none, bytes.
@@ -188,7 +193,7 @@ impl Cache {
 
     /// Where the bytes of `path` lie.
     pub(super) fn place(&self, path: &str, medium: Medium) -> PathBuf {
-        self.folders.of(medium).join(path)
+        self.folders.place(path, medium)
     }
 
     /// A new path for a file that is being fetched.
@@ -200,12 +205,13 @@ impl Cache {
     /// What a link at `path` of the tree holds, where the file of an entry on this medium is seen through one.
     pub(super) fn link(&self, path: &str, medium: Medium) -> Option<PathBuf> {
         let is_linked = medium == Medium::Disk && self.folders.disk.is_some();
-        is_linked.then(|| PathBuf::from("../".repeat(path.matches('/').count())).join(DISK).join(path))
+        is_linked.then(|| short_link(path).unwrap_or_else(|| self.tree().join(DISK).join(short_place(path))))
     }
 
-    /// Whether a path is one in memory.
-    pub(super) fn is_in_memory(&self, path: &str) -> bool {
-        self.folders.disk.is_some() && Path::new(path).starts_with(&self.folders.tree)
+    /// What the absolute path of a file or a link is on.
+    pub(super) fn medium_at(&self, path: &str) -> Medium {
+        let is_in_memory = self.folders.disk.is_some() && Path::new(path).starts_with(&self.folders.tree);
+        if is_in_memory { Medium::Memory } else { Medium::Disk }
     }
 
     /// Most bytes of its files on the disk.
@@ -240,21 +246,44 @@ impl Cache {
     }
 
     /// Pins `wanted`, no path twice, as soon as there is room for all of it; what comes new goes to memory only where it
-    /// `may`. Fails with the path that is a copy of something else.
+    /// `may`. What needs nothing on the disk does not wait. Fails with the path that is a copy of something else.
     pub(super) async fn pin(self: &Arc<Self>, wanted: &[Wanted], may: bool) -> Result<Pin, Arc<str>> {
+        if let Some(pin) = self.try_pin(wanted, may, false)? {
+            return Ok(pin);
+        }
         let _turn = self.turn.lock().await;
         loop {
             let mut unpinned = std::pin::pin!(self.unpinned.notified());
             unpinned.as_mut().enable();
-            if let Some(pin) = self.try_pin(wanted, may)? {
+            if let Some(pin) = self.try_pin(wanted, may, true)? {
                 return Ok(pin);
             }
             unpinned.await;
         }
     }
 
-    fn try_pin(self: &Arc<Self>, wanted: &[Wanted], may: bool) -> Result<Option<Pin>, Arc<str>> {
+    /// Pins `wanted` if there is room for it now; files on the disk only for the one whose turn it is.
+    fn try_pin(
+        self: &Arc<Self>,
+        wanted: &[Wanted],
+        may: bool,
+        is_its_turn: bool,
+    ) -> Result<Option<Pin>, Arc<str>> {
         let mut state = self.state();
+        let (media, on_disk) = self.media(&state, wanted, may)?;
+        let Stock { pinned, .. } = state.disk;
+        let has_room = on_disk == 0 || pinned == 0 || pinned + on_disk <= self.limit();
+        if media.contains(&Medium::Disk) && !(is_its_turn && has_room) {
+            return Ok(None);
+        }
+        let entries = wanted.iter().zip(media);
+        let entries = entries.map(|(file, medium)| state.pin(file, medium, &self.folders)).collect();
+        self.evict(&mut state);
+        Ok(Some(Pin { cache: Some(Arc::clone(self)), entries }))
+    }
+
+    /// What each of `wanted` lies on or goes to, and the bytes on the disk that are to be pinned for them.
+    fn media(&self, state: &State, wanted: &[Wanted], may: bool) -> Result<(Vec<Medium>, u64), Arc<str>> {
         let memory_limit = if may { self.memory_limit() } else { 0 };
         let (mut in_memory, mut on_disk) = (0, 0);
         let mut media = Vec::with_capacity(wanted.len());
@@ -277,13 +306,7 @@ impl Cache {
             }
             media.push(medium);
         }
-        if state.disk.pinned > 0 && state.disk.pinned + on_disk > self.limit() {
-            return Ok(None);
-        }
-        let entries = wanted.iter().zip(media);
-        let entries = entries.map(|(file, medium)| state.pin(file, medium, &self.folders)).collect();
-        self.evict(&mut state);
-        Ok(Some(Pin { cache: Some(Arc::clone(self)), entries }))
+        Ok((media, on_disk))
     }
 
     /// Notes how large a pinned file turned out to be.
@@ -299,9 +322,9 @@ impl Cache {
         self.evict(&mut state);
     }
 
-    /// Removes what nobody needs from the disk.
-    pub(super) fn evict_idle(&self) {
-        self.state().evict(Medium::Disk, 0, &self.folders);
+    /// Removes what nobody needs from a medium.
+    pub(super) fn evict_idle(&self, medium: Medium) {
+        self.state().evict(medium, 0, &self.folders);
     }
 
     fn evict(&self, state: &mut State) {
@@ -321,7 +344,27 @@ impl Medium {
     }
 }
 
+/// The link at `path` of a tree in memory to its file on the disk, where it is short.
+fn short_link(path: &str) -> Option<PathBuf> {
+    let link = format!("{}{DISK}/{path}", "../".repeat(path.matches('/').count()));
+    (link.len() <= SHORT_LINK).then(|| link.into())
+}
+
+/// Where the file with a long path lies below the folder on the disk.
+fn short_place(path: &str) -> String {
+    let digest = digest(path.as_bytes()).expect("bytes can be read");
+    format!("{LONG}/{}", &digest[..32])
+}
+
 impl Folders {
+    /// Where the bytes of `path` lie.
+    fn place(&self, path: &str, medium: Medium) -> PathBuf {
+        match (&self.disk, medium) {
+            (Some(disk), Medium::Disk) if short_link(path).is_none() => disk.join(short_place(path)),
+            _ => self.of(medium).join(path),
+        }
+    }
+
     fn of(&self, medium: Medium) -> &Path {
         match (&self.disk, medium) {
             (Some(disk), Medium::Disk) => disk,
@@ -331,9 +374,10 @@ impl Folders {
 
     /// Removes a file, where it is seen and where it lies.
     fn remove(&self, path: &str, medium: Medium) {
-        let folders = [Some(&*self.tree), self.disk.as_deref().filter(|_| medium == Medium::Disk)];
-        for folder in folders.into_iter().flatten() {
-            let path = folder.join(path);
+        let seen = (&*self.tree, self.tree.join(path));
+        let disk = self.disk.as_deref().filter(|_| medium == Medium::Disk);
+        let lies = disk.map(|disk| (disk, self.place(path, medium)));
+        for (folder, path) in [Some(seen), lies].into_iter().flatten() {
             if let Err(error) = fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
             {

@@ -342,7 +342,7 @@ impl Localizer {
         let limit = cache.memory_limit();
         let pin = cache.pin(&wanted, true).await.map_err(&same_name)?;
         match self.fetch_pinned(&pin, &files).await {
-            Err(LocalizeError::Node(error)) if cache.is_in_memory(&error.place) => {
+            Err(LocalizeError::Node(error)) if cache.medium_at(&error.place) == Medium::Memory => {
                 cache.memory_is_full(limit, &error);
             }
             fetched => return fetched.map(|()| pin),
@@ -395,8 +395,8 @@ impl Localizer {
         Ok(())
     }
 
-    /// Fetches one file; when the disk is full, once more without what nobody needs, and when it comes damaged, some
-    /// times more.
+    /// Fetches one file; when what it lies on is full, once more without what nobody needs there, and when it comes
+    /// damaged, some times more.
     async fn fetch_one(
         &self,
         path: &str,
@@ -406,25 +406,33 @@ impl Localizer {
         let Inner { stores, cache, .. } = &*self.inner;
         // A store that cannot be opened here says nothing of the mini-batch.
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
-        let mut evicted = false;
+        let mut evicted = Vec::new();
         let mut again = 1..READS;
         loop {
-            let place = cache.place(path, medium);
-            let fetched = file.object.fetch(&*store, place, cache.temporary(medium)).await;
-            let fetched = match (fetched, cache.link(path, medium)) {
-                (Ok(there), Some(target)) => link(&cache.path(path), target).await.map(|()| there),
-                (fetched, _) => fetched,
+            // A link that finds no room costs no download.
+            let linked = match cache.link(path, medium) {
+                Some(target) => link(&cache.path(path), target).await,
+                None => Ok(()),
+            };
+            let fetched = match linked {
+                Ok(()) => {
+                    file.object.fetch(&*store, cache.place(path, medium), cache.temporary(medium)).await
+                }
+                Err(error) => Err(error),
             };
             match fetched {
                 Ok((bytes, seen)) => {
                     cache.arrived(path, bytes);
                     return Ok(seen);
                 }
-                Err(FetchError::Local(error)) if error.kind == StorageErrorKind::Full && !evicted => {
-                    evicted = true;
-                    cache.evict_idle();
+                Err(FetchError::Local(error)) => {
+                    let full = cache.medium_at(&error.place);
+                    if error.kind != StorageErrorKind::Full || evicted.contains(&full) {
+                        return Err(LocalizeError::Node(error));
+                    }
+                    evicted.push(full);
+                    cache.evict_idle(full);
                 }
-                Err(FetchError::Local(error)) => return Err(LocalizeError::Node(error)),
                 Err(FetchError::Store(error)) => return Err(file.refused(error)),
                 Err(FetchError::Damaged(reason)) if again.next().is_some() => {
                     tracing::warn!(input = file.origin, reason, "an input came damaged; it is read again");

@@ -19,13 +19,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use prs_common::job::{InputKind, InputSource, JobSpec};
+use prs_common::job::{InputKind, JobSpec};
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, open, openat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::is_fetched;
 
 /// The folder that every host has and everybody may make folders in. It is no other where `TMPDIR` names one: the path is to
 /// be the same everywhere.
@@ -73,9 +75,7 @@ pub(crate) struct Mount {
 impl InputPlace {
     /// The place for the files in `tree` of a node for a job with these settings. `folder` is the node's own.
     pub fn of(spec: &JobSpec, tree: &Path, folder: &Path) -> Self {
-        let is_fetched = |source: &InputSource| matches!(source, InputSource::Manifest { .. });
-        let mut inputs = spec.inputs.iter();
-        if inputs.any(|input| input.kind == InputKind::File && is_fetched(&input.source)) {
+        if spec.inputs.iter().any(|input| input.kind == InputKind::File && is_fetched(input)) {
             Self::take(Path::new(SHARED), &spec.name, tree, folder)
         } else {
             Self::own(tree)
@@ -111,7 +111,7 @@ impl InputPlace {
     }
 
     /// Why the paths are those of this node alone, where they should not be.
-    pub(crate) fn refused(&self) -> Option<&str> {
+    pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 }
@@ -213,7 +213,8 @@ impl Mount {
     /// Starts a program that enters it and does nothing.
     #[expect(unsafe_code, reason = "a process enters its namespace between fork and exec")]
     fn try_out(&self) -> io::Result<()> {
-        let mut command = Command::new(std::env::current_exe()?);
+        // This program, also where an upgrade has removed its file.
+        let mut command = Command::new("/proc/self/exe");
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mount = self.clone();
         // SAFETY: `enter` does nothing but system calls.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use prs_common::config::password_variables;
 use prs_common::log_file::open_append;
 use prs_common::process_page::ProcessPage;
 use prs_common::wire::{PAGE_VARIABLE, SOCKET_VARIABLE};
@@ -91,14 +92,14 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
     let socket = socket.map_err(failed(&settings.python))?;
 
     let mut command = Command::new(&settings.python);
+    for name in password_variables() {
+        command.env_remove(name);
+    }
     command
         .args(["-m", "azureml_user.parallel_run.process"])
         .current_dir(&settings.working_dir)
         .kill_on_drop(true)
         .env_remove("CUDA_VISIBLE_DEVICES")
-        // They hold the passwords of servers that are none of the script's business.
-        .env_remove("PRS_BROKER_URL")
-        .env_remove("PRS_REDIS_URL")
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .env("PYTHONPATH", python_path(settings))
         .env(TOKEN_VARIABLE, &settings.token);
@@ -139,8 +140,8 @@ fn direct(command: &mut Command, streams: &Streams) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// Gives the child its `mark`, has it enter the `mount`, and lets it inherit `descriptors`: they are closed on exec in this process, so that no
-/// other child that is being started at the same time gets them.
+/// Gives the child its `mark`, has it enter the `mount`, and lets it inherit `descriptors`: they are closed on exec in this
+/// process, so that no other child that is being started at the same time gets them.
 #[expect(unsafe_code, reason = "descriptors are passed on between fork and exec")]
 fn prepare(command: &mut Command, descriptors: Vec<RawFd>, mark: Mark, mount: Option<Mount>) {
     let inherit = move || {

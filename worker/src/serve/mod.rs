@@ -174,7 +174,7 @@ impl Search<'_> {
             let run = choice.offer.run.clone();
             let served = service.serve_offer(choice).await;
             if !matches!(served, Served::Full | Served::OtherVersion) {
-                tracing::info!(run, "this worker is done with the job: {served}");
+                tracing::info!(run, "this worker stops serving the job: {served}");
             }
             match served {
                 Served::Full => continue,

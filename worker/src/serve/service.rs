@@ -70,7 +70,7 @@ impl fmt::Display for Served {
             Self::Over(Parting::OtherVersion) | Self::OtherVersion => "it needs a worker of another version",
             Self::Left => "this worker leaves, and the job goes on",
             Self::Useless => "this worker is of no use to it",
-            Self::Again => "it wants nodes again",
+            Self::Again => "its service begins anew",
             Self::NotHere => "it cannot be served from here for now",
             Self::Full => "it has enough nodes",
         })

@@ -81,6 +81,14 @@ async fn what_is_larger_than_the_bound_is_there_alone() {
 }
 
 #[tokio::test]
+async fn what_is_pinned_already_needs_no_room() {
+    let (cache, _folder) = cache(10);
+    let _large = take(&cache, &[("large", 20)]).await;
+    let again = tokio::time::timeout(Duration::from_mins(1), take(&cache, &[("large", 20)])).await;
+    again.expect("it is there");
+}
+
+#[tokio::test]
 async fn what_never_came_leaves_nothing() {
     let (cache, _folder) = cache(10);
     let pin = cache.pin(&wanted(&[("a", 4)]), true).await.unwrap();

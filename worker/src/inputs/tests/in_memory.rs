@@ -2,6 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::*;
 use crate::memory_folder::MemoryFolder;
@@ -210,4 +213,61 @@ async fn what_killed_programs_left_in_memory_goes_with_the_next_one() {
     let localizer = localizer(&fleet, &memory, 64 << 20, 4 << 20);
     let _ready = localizer.localize(&body(0, pictures(&["a"], None))).await.unwrap();
     assert!(!left.exists() && memory.folders().len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_gives_up_what_is_idle_there_and_nothing_on_the_disk() {
+    let (fleet, memory) = (Fleet::new(), Memory::of("16m"));
+    for name in ["small", "next"] {
+        fleet.write(&format!("storage/in/{name}"), vec![1; 500 << 10]);
+    }
+    fleet.write("storage/in/large", vec![1; (1 << 20) + 1]);
+    let localizer = localizer(&fleet, &memory, 64 << 20, 4 << 20);
+    let localize = async |name| {
+        let ready = localizer.localize(&body(0, pictures(&[name], None))).await.unwrap();
+        lies_in(&memory, &files(&ready)[0])
+    };
+    assert_eq!([localize("small").await, localize("large").await], [true, false]);
+    let _ballast = memory.fill();
+    assert!(localize("next").await, "it has the room of what nobody needs");
+    let so_far = fleet.shared.reads.load(Ordering::Relaxed);
+    assert!(!localize("large").await);
+    assert_eq!(fleet.shared.reads.load(Ordering::Relaxed), so_far, "it is fetched once");
+    assert_eq!(localizer.inner.cache.limit(), 60 << 20, "no limit is changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_on_the_disk_need_no_room_in_memory_whatever_their_names() {
+    let (fleet, memory) = (Fleet::new(), Memory::of("16m"));
+    let names = ["n".repeat(200), format!("{}x", "d/".repeat(60)), "folder/".repeat(12) + "table.csv"];
+    let names = names.each_ref().map(String::as_str);
+    for (number, name) in (0..).zip(names) {
+        fleet.write(&format!("storage/in/{name}"), vec![number; (1 << 20) + 1]);
+    }
+    let localizer = localizer(&fleet, &memory, 64 << 20, 4 << 20);
+    let _ballast = memory.fill();
+    let ready = localizer.localize(&body(0, pictures(&names, None))).await.unwrap();
+    for ((number, name), path) in (0..).zip(names).zip(files(&ready)) {
+        assert!(path.ends_with(name) && !lies_in(&memory, &path), "{}", path.display());
+        assert!(fs::read(&path).unwrap() == vec![number; (1 << 20) + 1]);
+    }
+    drop(ready);
+    localizer.inner.cache.evict_idle(Medium::Disk);
+    assert!(files_below(&fleet.path("cache")).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_the_disk_who_needs_only_memory() {
+    let (fleet, memory) = (Fleet::new(), Memory::of("16m"));
+    for (name, bytes) in [("large", 3 << 20), ("larger", 3 << 20), ("small", 1)] {
+        fleet.write(&format!("storage/in/{name}"), vec![1; bytes]);
+    }
+    let localizer = localizer(&fleet, &memory, 8 << 20, 4 << 20);
+    let localize = async |name| localizer.localize(&body(0, pictures(&[name], None))).await.unwrap();
+    let large = localize("large").await;
+    let mut waits = std::pin::pin!(localize("larger"));
+    assert!(timeout(Duration::from_millis(50), &mut waits).await.is_err(), "the disk has no room for it");
+    timeout(Duration::from_mins(1), localize("small")).await.expect("it needs no room on the disk");
+    drop(large);
+    waits.await;
 }
