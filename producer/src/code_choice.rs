@@ -20,6 +20,7 @@ use prs_orchestrator::report::starts::short;
 use crate::cli::{CodeChoice, Job, Resume};
 use crate::embedded::shown;
 use crate::failure::Failure;
+use crate::script_check::ScriptCheck;
 use crate::{code_notes, output};
 
 /// Files that are named where code differs.
@@ -73,8 +74,8 @@ pub(crate) async fn next_start(
 ) -> Result<NextStart, Failure> {
     let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
     let Job { name, whereabouts } = &arguments.job;
-    let spec =
-        adjust(&record.spec, name, &arguments.set, &here, whereabouts.runs_on()?).map_err(Failure::usage)?;
+    let runs_on = whereabouts.runs_on()?;
+    let spec = adjust(&record.spec, name, &arguments.set, &here, runs_on).map_err(Failure::usage)?;
     let same = NextStart { spec, ..NextStart::same(record) };
     if arguments.code == Some(CodeChoice::Old) || runs_nothing(record) {
         return Ok(same);
@@ -103,6 +104,9 @@ pub(crate) async fn next_start(
         return Ok(same);
     }
     check_script(&same.spec)?;
+    if let Some(check) = ScriptCheck::start(&same.spec, runs_on)? {
+        check.finish().await?;
+    }
     code_notes::check(&same.spec, &now.files)?;
     let key = layout::code_archive(&now.checksum);
     output::say(format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));

@@ -23,6 +23,7 @@ mod run_folder;
 mod script_check;
 mod standing;
 mod summary;
+mod table;
 mod trial;
 
 use std::process::ExitCode;

@@ -8,7 +8,6 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use console::measure_text_width;
 use indicatif::ProgressBar;
 use prs_orchestrator::JobResult;
 use serde::Serialize;
@@ -109,28 +108,6 @@ pub(crate) fn text(text: &str) -> Result<(), Failure> {
 /// Prints one line.
 pub(crate) fn line(line: &str) -> Result<(), Failure> {
     text(&format!("{line}\n"))
-}
-
-/// Prints rows under headings, in columns. Cells may have colours.
-pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-    let mut widths: Vec<usize> = headings.iter().map(|heading| measure_text_width(heading)).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(measure_text_width(cell));
-        }
-    }
-    let mut table = String::new();
-    let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();
-    for row in std::iter::once(&headings).chain(rows) {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width + 2 - measure_text_width(cell).min(*width)));
-        }
-        table.push_str(line.trim_end());
-        table.push('\n');
-    }
-    text(&table)
 }
 
 /// Prints names and values, one a line.

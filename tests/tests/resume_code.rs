@@ -146,6 +146,10 @@ fn code_that_cannot_run_is_refused_before_anything_changes() {
     let job = fails();
     job.submit();
     let before = job.run().text("job.json");
+    job.script("def run(mini_batch)\n");
+    let refused = resume(&job, &["--code", "new"]);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("main.py cannot be compiled by "), "{}", refused.stderr);
     fs::rename(job.path("code/main.py"), job.path("code/other.py")).unwrap();
     let refused = resume(&job, &["--code", "new"]);
     refused.expect_code(2);

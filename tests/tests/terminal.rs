@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{HOLDS, Job, shown_lines};
+use prs_tests::harness::{Fleet, HOLDS, Job, shown_lines};
 use rustix::process::Signal;
 
 /// Longer than anything here takes on a slow machine.
@@ -46,12 +46,35 @@ fn tables_fit_the_terminal() {
     let job = job.with_files(4);
     let file = job.write_job_file().display().to_string();
     job.command(&["submit", &file]).expect_code(42);
-    for width in [80, 120] {
+    for width in [40, 80, 120] {
         let listed = job.start_on_terminal(width, &["list"]).wait();
         listed.expect_code(0);
         let lines = shown_lines(&listed.stdout);
         assert_eq!(lines.len(), 2, "a heading and a job: {lines:?}");
         assert!(lines[1].contains("failed"), "{lines:?}");
+        for line in lines {
+            assert!(line.chars().count() <= width as usize, "{width}: {line:?}");
+        }
+    }
+}
+
+#[test]
+fn workers_fit_the_terminal() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(HOLDS));
+    let _worker = fleet.worker(&job, &["--name", "a-worker"]);
+    for width in [40, 80, 120] {
+        let lines = wait_for("the worker", PATIENCE, || {
+            let shown = job.start_on_terminal(width, &["workers"]).wait();
+            let lines = shown_lines(&shown.stdout);
+            (lines.len() == 2).then_some(lines)
+        });
+        assert!(lines[1].starts_with("a-worker-") && lines[1].contains(" idle"), "{lines:?}");
+        assert_eq!(
+            (lines[0].contains("HOST"), lines[0].contains("VERSION")),
+            (width > 40, width > 80),
+            "{lines:?}"
+        );
         for line in lines {
             assert!(line.chars().count() <= width as usize, "{width}: {line:?}");
         }

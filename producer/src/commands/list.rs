@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use console::{Term, measure_text_width, truncate_str};
+use console::Term;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use prs_common::timestamp::now_us;
@@ -17,13 +17,12 @@ use crate::naming::Id;
 use crate::output;
 use crate::place::{Place, Seen, look_at_all};
 use crate::records::{Job, Jobs, SCHEMA};
+use crate::table::Table;
 
 /// Jobs that are shown to a person who does not say how many.
 const LIMIT: usize = 20;
 /// Between two looks of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
-/// Columns of a reason at least: in a terminal without room for them there are none.
-const LEAST_REASON: usize = 20;
 
 /// Lists jobs, the newest first.
 pub(super) async fn list(arguments: &List, format: Format) -> Result<ExitCode, Failure> {
@@ -113,7 +112,7 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
         let jobs = jobs.iter().map(Job::seen).collect();
         return output::json(&Jobs { schema: SCHEMA, jobs, left_out: left_out as u64 });
     }
-    let mut rows: Vec<Vec<String>> = jobs
+    let rows = jobs
         .into_iter()
         .map(|Seen { record, result, standing }| {
             let waits = standing.waits().filter(|_| !result.state.is_final());
@@ -128,38 +127,12 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
             ]
         })
         .collect();
-    let mut headings = vec!["JOB", "STATE", "SUBMITTED", "DONE", "FAILED", "TIME", "REASON"];
-    if let Some((_, columns)) = terminal.size_checked().filter(|_| terminal.is_term()) {
-        cut_reasons(&mut headings, &mut rows, columns.into());
-    }
-    output::table(&headings, &rows)?;
+    let table = Table::new(&["JOB", "STATE", "SUBMITTED", "DONE", "FAILED", "TIME", "REASON"], rows);
+    output::text(&table.fit(terminal, &["REASON", "TIME", "SUBMITTED", "FAILED", "DONE"]).text())?;
     if left_out > 0 {
         output::say(format_args!("... {left_out} more; --all shows them"));
     }
     Ok(())
-}
-
-/// Cuts the last column so that the others and it fit side by side, or takes it away.
-fn cut_reasons(headings: &mut Vec<&str>, rows: &mut [Vec<String>], columns: usize) {
-    let others: usize = headings[..headings.len() - 1]
-        .iter()
-        .enumerate()
-        .map(|(at, heading)| {
-            let widest = rows.iter().map(|row| measure_text_width(&row[at])).max().unwrap_or(0);
-            widest.max(heading.len()) + 2
-        })
-        .sum();
-    let room = columns.saturating_sub(others);
-    if room < LEAST_REASON {
-        headings.pop();
-        for row in rows {
-            row.pop();
-        }
-        return;
-    }
-    for reason in rows.iter_mut().filter_map(|row| row.last_mut()) {
-        *reason = truncate_str(reason, room, "...").into_owned();
-    }
 }
 
 /// A moment in the time zone of this machine.
@@ -187,23 +160,5 @@ mod tests {
         }
         assert!(fits(None, None, None) && !fits(None, Some("rows"), None) && !fits(None, None, Some("2")));
         assert_eq!(digits(1_795_381_390_000_000), "20261122210310");
-    }
-
-    #[test]
-    fn reasons_are_cut_to_the_width() {
-        let reason = "a reason that is longer than there is room for";
-        let table = [
-            (80, Some(reason)),
-            (40, Some("a reason that is longer than t...")),
-            (27, Some("a reason that is ...")),
-            (26, None),
-        ];
-        for (columns, expected) in table {
-            let mut rows = vec![vec!["job-1".to_owned(), reason.to_owned()]];
-            let mut headings = vec!["JOB", "REASON"];
-            cut_reasons(&mut headings, &mut rows, columns);
-            assert_eq!(rows[0].get(1).map(String::as_str), expected, "{columns}");
-            assert_eq!(headings.len(), rows[0].len());
-        }
     }
 }

@@ -16,6 +16,7 @@ use crate::output;
 use crate::place::Place;
 use crate::records::{self, Log, SCHEMA};
 use crate::standing::Shown;
+use crate::table::Table;
 
 /// Bytes of a log that are read at a time.
 const PIECE: u64 = 4 << 20;
@@ -49,7 +50,7 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
     } else {
         let rows: Vec<Vec<String>> =
             found.iter().map(|log| vec![log.file.clone(), log.bytes.to_string()]).collect();
-        output::table(&["FILE", "BYTES"], &rows)?;
+        output::text(&Table::new(&["FILE", "BYTES"], rows).text())?;
     }
     Ok(Code::Completed.into())
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
 
+use console::Term;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::timestamp::{format_us, now_us};
@@ -12,6 +13,7 @@ use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};
 use crate::place::{Leftover, Place};
 use crate::records::{Removed, RemovedJob, SCHEMA};
+use crate::table::Table;
 use crate::{colours, naming, output};
 
 /// Jobs whose objects are listed side by side.
@@ -119,7 +121,8 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
         };
         vec![job.job_id.clone(), state, submitted, HumanBytes(job.bytes).to_string()]
     });
-    output::table(&["JOB", "STATE", "SUBMITTED (UTC)", "SIZE"], &rows.collect::<Vec<_>>())?;
+    let table = Table::new(&["JOB", "STATE", "SUBMITTED (UTC)", "SIZE"], rows.collect());
+    output::text(&table.fit(&Term::stdout(), &["SUBMITTED (UTC)"]).text())?;
     if !stdin().is_terminal() {
         return Err(Failure::wrong("no terminal to ask at: give --yes to remove these jobs"));
     }

@@ -40,16 +40,10 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
     let runs_on = if whence.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine };
     let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    let python = find_interpreter(spec.environment.as_deref()).ok();
-    let check = python.map(|python| ScriptCheck::start(&spec, python)).transpose()?.flatten();
+    let check = ScriptCheck::start(&spec, runs_on)?;
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     if let Some(check) = check {
-        match check.finish().await {
-            Err(failure) if whence.urls.is_some() => {
-                output::say(format_args!("note: {failure}\nthe workers use an interpreter of their own"));
-            }
-            checked => checked?,
-        }
+        check.finish().await?;
     }
     code_notes::check(&spec, &code.files)?;
     let (id, archive) = (new_id(&spec.name), code.body.into());

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use console::Term;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
 use prs_orchestrator::report::progress_overview::duration;
@@ -11,6 +12,7 @@ use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::records::{self, SCHEMA, Worker};
+use crate::table::Table;
 
 /// Lists the workers of a fleet. It asks Redis alone.
 pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
@@ -32,8 +34,10 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
         output::say(format_args!("no worker is there; start one: prs worker --target {target}"));
         return Ok(Code::Completed.into());
     }
-    let rows: Vec<Vec<String>> = workers.into_iter().map(row).collect();
-    output::table(&["WORKER", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"], &rows)?;
+    let headings = ["WORKER", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"];
+    let table = Table::new(&headings, workers.into_iter().map(row).collect());
+    let table = table.fit(&Term::stdout(), &["VERSION", "LAST SEEN", "SLOTS", "HOST", "TARGET"]);
+    output::text(&table.text())?;
     Ok(Code::Completed.into())
 }
 
