@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prs_common::layout;
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
-use prs_common::storage::{PutMode, Storage, StorageError, delete_below};
+use prs_common::storage::{PutMode, Storage, StorageError};
 
 use crate::inputs::{InputStores, Opener};
 use crate::job_context::{JobContext, Policy, run_name};
@@ -18,7 +18,7 @@ use crate::membership;
 /// Folder of the jobs in the storage of a fleet.
 pub(crate) const JOBS: &str = "jobs";
 /// A small object a job, so that jobs are listed without listing what they hold.
-const INDEX: &str = "index/";
+pub(crate) const INDEX: &str = "index/";
 
 /// The servers of a fleet. Cheap to clone.
 #[derive(Clone)]
@@ -57,15 +57,6 @@ pub fn job_storage(storage: &dyn Storage, job_id: &str) -> Arc<dyn Storage> {
 pub async fn job_ids(storage: &dyn Storage) -> Result<Vec<String>, StorageError> {
     let listed = storage.list(INDEX).await?;
     Ok(listed.iter().filter_map(|object| Some(object.key.strip_prefix(INDEX)?.to_owned())).collect())
-}
-
-/// Removes a job that has ended, and its entry in the list of jobs as the last. May be repeated.
-pub async fn remove_job(storage: &dyn Storage, job_id: &str) -> Result<(), StorageError> {
-    let job = job_storage(storage, job_id);
-    // Without a record nobody starts it again.
-    job.delete(layout::JOB).await?;
-    delete_below(&*job, "").await?;
-    storage.delete(&format!("{INDEX}{job_id}")).await
 }
 
 impl Fleet {

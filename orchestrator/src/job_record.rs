@@ -12,7 +12,10 @@ use crate::report::findings::Findings;
 pub use crate::status::{Rates, Status};
 
 /// How often others may write a record between reading and writing it.
-const CONFLICTS: usize = 10;
+pub(crate) const CONFLICTS: usize = 10;
+
+/// What stands in place of the record while a job is removed.
+pub(crate) const REMOVED: &str = "{\n  \"removed\": true\n}";
 
 /// The content of `job.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -186,10 +189,12 @@ impl From<&Progress> for ItemCounts {
 #[derive(Debug, thiserror::Error)]
 pub enum JobRecordError {
     /// There is none: the place holds no job.
-    #[error("{place} holds no job: there is no job.json")]
+    #[error("{place} holds no job: {}", if *.removed { "it is being removed" } else { "there is no job.json" })]
     Absent {
         /// Where it was looked for.
         place: String,
+        /// Whether somebody began to remove the job.
+        removed: bool,
     },
     /// The store failed.
     #[error(transparent)]
@@ -243,9 +248,14 @@ impl JobRecord {
     /// Reads the record of the job in `storage`.
     pub async fn read(storage: &dyn Storage) -> Result<Self, JobRecordError> {
         let (body, version) = storage.get_versioned(layout::JOB).await.map_err(|error| match error.kind {
-            StorageErrorKind::NotFound => JobRecordError::Absent { place: storage.to_string() },
+            StorageErrorKind::NotFound => {
+                JobRecordError::Absent { place: storage.to_string(), removed: false }
+            }
             _ => JobRecordError::Storage(error),
         })?;
+        if body == REMOVED {
+            return Err(JobRecordError::Absent { place: storage.to_string(), removed: true });
+        }
         let seal = seal::check(&body);
         let damaged = || JobRecordError::Damaged { place: storage.to_string() };
         if seal == Seal::Broken {
@@ -324,7 +334,7 @@ impl JobRecord {
 }
 
 /// Whether storage has another record than the one that was to be replaced.
-fn is_conflict(kind: StorageErrorKind) -> bool {
+pub(crate) fn is_conflict(kind: StorageErrorKind) -> bool {
     matches!(kind, StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists)
 }
 
@@ -336,13 +346,32 @@ fn other_version(record: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use prs_common::storage::LocalStorage;
 
     use super::*;
 
-    fn record() -> JobRecord {
+    pub(crate) fn record() -> JobRecord {
         JobRecord::new("job-1".to_owned(), String::new(), JobSpec::new("job", "/", "x.py", vec![]))
+    }
+
+    pub(crate) fn end(record: &mut JobRecord) {
+        record.result = Some(JobResult {
+            job_id: record.job_id.clone(),
+            name: String::new(),
+            submitted_us: record.submitted_us,
+            ended_us: None,
+            kept_until_us: None,
+            state: JobState::Completed,
+            reason: None,
+            output: Output::default(),
+            logs: String::new(),
+            mini_batches: MiniBatchCounts::default(),
+            items: ItemCounts::default(),
+            seconds: 1.0,
+            starts: Vec::new(),
+            findings: Findings { complete: true, ..Findings::default() },
+        });
     }
 
     #[tokio::test]
@@ -368,29 +397,11 @@ mod tests {
     #[tokio::test]
     async fn a_record_that_stands_is_not_written_over() {
         type Change = fn(&mut JobRecord);
-        let result = |record: &mut JobRecord| {
-            record.result = Some(JobResult {
-                job_id: record.job_id.clone(),
-                name: String::new(),
-                submitted_us: record.submitted_us,
-                ended_us: None,
-                kept_until_us: None,
-                state: JobState::Completed,
-                reason: None,
-                output: Output::default(),
-                logs: String::new(),
-                mini_batches: MiniBatchCounts::default(),
-                items: ItemCounts::default(),
-                seconds: 1.0,
-                starts: Vec::new(),
-                findings: Findings::default(),
-            });
-        };
         let table: [(&str, Change, bool); 4] = [
             ("nothing", |_| {}, true),
             ("another state", |record| record.state = JobState::Running, true),
             ("another start", JobRecord::start_again, false),
-            ("a result", result, false),
+            ("a result", end, false),
         ];
         for (what, change, is_written) in table {
             let folder = tempfile::tempdir().unwrap();

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod publish;
 pub mod queues;
 pub mod recover;
+pub mod removal;
 pub mod report;
 mod result;
 #[cfg(test)]

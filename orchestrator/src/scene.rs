@@ -433,11 +433,22 @@ pub(crate) struct FaultyStorage {
     inner: LocalStorage,
     faults: Faults<StorageErrorKind>,
     calls: Mutex<Vec<String>>,
+    pause: Mutex<Duration>,
 }
 
 impl FaultyStorage {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { inner: LocalStorage::new(folder), faults: Mutex::default(), calls: Mutex::default() }
+        Self {
+            inner: LocalStorage::new(folder),
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            pause: Mutex::default(),
+        }
+    }
+
+    /// Lets every put of an object take so long from now on.
+    pub(crate) fn slow_down(&self, pause: Duration) {
+        *self.pause.lock().unwrap() = pause;
     }
 
     /// Lets the next so many calls that begin like `call` (a verb and a key) fail.
@@ -479,6 +490,10 @@ impl fmt::Display for FaultyStorage {
 impl Storage for FaultyStorage {
     async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
         self.pass("put", key)?;
+        let pause = *self.pause.lock().unwrap();
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
         self.inner.put(key, body, mode).await
     }
     async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
@@ -512,6 +527,7 @@ impl Storage for FaultyStorage {
         self.inner.delete(key).await
     }
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
+        self.pass("delete_all", keys.first().map_or("", String::as_str))?;
         self.inner.delete_all(keys).await
     }
     async fn flush(&self) -> Result<(), StorageError> {

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
+use prs_common::failpoint;
 use prs_common::job::RunsOn;
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{LocalStorage, Storage};
-use prs_orchestrator::fleet::remove_job;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job_record::{JobRecordError, Output};
+use prs_orchestrator::removal::remove_job;
 use prs_orchestrator::report::findings::Findings;
 use prs_orchestrator::{JobRecord, JobResult, Policy};
 use prs_worker::opener;
@@ -67,9 +68,20 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 pub(crate) enum Leftover {
     /// It has ended.
-    Job { state: JobState, name: String, submitted_us: u64 },
-    /// It has no record: somebody was stopped while the job was removed, or before it was handed in.
-    Remains,
+    Job { state: JobState, name: String, submitted_us: u64, kept_until_us: Option<u64>, start: u32 },
+    /// It has no record: somebody was stopped while the job was removed, which `removed` tells for certain, or before it was
+    /// handed in.
+    Remains { removed: bool },
+}
+
+impl Leftover {
+    /// The last start of the job, from 1; nothing where it has no record.
+    pub(crate) fn start(&self) -> Option<u32> {
+        match self {
+            Self::Job { start, .. } => Some(*start),
+            Self::Remains { .. } => None,
+        }
+    }
 }
 
 impl Seen {
@@ -193,10 +205,10 @@ impl Place {
     pub(crate) async fn leftover(&self) -> Result<Leftover, Failure> {
         let record = match (JobRecord::read(&*self.storage).await, &self.home) {
             (Ok(record), _) => record,
-            (Err(JobRecordError::Absent { .. }), Home::Fleet { reader, job_id })
-                if reader.job_ids().await?.contains(job_id) =>
+            (Err(JobRecordError::Absent { removed, .. }), Home::Fleet { reader, job_id })
+                if removed || reader.job_ids().await?.contains(job_id) =>
             {
-                return Ok(Leftover::Remains);
+                return Ok(Leftover::Remains { removed });
             }
             (Err(error), Home::Fleet { reader, job_id }) => {
                 return Err(fleet::unreadable(reader.storage(), job_id, error));
@@ -213,37 +225,45 @@ impl Place {
                 "job {id} has not ended; prs cancel {id} ends it, and then it can be removed"
             )));
         }
-        Ok(Leftover::Job { state: record.state, name: record.spec.name, submitted_us: record.submitted_us })
+        Ok(Leftover::Job {
+            state: record.state,
+            name: record.spec.name,
+            submitted_us: record.submitted_us,
+            kept_until_us: record.result.and_then(|result| result.kept_until_us),
+            start: record.incarnation,
+        })
     }
 
-    /// The record of a job that has ended, and until when it is kept; nothing of one that is kept until it is removed.
-    pub(crate) async fn kept_until(&self) -> Result<Option<(JobRecord, u64)>, Failure> {
-        let record = match self.record().await {
-            Ok(record) => record,
-            Err(failure) if failure.is_usage() => return Ok(None),
-            Err(failure) => return Err(failure),
-        };
-        let works = matches!(&self.home, Home::Folder(folder) if run_folder::is_locked(folder));
-        let until = record.result.as_ref().and_then(|result| result.kept_until_us).filter(|_| !works);
-        Ok(until.map(|until| (record, until)))
-    }
-
-    /// What everything of the job takes, bytes.
-    pub(crate) async fn bytes(&self) -> Result<u64, Failure> {
+    /// How many objects the job has, and their bytes.
+    pub(crate) async fn amount(&self) -> Result<(u64, u64), Failure> {
         let listed = self.storage.list("").await.context("cannot list what the job has");
         let listed = listed.map_err(|error| self.failure(error))?;
-        Ok(listed.iter().map(|object| object.size).sum())
+        Ok((listed.len() as u64, listed.iter().map(|object| object.size).sum()))
     }
 
-    /// Removes the job. It is in the list to the last, so what was interrupted can be done again.
-    pub(crate) async fn remove(&self) -> Result<(), Failure> {
-        let removed = match &self.home {
-            Home::Folder(folder) => run_folder::remove(folder)?,
-            Home::Fleet { reader, job_id } => remove_job(reader.storage(), job_id).await.map_err(Into::into),
+    /// Removes the job, as it was seen at its `start`; one that was started again since stays, which is an error of usage.
+    /// What was interrupted can be done again.
+    pub(crate) async fn remove(&self, start: Option<u32>) -> Result<(), Failure> {
+        failpoint::pass("removes_job");
+        let is_removed = match &self.home {
+            Home::Folder(folder) => run_folder::remove(folder, start).await?,
+            Home::Fleet { reader, job_id } => {
+                let removed = remove_job(reader.storage(), job_id, start).await;
+                removed.map_err(|error| match error {
+                    JobRecordError::Storage(error) => Failure::server(
+                        anyhow::Error::from(error).context(format!("cannot remove job {job_id}")),
+                    ),
+                    error => fleet::unreadable(reader.storage(), job_id, error),
+                })?
+            }
         };
-        removed
-            .with_context(|| format!("cannot remove job {}", self.called()))
-            .map_err(|error| self.failure(error))
+        if is_removed {
+            return Ok(());
+        }
+        Err(Failure::wrong(format!(
+            "job {} is in use, or was started again meanwhile: it is not removed",
+            self.called()
+        )))
     }
 
     /// The record as it is stored.

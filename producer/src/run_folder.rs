@@ -125,11 +125,19 @@ pub(crate) fn find_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
         .map_err(Failure::usage)
 }
 
-/// Removes a run, but for an output elsewhere. Its record goes last: until then it is in the list.
-pub(crate) fn remove(folder: &Path) -> Result<anyhow::Result<()>, Failure> {
-    let locked = lock(folder)?;
-    if locked.is_none() {
-        return Err(Failure::wrong(format!("{} is in use by another run", folder.display())));
+/// Removes a run, as it was seen at its `start`, but for an output elsewhere. Its record goes last: until then it is in the
+/// list. False when it works, or was started again since: then all of it stays.
+pub(crate) async fn remove(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let removed = remove_locked(folder, start).await;
+    // Another program may remove it, too.
+    if folder.exists() { removed } else { Ok(true) }
+}
+
+async fn remove_locked(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let Some(_locked) = lock(folder)? else { return Ok(false) };
+    let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
+    if Some(record.incarnation) != start {
+        return Ok(false);
     }
     let remove = || {
         for entry in fs::read_dir(folder)? {
@@ -138,9 +146,12 @@ pub(crate) fn remove(folder: &Path) -> Result<anyhow::Result<()>, Failure> {
                 remove_tree(&path)?;
             }
         }
+        // Before the lock, which the next one would make anew.
+        remove_tree(&folder.join(layout::JOB))?;
         remove_tree(folder)
     };
-    Ok(remove().with_context(|| format!("cannot remove {}", folder.display())))
+    remove().with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(true)
 }
 
 /// Whether `name`, an id or a folder, is a job of this machine.

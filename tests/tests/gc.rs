@@ -6,11 +6,21 @@ use std::fs;
 use std::time::Duration;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Fleet, Job, sealed};
+use prs_tests::harness::{Fleet, Job, Live, sealed};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const ECHO: &str = "import os\ndef run(mini_batch):\n    return [open(path).read() for path in mini_batch]\n";
+
+/// Mini-batch 1 fails until the mark `cure`.
+const CURABLE: &str = r#"
+from marks import is_marked
+
+def run(mini_batch, context):
+    if context.minibatch_index == 1 and not is_marked("cure"):
+        raise ValueError("not yet")
+    return mini_batch
+"#;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -30,9 +40,35 @@ fn uploaded(fleet: &Fleet) -> usize {
     fleet.s3.objects("fleet").iter().filter(|(key, _)| key.starts_with("prs/inputs/")).count()
 }
 
-fn remove(fleet: &Fleet, job: &Job, id: &str) {
-    // The last logs of a job, and its entry among those to be served, go a moment after its end.
+/// The last logs of a job, and its entry among those to be served, go a moment after its end.
+fn wait_until_tidy(fleet: &Fleet) {
     wait_for("the job to be tidied up", PATIENCE, || fleet.active().is_empty().then_some(()));
+}
+
+/// The record of a job that was kept until it ended.
+fn expired(record: &[u8]) -> String {
+    let mut record: Value = serde_json::from_slice(record).unwrap();
+    record["result"]["kept_until_us"] = record["result"]["ended_us"].clone();
+    sealed(record)
+}
+
+fn expire(fleet: &Fleet, id: &str) {
+    wait_until_tidy(fleet);
+    let stored = fleet.stored(id);
+    stored.replace("job.json", expired(&stored.bytes("job.json")).as_bytes());
+}
+
+/// Whose programs stop, or end, at a place.
+fn armed(fleet: &Fleet, failpoint: &str) -> Job {
+    fleet.job(Job::new(ECHO)).with_own_variable("PRS_FAILPOINT", failpoint)
+}
+
+fn wait_until_stopped(program: &mut Live) {
+    wait_for("it to stop", PATIENCE, || program.is_stopped().then_some(()));
+}
+
+fn remove(fleet: &Fleet, job: &Job, id: &str) {
+    wait_until_tidy(fleet);
     job.command(&["rm", id, "--yes"]).expect_code(0);
 }
 
@@ -119,14 +155,107 @@ fn a_job_is_kept_as_long_as_its_file_says() {
     assert_eq!(gc(&job, &["--runs", &runs, "--yes"])["jobs"], json!([]));
 
     let path = job.run().path().join("job.json");
-    let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let (ended, until) = (&record["result"]["ended_us"], &record["result"]["kept_until_us"]);
     assert_eq!(until.as_u64().unwrap() - ended.as_u64().unwrap(), 12 * 3600 * 1_000_000);
-    record["result"]["kept_until_us"] = json!(ended.as_u64().unwrap());
-    fs::write(&path, sealed(record)).unwrap();
+    fs::write(&path, expired(&fs::read(&path).unwrap())).unwrap();
     let shown = job.command(&["gc", "--runs", &runs]);
     assert!(shown.stdout.starts_with("job run, kept until "), "{}", shown.stdout);
     assert!(job.run().path().is_dir());
     assert_eq!(gc(&job, &["--runs", &runs, "--yes"])["jobs"].as_array().unwrap().len(), 1);
     assert!(!job.run().path().exists());
+}
+
+#[test]
+fn a_job_of_this_machine_that_is_resumed_meanwhile_stays() {
+    let (name, place) = stopping("removes_job");
+    let job = Job::new(CURABLE).with_files(4).with("keep", "12h");
+    job.completes();
+    let path = job.run().path().join("job.json");
+    fs::write(&path, expired(&fs::read(&path).unwrap())).unwrap();
+    let (run, runs) = (job.run().path().display().to_string(), job.path(".").display().to_string());
+    let job = job.with_own_variable(&name, &place);
+    let mut collection = job.start(&["gc", "--runs", &runs, "--yes", "-o", "json"]);
+    let mut removal = job.start(&["rm", &run, "--yes"]);
+    for program in [&mut collection, &mut removal] {
+        wait_until_stopped(program);
+    }
+    job.mark("cure");
+    job.command(&["resume", &run]).expect_code(0);
+    for program in [&mut collection, &mut removal] {
+        program.signal(Signal::CONT);
+    }
+    let collection = collection.wait();
+    collection.expect_code(0);
+    assert_eq!(collection.json()["jobs"], json!([]));
+    assert!(collection.stderr.contains("was started again meanwhile"), "{}", collection.stderr);
+    let removal = removal.wait();
+    removal.expect_code(2);
+    assert!(removal.stderr.contains("was started again meanwhile"), "{}", removal.stderr);
+    assert_eq!(job.run().rows().len(), 4);
+}
+
+#[test]
+fn a_job_of_a_fleet_that_is_resumed_meanwhile_stays_and_an_interrupted_removal_is_taken_up() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(CURABLE).with_files(4).with("keep", "12h"));
+    let _worker = fleet.worker(&job, &[]);
+    let id = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    expire(&fleet, &id);
+    let stopping = armed(&fleet, "removes_job:stop");
+    let mut collection = stopping.start(&["gc", "--yes"]);
+    let mut removal = stopping.start(&["rm", &id, "--yes"]);
+    for program in [&mut collection, &mut removal] {
+        wait_until_stopped(program);
+    }
+    job.mark("cure");
+    job.command(&["resume", &id]).expect_code(0);
+    for program in [&mut collection, &mut removal] {
+        program.signal(Signal::CONT);
+    }
+    for (program, code) in [(collection, 0), (removal, 2)] {
+        let ended = program.wait();
+        ended.expect_code(code);
+        assert!(ended.stderr.contains("was started again meanwhile"), "{}", ended.stderr);
+    }
+    assert!(!fleet.stored(&id).result().is_empty());
+
+    expire(&fleet, &id);
+    assert_ne!(armed(&fleet, "job_withdrawn").command(&["gc", "--yes"]).code, Some(0));
+    let resumed = job.command(&["resume", &id]);
+    resumed.expect_code(2);
+    assert!(resumed.stderr.contains(&format!("{id} is being removed")), "{}", resumed.stderr);
+    let left = gc(&job, &[])["leftovers"].clone();
+    assert_eq!(left[0]["job_id"], json!(id));
+    assert_eq!(gc(&job, &["--yes"])["leftovers"], left);
+    assert_eq!(fleet.stored(&id).keys(), [""; 0]);
+    assert_eq!(job.command(&["list", "-o", "json"]).json()["jobs"], json!([]));
+}
+
+#[test]
+fn a_job_that_is_removed_meanwhile_names_nothing_and_a_failure_says_what_went() {
+    let fleet = Fleet::start();
+    let job = fleet.job(Job::new(ECHO).with_files(3).with("keep", "12h"));
+    let _worker = fleet.worker(&job, &[]);
+    let first = fleet.completes(&job)["job_id"].as_str().unwrap().to_owned();
+    let stopping = armed(&fleet, "gc_listed:stop");
+    let mut collection = stopping.start(&["gc", "--older", "0s", "--yes", "-o", "json"]);
+    wait_until_stopped(&mut collection);
+    remove(&fleet, &job, &first);
+    collection.signal(Signal::CONT);
+    let collection = collection.wait();
+    collection.expect_code(0);
+    assert_eq!((collection.json()["inputs"]["objects"].clone(), uploaded(&fleet)), (json!(3), 0));
+
+    let [damaged, over] = [(); 2].map(|()| fleet.completes(&job)["job_id"].as_str().unwrap().to_owned());
+    expire(&fleet, &over);
+    let stored = fleet.stored(&damaged);
+    let listing = stored.keys().into_iter().find(|key| key.starts_with("inputs/")).unwrap();
+    stored.replace(&listing, b"damaged");
+    let failed = job.command(&["gc", "--older", "0s", "--yes"]);
+    failed.expect_code(2);
+    for part in [&format!("job {damaged}: the listing"), &format!("removed before that: {over}")] {
+        assert!(failed.stderr.contains(part), "{}", failed.stderr);
+    }
+    assert_eq!((uploaded(&fleet), fleet.stored(&over).keys().len()), (3, 0));
 }

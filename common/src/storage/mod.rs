@@ -277,10 +277,15 @@ async fn download_pieces<S: Storage + ?Sized>(
 /// Removes all objects below `prefix` (a folder ending in `/`), some pages of the listing at a time. What is written
 /// there meanwhile may stay.
 pub async fn delete_below(storage: &dyn Storage, prefix: &str) -> Result<(), StorageError> {
+    delete_below_but(storage, prefix, "").await
+}
+
+/// The same, but for the object `kept`.
+pub async fn delete_below_but(storage: &dyn Storage, prefix: &str, kept: &str) -> Result<(), StorageError> {
     let mut keys = Vec::new();
     let mut page = storage.list_after(prefix, "").await?;
     while let Some(last) = page.last().map(|object| object.key.clone()) {
-        keys.extend(page.into_iter().map(|object| object.key));
+        keys.extend(page.into_iter().map(|object| object.key).filter(|key| key != kept));
         let next = storage.list_after(prefix, &last);
         if keys.len() < DELETED_TOGETHER {
             page = next.await?;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prs_common::failpoint;
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::GcError;
 
@@ -20,7 +20,9 @@ pub(super) const REMOVAL: Duration = Duration::from_secs(45);
 /// A collection whose mark was not written for so long is dead. A removal that was begun has ended by then.
 pub(super) const DEAD: Duration = Duration::from_mins(2);
 /// How long after a mark was written a removal may begin.
-const PROMPT: Duration = Duration::from_secs(10);
+pub(super) const PROMPT: Duration = Duration::from_secs(10);
+/// How often the mark is written before a removal, while that takes longer.
+const ROUNDS: usize = 6;
 /// Between two looks at the mark of another collection.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -117,6 +119,8 @@ pub(super) struct Collecting {
     storage: Arc<dyn Storage>,
     mark: Mark,
     version: Version,
+    /// When the mark was last written.
+    written: Instant,
 }
 
 impl Collecting {
@@ -131,7 +135,7 @@ impl Collecting {
             let mark = Mark { number: before.number + 1, collects: true, by: by.to_owned() };
             if let Some(version) = write(&*storage, &mark, over).await? {
                 failpoint::pass("gc_begun");
-                return Ok(Self { storage, mark, version });
+                return Ok(Self { storage, mark, version, written: Instant::now() });
             }
         }
     }
@@ -139,12 +143,12 @@ impl Collecting {
     /// Does `work`, which removes nothing, and shows that this program lives.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, GcError> {
         let mut work = std::pin::pin!(work);
-        let mut beats = interval_at(Instant::now() + BEAT, BEAT);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                // A mark that is due comes before work that is done at once, however often that is asked for.
+                biased;
+                () = sleep_until(self.written + BEAT) => self.beat().await?,
                 done = &mut work => return Ok(done),
-                _ = beats.tick() => self.beat().await?,
             }
         }
     }
@@ -154,16 +158,16 @@ impl Collecting {
         if keys.is_empty() {
             return Ok(());
         }
-        loop {
+        for _ in 0..ROUNDS {
             let began = Instant::now();
             self.beat().await?;
             failpoint::pass("gc_removes");
             if began.elapsed() < PROMPT {
-                break;
+                let removed = timeout(REMOVAL, self.storage.delete_all(&keys)).await;
+                return removed.map_err(|_| GcError::Unanswered)?.map_err(GcError::Removal);
             }
         }
-        let removed = timeout(REMOVAL, self.storage.delete_all(&keys)).await;
-        Ok(removed.map_err(|_| GcError::Slow)??)
+        Err(GcError::Slow)
     }
 
     /// Says that nobody collects any more.
@@ -176,6 +180,7 @@ impl Collecting {
         self.mark.number += 1;
         let written = write(&*self.storage, &self.mark, Some(self.version.clone())).await?;
         self.version = written.ok_or(GcError::TakenOver)?;
+        self.written = Instant::now();
         Ok(())
     }
 }

@@ -16,7 +16,8 @@
 //! Writes of the mark are conditional, so one program collects at a time. One that was killed leaves a mark that says it
 //! collects; who has watched such a mark for `mark::DEAD` without a change takes it over. A collection that lives
 //! writes its mark every `mark::BEAT`, and once more before each removal, which it gives up after
-//! `mark::REMOVAL`: one whose mark was taken over finds out before it removes anything.
+//! `mark::REMOVAL`: one whose mark was taken over finds out before it removes anything. One whose removal failed, and may
+//! take effect all the same, leaves its mark to be taken over.
 //!
 //! What is left: a collection that is stopped between that write and its removal for so long that a submission takes its
 //! mark over, and then goes on; and a store without conditional writes. A file may then be missing that a new job needs.
@@ -29,8 +30,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use prs_common::layout::{BLOBS, JOB};
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+use prs_common::layout::BLOBS;
+use prs_common::storage::{ObjectMeta, Storage, StorageError};
 use prs_common::timestamp::now_us;
 
 use self::mark::Collecting;
@@ -38,6 +39,7 @@ use self::named::{Named, job_prefixes};
 use crate::fleet::{job_ids, job_storage};
 use crate::inputs::blob::promised_digest;
 use crate::inputs::manifest::ManifestError;
+use crate::job_record::{JobRecord, JobRecordError};
 
 pub use self::mark::{Quiet, until_quiet};
 
@@ -45,11 +47,13 @@ pub use self::mark::{Quiet, until_quiet};
 const REMOVED_TOGETHER: usize = 1_000;
 /// Prefixes of jobs that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 16;
+/// What is younger is not what a killed submission left, whatever is wanted: one at work has no record yet, seconds.
+const LEFT_FOR: u64 = 3_600;
 
 /// What a collection looks for.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Only what was written longer ago than this, seconds.
+    /// Only what was written longer ago than this, seconds. What submissions left is at least an hour old.
     pub older: u64,
     /// Jobs that are as good as gone: what they name does not count.
     pub gone: HashSet<String>,
@@ -60,7 +64,8 @@ pub struct Wanted {
 pub struct Found {
     /// Uploaded inputs.
     pub inputs: Amount,
-    /// What submissions left that were killed before there was a job, by the ids it would have had.
+    /// What submissions left that were killed before there was a job, and removals that were interrupted, by the ids of
+    /// the jobs.
     pub leftovers: Vec<(String, Amount)>,
 }
 
@@ -80,14 +85,16 @@ impl Amount {
     }
 }
 
-/// Why a collection came to no end.
+/// Why a collection did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum GcError {
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// A listing cannot be read, so nobody knows what its job needs.
-    #[error("job {job_id}: {source}; nothing is removed while it is there: prs rm {job_id} removes the job")]
+    #[error(
+        "job {job_id}: {source}; no uploaded input is removed while it is there: prs rm {job_id} removes the job"
+    )]
     Listing {
         /// The job.
         job_id: String,
@@ -95,10 +102,16 @@ pub enum GcError {
         source: ManifestError,
     },
     /// Another program took the mark over.
-    #[error("another program went on in place of this one, which was silent for too long; run it again")]
+    #[error("another program took over because this one did not respond in time; run it again")]
     TakenOver,
-    /// A removal was not answered in time.
+    /// A removal failed, and may take effect all the same.
+    #[error("{0}; run it again")]
+    Removal(#[source] StorageError),
+    /// A removal was not answered in time, and may take effect later.
     #[error("the storage did not answer a removal within {} s; run it again", mark::REMOVAL.as_secs())]
+    Unanswered,
+    /// The store is too slow for a removal to be begun in time.
+    #[error("the storage takes longer than {} s to write a small object; run it again", mark::PROMPT.as_secs())]
     Slow,
 }
 
@@ -106,9 +119,9 @@ impl GcError {
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Storage(error) => error.is_retryable(),
+            Self::Storage(error) | Self::Removal(error) => error.is_retryable(),
             Self::Listing { source, .. } => source.is_retryable(),
-            Self::TakenOver | Self::Slow => true,
+            Self::TakenOver | Self::Unanswered | Self::Slow => true,
         }
     }
 }
@@ -138,10 +151,11 @@ pub async fn collect(
     let mut collecting = Collecting::begin(Arc::clone(storage), by, tell).await?;
     let collected = remove(storage, wanted, &mut collecting).await;
     // A removal that was not answered may still come: then the mark is left to be taken over.
-    if !matches!(collected, Err(GcError::Slow)) {
-        collecting.end().await?;
+    if matches!(collected, Err(GcError::Unanswered | GcError::Removal(_))) {
+        return collected;
     }
-    collected
+    let ended = collecting.end().await;
+    collected.and_then(|found| ended.map(|()| found))
 }
 
 async fn remove(
@@ -171,22 +185,25 @@ async fn remove(
     Ok(found)
 }
 
-/// The objects of submissions that were killed before there was a job.
+/// The objects of ids that are no jobs, in the list of jobs or by a record.
 async fn leftovers(
     storage: &Arc<dyn Storage>,
     wanted: &Wanted,
 ) -> Result<Vec<(String, Vec<ObjectMeta>)>, GcError> {
     let listed: HashSet<String> = job_ids(&**storage).await?.into_iter().collect();
     let unlisted = job_prefixes(&**storage).await?.into_iter().filter(|id| !listed.contains(id));
+    let age = wanted.older.max(LEFT_FOR);
     let looks = unlisted.map(|id| async move {
         let job = job_storage(&**storage, &id);
-        match job.head(JOB).await {
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            head => return head.map(|_| None),
+        match JobRecord::read(&*job).await {
+            Err(JobRecordError::Absent { .. }) => {}
+            Err(JobRecordError::Storage(error)) => return Err(error),
+            // What cannot be understood may be a job all the same.
+            _ => return Ok(None),
         }
-        let prefix = named::prefix(&id);
-        let objects = storage.list(&prefix).await?;
-        Ok(objects.iter().all(|object| is_old(object, wanted)).then_some((id, objects)))
+        let objects = storage.list(&named::prefix(&id)).await?;
+        let is_left = !objects.is_empty() && objects.iter().all(|object| is_older(object, age));
+        Ok(is_left.then_some((id, objects)))
     });
     let looks = stream::iter(looks.collect::<Vec<_>>()).buffered(LOOKS_AT_ONCE);
     Ok(looks.try_filter_map(|found| std::future::ready(Ok(found))).try_collect().await?)
@@ -206,9 +223,9 @@ async fn named_by_jobs(
     wanted: &Wanted,
     leftovers: &[(String, Vec<ObjectMeta>)],
 ) -> Result<Named, GcError> {
-    let is_left = |id: &String| leftovers.iter().any(|(left, _)| left == id);
+    let left: HashSet<&str> = leftovers.iter().map(|(id, _)| &**id).collect();
     let jobs = job_prefixes(&**storage).await?;
-    let jobs = jobs.into_iter().filter(|id| !wanted.gone.contains(id) && !is_left(id));
+    let jobs = jobs.into_iter().filter(|id| !wanted.gone.contains(id) && !left.contains(&**id));
     let reads = jobs.map(|id| named::named_by(storage, id)).collect::<Vec<_>>();
     let mut reads = stream::iter(reads).buffer_unordered(LOOKS_AT_ONCE);
     let mut named = Named::default();
@@ -231,13 +248,13 @@ async fn next_page(
 }
 
 fn is_unnamed(object: &ObjectMeta, named: &Named, wanted: &Wanted) -> bool {
-    promised_digest(&object.key).is_some_and(|digest| !named.has(digest)) && is_old(object, wanted)
+    promised_digest(&object.key).is_some_and(|digest| !named.has(digest)) && is_older(object, wanted.older)
 }
 
-/// What a store does not date counts as new.
-fn is_old(object: &ObjectMeta, wanted: &Wanted) -> bool {
+/// Whether it was written longer ago than `age`, seconds. What a store does not date counts as new.
+fn is_older(object: &ObjectMeta, age: u64) -> bool {
     let now = now_us() / 1_000_000;
-    object.modified.is_some_and(|modified| modified.saturating_add(wanted.older) <= now)
+    object.modified.is_some_and(|modified| modified.saturating_add(age) <= now)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use prs_common::failpoint;
 use prs_common::layout::{BLOBS, INPUTS};
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 use tokio::runtime::Handle;
 
 use super::GcError;
@@ -61,20 +62,34 @@ pub(super) async fn job_prefixes(storage: &dyn Storage) -> Result<Vec<String>, S
 /// What the job names.
 pub(super) async fn named_by(storage: &Arc<dyn Storage>, job_id: String) -> Result<Named, GcError> {
     let job = job_storage(&**storage, &job_id);
+    let mut named = Named::default();
     let listings = job.list(INPUTS).await?;
-    let handle = Handle::current();
+    failpoint::pass("gc_listed");
+    for listing in listings {
+        match names(&job, &listing.key).await {
+            Ok(more) => named.extend(more),
+            // The job was removed since.
+            Err(ManifestError::Storage(error))
+                if error.kind == StorageErrorKind::NotFound && !is_listed(&*job, &listing.key).await? => {}
+            Err(ManifestError::Storage(error)) => return Err(error.into()),
+            Err(source @ ManifestError::Damaged { .. }) => return Err(GcError::Listing { job_id, source }),
+        }
+    }
+    Ok(named)
+}
+
+async fn is_listed(job: &dyn Storage, key: &str) -> Result<bool, StorageError> {
+    Ok(job.list(INPUTS).await?.iter().any(|listing| listing.key == key))
+}
+
+/// What the listing `key` of a job names.
+async fn names(job: &Arc<dyn Storage>, key: &str) -> Result<Named, ManifestError> {
+    let (job, key, handle) = (Arc::clone(job), key.to_owned(), Handle::current());
     let reading = tokio::task::spawn_blocking(move || {
         let mut named = Named::default();
-        for listing in listings {
-            read(&job, &listing.key, &handle, &mut named)?;
-        }
-        Ok(named)
+        read(&job, &key, &handle, &mut named).map(|()| named)
     });
-    let read = reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    read.map_err(|source| match source {
-        ManifestError::Storage(error) => error.into(),
-        source @ ManifestError::Damaged { .. } => GcError::Listing { job_id, source },
-    })
+    reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 fn read(job: &Arc<dyn Storage>, key: &str, handle: &Handle, named: &mut Named) -> Result<(), ManifestError> {

@@ -1,25 +1,35 @@
 //! What goes, what stays, and every order in which a collection and a submission may take their steps.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use prs_common::layout;
-use prs_common::storage::{LocalStorage, PutMode};
+use prs_common::storage::{PutMode, StorageErrorKind};
 use tempfile::TempDir;
 
 use super::*;
 use crate::inputs::blob::digest;
 use crate::inputs::manifest::{File, ManifestWriter, Source, Store};
+use crate::scene::FaultyStorage;
 
 struct Place {
-    _folder: TempDir,
+    folder: TempDir,
     storage: Arc<dyn Storage>,
+    faulty: Arc<FaultyStorage>,
 }
 
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let storage = Arc::new(LocalStorage::new(folder.path()));
-        Self { _folder: folder, storage }
+        let faulty = Arc::new(FaultyStorage::new(folder.path()));
+        Self { folder, storage: Arc::clone(&faulty) as _, faulty }
+    }
+
+    /// Makes what the job has as old as two hours.
+    async fn age(&self, job_id: &str) {
+        for object in self.storage.list(&format!("jobs/{job_id}/")).await.unwrap() {
+            let file = std::fs::File::options().append(true).open(self.folder.path().join(object.key));
+            file.unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
+        }
     }
 
     async fn put(&self, key: &str, body: &'static str) {
@@ -86,13 +96,25 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
     place.list("killed", &["two"]).await;
     place.put("jobs/killed/code/x", "12345").await;
     place.put("jobs/stored/job.json", "{}").await;
+    place.put("jobs/removed/job.json", crate::job_record::REMOVED).await;
+    place.age("removed").await;
 
     let all = Wanted::default();
+    let left = |found: &Found| {
+        found.leftovers.iter().map(|(id, left)| (id.clone(), left.objects)).collect::<Vec<_>>()
+    };
+    let (killed, removed) = (("killed".to_owned(), 2), ("removed".to_owned(), 1));
+    let found = left(&look(&place.storage, &all).await.unwrap());
+    assert!(!found.contains(&killed) && found.contains(&removed), "one may be at work: {found:?}");
+    place.age("killed").await;
     let found = look(&place.storage, &all).await.unwrap();
     assert_eq!(found.inputs, Amount { objects: 1, bytes: 5 });
-    assert_eq!(found.leftovers.len(), 1, "a record without an entry in the list is a job all the same");
-    assert_eq!((&*found.leftovers[0].0, found.leftovers[0].1.objects), ("killed", 2));
-    let young = Wanted { older: 3_600, ..Wanted::default() };
+    assert_eq!(
+        left(&found),
+        [killed, removed],
+        "a record without an entry in the list is a job all the same"
+    );
+    let young = Wanted { older: 3 * 3_600, ..Wanted::default() };
     assert_eq!(look(&place.storage, &young).await.unwrap(), Found::default());
     let without_b = Wanted { gone: HashSet::from(["b".to_owned()]), ..Wanted::default() };
     assert_eq!(look(&place.storage, &without_b).await.unwrap().inputs, Amount { objects: 2, bytes: 9 });
@@ -143,6 +165,48 @@ async fn a_collection_that_lives_is_waited_for_to_its_end() {
     assert!(!waiting.is_finished());
     working.end().await.unwrap();
     tokio::time::timeout(Duration::from_mins(1), waiting).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_takes_many_short_steps_shows_that_it_lives() {
+    let place = Place::new();
+    let mut working = Collecting::begin(Arc::clone(&place.storage), "host-1", &nobody).await.unwrap();
+    let storage = Arc::clone(&place.storage);
+    let waiting = tokio::spawn(async move { until_quiet(&*storage, &|_| ()).await });
+    for _ in 0..2 * mark::DEAD.as_secs() {
+        working.meanwhile(tokio::time::sleep(Duration::from_secs(1))).await.unwrap();
+    }
+    assert!(!waiting.is_finished());
+    working.end().await.unwrap();
+}
+
+async fn collect_all(place: &Place) -> Result<Found, GcError> {
+    collect(&place.storage, &Wanted::default(), "here", &nobody).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn submissions_wait_after_a_removal_that_may_still_take_effect() {
+    let place = Place::new();
+    place.upload("one").await;
+    place.faulty.fail("delete_all", 1, StorageErrorKind::Unavailable);
+    let failed = collect_all(&place).await;
+    assert!(matches!(failed, Err(GcError::Removal(_))), "{failed:?}");
+    let began = tokio::time::Instant::now();
+    until_quiet(&*place.storage, &|_| ()).await.unwrap();
+    assert!(began.elapsed() > mark::DEAD);
+    assert_eq!(collect_all(&place).await.unwrap().inputs.objects, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_too_slow_ends_the_collection_before_it_removes_anything() {
+    let place = Place::new();
+    place.upload("one").await;
+    place.faulty.slow_down(mark::PROMPT + Duration::from_secs(1));
+    let failed = collect_all(&place).await;
+    assert!(matches!(failed, Err(GcError::Slow)), "{failed:?}");
+    assert!(place.has("one").await);
+    // No removal was begun, so nobody has to wait.
+    until_quiet(&*place.storage, &nobody).await.unwrap();
 }
 
 /// A submission of a job with one file, a step at a time.

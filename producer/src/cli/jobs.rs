@@ -103,7 +103,8 @@ pub(crate) struct Remove {
 /// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
 #[derive(Debug, Args)]
 pub(crate) struct Collect {
-    /// Only uploaded inputs older than this: 90s, 30m, 12h, 30d.
+    /// Only uploaded inputs older than this: 90s, 30m, 12h, 30d. What a killed submission left stays for an hour at
+    /// least.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1d")]
     pub(crate) older: Duration,
     /// Remove what is shown.

@@ -1,6 +1,5 @@
 //! `gc`: removes jobs whose time is over, and what no job names.
 
-use std::collections::HashSet;
 use std::process::ExitCode;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -9,36 +8,53 @@ use prs_common::host_name;
 use prs_common::timestamp::{format_us, now_us};
 use prs_orchestrator::gc::{self, Amount, Found, GcError, Wanted};
 
+use super::remove::after;
 use crate::cli::{Collect, Format};
 use crate::failure::{Code, Failure};
 use crate::fleet::{Reader, waits_for_gc};
 use crate::output;
-use crate::place::Place;
-use crate::records::{Collected, ExpiredJob, Inputs, Leftover, SCHEMA};
+use crate::place::{Leftover, Place};
+use crate::records::{self, Collected, ExpiredJob, Inputs, SCHEMA};
 
 /// Jobs that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 8;
 
-/// A job whose time is over.
-struct Expired {
-    shown: ExpiredJob,
+/// A job that is to go.
+struct Doomed {
+    shown: Shown,
     place: Place,
+    /// Its last start; nothing where it has no record.
+    start: Option<u32>,
+}
+
+enum Shown {
+    /// Its time is over.
+    Expired(ExpiredJob),
+    /// Somebody began to remove it.
+    Rest(records::Leftover),
+}
+
+impl Doomed {
+    fn job_id(&self) -> &str {
+        match &self.shown {
+            Shown::Expired(job) => &job.job_id,
+            Shown::Rest(rest) => &rest.job_id,
+        }
+    }
 }
 
 /// Shows what may go, or removes it.
 pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, Failure> {
-    let expired = expired(arguments).await?;
+    let reader = Reader::connect(arguments.whereabouts.urls()?).await?;
+    let mut jobs = doomed(arguments).await?;
     if arguments.yes {
-        for job in &expired {
-            job.place.remove().await?;
-        }
+        jobs = remove(jobs).await?;
     }
-    let found = match Reader::connect(arguments.whereabouts.urls()?).await? {
-        Some(reader) => Some(unnamed(&reader, arguments, &expired).await?),
-        None => None,
+    let found = match &reader {
+        Some(reader) => unnamed(reader, arguments, &jobs).await?,
+        None => Found::default(),
     };
-    let jobs = expired.into_iter().map(|job| job.shown).collect();
-    let collected = collected(arguments.yes, jobs, found.unwrap_or_default());
+    let collected = collected(arguments.yes, jobs, found);
     if format == Format::Json {
         output::json(&collected)?;
         return Ok(Code::Completed.into());
@@ -53,51 +69,76 @@ pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, 
     Ok(Code::Completed.into())
 }
 
-/// The jobs whose time is over.
-async fn expired(arguments: &Collect) -> Result<Vec<Expired>, Failure> {
+/// The jobs whose time is over, and those whose removal was interrupted.
+async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
     let places = Place::all(&arguments.whereabouts).await?;
     let looks = places.into_iter().map(|place| async move {
-        // What cannot be read, or goes on, stays.
-        let Some((record, until)) = place.kept_until().await? else { return Ok(None) };
-        if until > now_us() {
-            return Ok(None);
-        }
-        let bytes = place.bytes().await?;
-        let (job_id, name) = (place.called(), record.spec.name);
-        let shown = ExpiredJob { job_id, name, kept_until: format_us(until), bytes };
-        Ok::<_, Failure>(Some(Expired { shown, place }))
+        let leftover = match place.leftover().await {
+            Ok(leftover) => leftover,
+            // What cannot be read, or goes on, stays.
+            Err(failure) if failure.is_usage() => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let (job_id, start) = (place.called(), leftover.start());
+        let shown = match leftover {
+            Leftover::Job { name, kept_until_us: Some(until), .. } if until <= now_us() => {
+                let (_, bytes) = place.amount().await?;
+                Shown::Expired(ExpiredJob { job_id, name, kept_until: format_us(until), bytes })
+            }
+            Leftover::Remains { removed: true } => {
+                let (objects, bytes) = place.amount().await?;
+                Shown::Rest(records::Leftover { job_id, objects, bytes })
+            }
+            _ => return Ok(None),
+        };
+        Ok::<_, Failure>(Some(Doomed { shown, place, start }))
     });
     let looks = stream::iter(looks).buffered(LOOKS_AT_ONCE);
-    looks.try_filter_map(|expired| std::future::ready(Ok(expired))).try_collect().await
+    looks.try_filter_map(|doomed| std::future::ready(Ok(doomed))).try_collect().await
 }
 
-/// What no job of the fleet names.
-async fn unnamed(reader: &Reader, arguments: &Collect, expired: &[Expired]) -> Result<Found, Failure> {
-    let gone: HashSet<String> = expired.iter().map(|job| job.shown.job_id.clone()).collect();
-    let wanted = Wanted { older: arguments.older.as_secs(), gone };
+/// Removes these jobs, but for those that somebody goes on with, and gives back which.
+async fn remove(jobs: Vec<Doomed>) -> Result<Vec<Doomed>, Failure> {
+    let mut removed = Vec::<Doomed>::new();
+    for job in jobs {
+        match job.place.remove(job.start).await {
+            Ok(()) => removed.push(job),
+            Err(failure) if failure.is_usage() => output::say(failure),
+            Err(failure) => return Err(after(failure, removed.iter().map(Doomed::job_id))),
+        }
+    }
+    Ok(removed)
+}
+
+/// What no job of the fleet names, when these jobs are gone.
+async fn unnamed(reader: &Reader, arguments: &Collect, jobs: &[Doomed]) -> Result<Found, Failure> {
+    let ids = || jobs.iter().map(Doomed::job_id);
+    let wanted = Wanted { older: arguments.older.as_secs(), gone: ids().map(str::to_owned).collect() };
     let storage = reader.shared();
-    let found = if arguments.yes {
-        let by = format!("{}/{}", host_name(), std::process::id());
-        gc::collect(&storage, &wanted, &by, &waits_for_gc).await
-    } else {
-        gc::look(&storage, &wanted).await
-    };
-    found.map_err(|error| match error {
+    let failure = |error| match error {
         GcError::Listing { .. } => Failure::wrong(error),
         error => Failure::server(error),
-    })
+    };
+    if !arguments.yes {
+        return gc::look(&storage, &wanted).await.map_err(failure);
+    }
+    let by = format!("{}/{}", host_name(), std::process::id());
+    let found = gc::collect(&storage, &wanted, &by, &waits_for_gc).await;
+    found.map_err(|error| after(failure(error), ids()))
 }
 
-fn collected(removed: bool, jobs: Vec<ExpiredJob>, found: Found) -> Collected {
-    let leftover = |(job_id, Amount { objects, bytes })| Leftover { job_id, objects, bytes };
-    let Amount { objects, bytes } = found.inputs;
-    Collected {
-        schema: SCHEMA,
-        removed,
-        jobs,
-        leftovers: found.leftovers.into_iter().map(leftover).collect(),
-        inputs: Inputs { objects, bytes },
+fn collected(removed: bool, doomed: Vec<Doomed>, found: Found) -> Collected {
+    let leftover = |(job_id, Amount { objects, bytes })| records::Leftover { job_id, objects, bytes };
+    let (mut jobs, mut leftovers) = (Vec::new(), Vec::new());
+    for job in doomed {
+        match job.shown {
+            Shown::Expired(job) => jobs.push(job),
+            Shown::Rest(rest) => leftovers.push(rest),
+        }
     }
+    leftovers.extend(found.leftovers.into_iter().map(leftover));
+    let Amount { objects, bytes } = found.inputs;
+    Collected { schema: SCHEMA, removed, jobs, leftovers, inputs: Inputs { objects, bytes } }
 }
 
 /// The same for people.
@@ -106,7 +147,7 @@ fn lines(collected: &Collected) -> Vec<String> {
     let job = |ExpiredJob { job_id, kept_until, bytes, .. }: &ExpiredJob| {
         format!("job {job_id}, kept until {} UTC, {}", kept_until[..16].replace('T', " "), HumanBytes(*bytes))
     };
-    let leftover = |Leftover { job_id, bytes, .. }: &Leftover| {
+    let leftover = |records::Leftover { job_id, bytes, .. }: &records::Leftover| {
         format!("what is left of {job_id}, which is no job, {}", HumanBytes(*bytes))
     };
     let mut lines: Vec<String> = jobs.iter().map(job).chain(leftovers.iter().map(leftover)).collect();

@@ -41,7 +41,7 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         return Err(Failure::wrong("with -o json nobody is asked: give --yes to remove these jobs"));
     }
     let weighed = stream::iter(chosen).map(|(leftover, place)| async move {
-        let bytes = place.bytes().await?;
+        let (_, bytes) = place.amount().await?;
         Ok::<_, Failure>(Doomed { job_id: place.called(), leftover, bytes, place })
     });
     let doomed: Vec<Doomed> = weighed.buffered(LISTED_AT_ONCE).try_collect().await?;
@@ -49,8 +49,9 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         output::say("nothing is removed");
         return Ok(Code::Interrupted.into());
     }
-    for job in &doomed {
-        job.place.remove().await?;
+    for (at, job) in doomed.iter().enumerate() {
+        let removed = job.place.remove(job.leftover.start()).await;
+        removed.map_err(|failure| after(failure, doomed[..at].iter().map(|job| &*job.job_id)))?;
     }
     match format {
         Format::Json => {
@@ -63,6 +64,15 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
         }
     }
     Ok(Code::Completed.into())
+}
+
+/// The failure of a command that had removed these jobs before.
+pub(super) fn after<'a>(failure: Failure, removed: impl Iterator<Item = &'a str>) -> Failure {
+    let removed: Vec<_> = removed.collect();
+    if removed.is_empty() {
+        return failure;
+    }
+    failure.and(format_args!("removed before that: {}", removed.join(", ")))
 }
 
 /// The jobs that are named; each must have ended.
@@ -98,7 +108,7 @@ async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure
             Err(failure) if failure.is_usage() => continue,
             Err(failure) => return Err(failure),
         };
-        let Leftover::Job { state: is_in, name: is_called, submitted_us } = &leftover else { continue };
+        let Leftover::Job { state: is_in, name: is_called, submitted_us, .. } = &leftover else { continue };
         if (state.is_empty() || state.contains(is_in))
             && name.as_ref().is_none_or(|name| name == is_called)
             && *submitted_us < before
@@ -117,7 +127,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
                 let shown = colours::state(state.as_str(), *state, false).to_string();
                 (shown, format_us(*submitted_us)[..19].replace('T', " "))
             }
-            Leftover::Remains => ("without a record".to_owned(), String::new()),
+            Leftover::Remains { .. } => ("without a record".to_owned(), String::new()),
         };
         vec![job.job_id.clone(), state, submitted, HumanBytes(job.bytes).to_string()]
     });
@@ -140,10 +150,10 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
 impl From<Doomed> for RemovedJob {
     fn from(Doomed { job_id, leftover, bytes, .. }: Doomed) -> Self {
         let (name, state, submitted) = match leftover {
-            Leftover::Job { state, name, submitted_us } => {
+            Leftover::Job { state, name, submitted_us, .. } => {
                 (Some(name), Some(state), Some(format_us(submitted_us)))
             }
-            Leftover::Remains => (None, None, None),
+            Leftover::Remains { .. } => (None, None, None),
         };
         Self { job_id, name, state, submitted, bytes }
     }

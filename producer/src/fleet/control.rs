@@ -93,10 +93,10 @@ pub(crate) async fn resume(
     next.store(&*before.storage).await.map_err(Failure::server)?;
     next.begin(&mut record);
     match record.write(&*before.storage).await {
-        // Of two that resume a job at once, the other was first; or the job has ended since its record was read.
+        // Of two that resume or remove a job at once, the other was first; or the job has ended since its record was read.
         Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
             return Err(Failure::wrong(format!(
-                "job {} has ended, or was resumed, at this moment; prs status {} shows it",
+                "job {} has ended, or was resumed or removed, at this moment; prs status {} shows it",
                 record.job_id, record.job_id
             )));
         }

@@ -49,6 +49,9 @@ pub(crate) async fn find(fleet: &Fleet, job_id: &str) -> Result<JobRecord, Failu
 /// What it means that the record of a job cannot be read.
 pub(crate) fn unreadable(storage: &dyn Storage, job_id: &str, error: JobRecordError) -> Failure {
     match error {
+        JobRecordError::Absent { removed: true, .. } => Failure::wrong(format!(
+            "job {job_id} is being removed; where that was interrupted, prs rm {job_id} goes on with it"
+        )),
         JobRecordError::Absent { .. } => Failure::wrong(format!(
             "there is no job {job_id:?} in {storage}; prs list shows the jobs of the fleet"
         )),

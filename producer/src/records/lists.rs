@@ -140,7 +140,7 @@ pub(crate) struct Collected {
     pub(crate) removed: bool,
     /// Jobs that are kept no longer.
     pub(crate) jobs: Vec<ExpiredJob>,
-    /// What is left in storage of ids that are no job.
+    /// What is left in storage of ids that are no job, and of jobs whose removal was interrupted.
     pub(crate) leftovers: Vec<Leftover>,
     /// Uploaded inputs that no job names.
     pub(crate) inputs: Inputs,

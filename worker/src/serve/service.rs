@@ -134,7 +134,7 @@ impl Service<'_> {
                 Err(other_version(job_id, &record.prs_version))
             }
             Ok(record) => Ok(record),
-            Err(JobRecordError::Absent { place }) => {
+            Err(JobRecordError::Absent { place, .. }) => {
                 tracing::error!(job = job_id, place, "there is no such job; nobody is to serve it any more");
                 Err(Served::Over(Parting::Unknown))
             }
