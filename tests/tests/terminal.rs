@@ -70,11 +70,7 @@ fn workers_fit_the_terminal() {
             (lines.len() == 2).then_some(lines)
         });
         assert!(lines[1].starts_with("a-worker-") && lines[1].contains(" idle"), "{lines:?}");
-        assert_eq!(
-            (lines[0].contains("HOST"), lines[0].contains("VERSION")),
-            (width > 40, width > 80),
-            "{lines:?}"
-        );
+        assert_eq!(lines[0].contains("HOST"), width > 40, "{lines:?}");
         for line in lines {
             assert!(line.chars().count() <= width as usize, "{width}: {line:?}");
         }
