@@ -92,11 +92,11 @@ mod tests {
                 "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room for\n",
             ),
             (
-                68,
+                67,
                 "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room for\n",
             ),
             (
-                67,
+                66,
                 "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room...\n",
             ),
             (41, "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is ...\n"),
