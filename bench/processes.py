@@ -28,6 +28,15 @@ def name(pid: int) -> str:
         return ""
 
 
+def command(pid: int) -> str:
+    """The program and its command, as in `prs submit`."""
+    try:
+        program, *arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return ""
+    return " ".join([Path(program).name, *arguments[:1]])
+
+
 def peak_megabytes(pid: int) -> float:
     """The most memory that was resident at a time; 0 when the process is gone."""
     try:
@@ -92,6 +101,8 @@ class Peaks:
                 program = name(pid)
                 if program.startswith("python"):
                     program = "a process"
-                elif not program.startswith("prs-"):
+                elif program == "prs":
+                    program = command(pid)
+                else:
                     continue
                 self.megabytes[program] = max(self.megabytes.get(program, 0.0), peak_megabytes(pid))

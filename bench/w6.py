@@ -63,7 +63,7 @@ class TheEnd(Study):
             Figure(f"{place}: from when all is committed to the record", recorded - finalizing, "s", "<= 1"),
         ]
         for program, peak in sorted(peaks.megabytes.items()):
-            target = "< 200" if program.startswith("prs-") else ""
+            target = "< 200" if program.startswith("prs ") else ""
             figures.append(Figure(f"{place}: peak memory of {program}", peak, "MB", target))
         return figures
 
