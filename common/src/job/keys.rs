@@ -61,11 +61,11 @@ pub(super) fn is_known(key: &str) -> bool {
 /// The one of `known` that `key` may be a misspelling of.
 pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let spell = |name: &str| name.to_ascii_lowercase().replace('-', "_");
-    let spelt = spell(key);
-    let allowed = (spelt.chars().count() / 3).max(1);
+    let wanted = spell(key);
+    let allowed = (wanted.chars().count() / 3).max(1);
     known
         .iter()
-        .map(|&candidate| (edits(&spelt, &spell(candidate)), candidate))
+        .map(|&candidate| (edits(&wanted, &spell(candidate)), candidate))
         .filter(|&(distance, candidate)| distance <= allowed && distance < candidate.len())
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)

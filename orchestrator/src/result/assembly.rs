@@ -24,8 +24,8 @@ use crate::publish::NEW;
 
 /// Batches that wait to be read: as much as is read between two looks at a job.
 const WAITING: usize = 8;
-/// Batches that are read at a time.
-const READ_AHEAD: usize = 2;
+/// Batches that are read at a time, each by a task of its own; one less while one is written.
+const READ_AHEAD: usize = 3;
 /// Bytes that are hashed and written at a time; smaller slices are put together.
 const PIECE: usize = 4 << 20;
 
@@ -114,10 +114,8 @@ fn take(catalog: &Catalog, position: &mut Position) -> Batch {
     Batch::take(&catalog.segments, position, places.map_while(|place| *place))
 }
 
-async fn joined(
-    writing: AbortOnDropHandle<Result<Written, FinalizeError>>,
-) -> Result<Written, FinalizeError> {
-    writing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+async fn joined<T>(task: AbortOnDropHandle<Result<T, FinalizeError>>) -> Result<T, FinalizeError> {
+    task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 async fn write(
@@ -129,7 +127,7 @@ async fn write(
     let mut object = Object { upload, hasher: Sha256::new(), bytes: 0, small: BytesMut::new() };
     object.add(header.unwrap_or_default().into()).await?;
     let fetched = stream::unfold(batches, async |mut batches| Some((batches.recv().await?, batches)))
-        .map(|batch| batch.fetch(Arc::clone(&job.storage)))
+        .map(|batch| joined(AbortOnDropHandle::new(tokio::spawn(batch.fetch(Arc::clone(&job.storage))))))
         .buffered(READ_AHEAD);
     let mut fetched = std::pin::pin!(fetched);
     let mut cut = CutRows::default();
