@@ -31,7 +31,7 @@ class AddAColumn(Work):
             Peer("Pool + pandas", "w3_pool.py", (place,), target=3.0),
             Peer("Ray Data", "w3_ray_data.py", (place,), needs="ray", target=2.4),
             Peer("Dask", "w3_dask.py", (place,), needs="distributed", once=True),
-            Peer("Daft, no Python", "w3_daft.py", (place,), needs="daft", target=1.0),
+            Peer("Daft, no Python", "w3_daft.py", (place,), needs="daft", target=1.4),
         ]
 
     def prepare(self) -> None:
