@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from harness import files
 
@@ -85,8 +87,9 @@ def test_classes_of_the_script_can_be_pickled(start):
 
 
 def test_the_script_does_not_see_the_descriptors_or_the_working_folder(start, monkeypatch):
-    # A setting of the whole test run.
-    monkeypatch.delenv("PRS_FUZZ_SECONDS", raising=False)
+    # Settings of the whole test run.
+    for name in [name for name in os.environ if name.startswith(("PRS_TEST_", "PRS_FUZZ_"))]:
+        monkeypatch.delenv(name)
     script = (
         "import os, sys, subprocess\n"
         "def run(mini_batch):\n"
