@@ -129,14 +129,18 @@ impl CodeFiles {
 /// Whether what cannot be looked at is no code by its name.
 fn is_kept_out(error: &walkdir::Error, folder: &Path, rules: &Gitignore) -> bool {
     let Some(path) = error.path().and_then(|path| path.strip_prefix(folder).ok()) else { return false };
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    NEVER_CODE.contains(&name)
+    path.file_name().is_some_and(|name| is_name_of_no_code(name, error.depth()))
         || [false, true].iter().any(|is_folder| rules.matched(path, *is_folder).is_ignore())
 }
 
+/// Whether a file or folder of this name, so deep below the folder, is never code.
+fn is_name_of_no_code(name: &OsStr, depth: usize) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    NEVER_CODE.contains(&name) || (depth == 1 && IGNORE_FILES.contains(&name))
+}
+
 fn is_never_code(entry: &DirEntry) -> bool {
-    let name = entry.file_name().to_str().unwrap_or_default();
-    if NEVER_CODE.contains(&name) || (entry.depth() == 1 && IGNORE_FILES.contains(&name)) {
+    if is_name_of_no_code(entry.file_name(), entry.depth()) {
         return true;
     }
     entry.file_type().is_dir() && ENVIRONMENT_MARKS.iter().any(|mark| entry.path().join(mark).exists())
@@ -239,6 +243,7 @@ mod tests {
         let folder = folder(&[("main.py", ""), ("data/a", "")]);
         symlink("gone", folder.path().join(".#main.py")).unwrap();
         symlink("gone", folder.path().join(".venv")).unwrap();
+        symlink("gone", folder.path().join(".gitignore")).unwrap();
         symlink("..", folder.path().join("data/latest")).unwrap();
         assert!(CodeFiles::find(folder.path()).is_err());
         fs::write(folder.path().join(".prsignore"), ".#*\nlatest/\n").unwrap();

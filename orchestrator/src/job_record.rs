@@ -193,7 +193,7 @@ pub enum JobRecordError {
     Absent {
         /// Where it was looked for.
         place: String,
-        /// Whether somebody began to remove the job.
+        /// Whether its removal has begun.
         removed: bool,
     },
     /// The store failed.

@@ -1,8 +1,8 @@
 //! Removing a job from the storage of a fleet (`prs rm`, `prs gc`).
 //!
 //! The first step puts a mark in place of the record, on condition that this is the record that was seen. From then on
-//! nobody starts the job again, and whoever did so before keeps it. The mark goes last: where a removal was interrupted,
-//! it tells the next one to go on.
+//! the job cannot be started again; a start that came first keeps the job. The mark is deleted last: the next removal goes
+//! on where one was interrupted.
 
 use prs_common::failpoint;
 use prs_common::layout;

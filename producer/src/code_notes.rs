@@ -66,7 +66,7 @@ fn on_size(spec: &JobSpec, code: &CodeFiles) -> Option<String> {
         inputs => format!(", with inputs in {}", inputs.join(", ")),
     };
     Some(format!(
-        "source_directory comes to {} packed ({}){with_inputs}: move the code into a folder of its own, or exclude what is not code with {}",
+        "the job takes {} of source_directory along ({}){with_inputs}: move the code into a folder of its own, or exclude what is not code with {}",
         HumanBytes(code.size()),
         biggest.join(", "),
         shown(&source.join(code.ignore_file.unwrap_or(OWN)))
@@ -134,7 +134,7 @@ mod tests {
         ]);
         assert_eq!(
             on_size(&job("/elsewhere"), &large).unwrap(),
-            "source_directory comes to 63.00 MiB packed (data/ 60.00 MiB, m 2.00 MiB, venv/ 1.00 MiB): move the code into a \
+            "the job takes 63.00 MiB of source_directory along (data/ 60.00 MiB, m 2.00 MiB, venv/ 1.00 MiB): move the code into a \
              folder of its own, or exclude what is not code with /code/.prsignore"
         );
         let inputs = code(&[("main.py", 1024), ("data/in/a", 2 * mib)]);

@@ -82,7 +82,7 @@ fn large_code_is_told_with_what_takes_most() {
     let validated = job.command(&["validate", "job.yml"]);
     validated.expect_code(0);
     for part in [
-        "note: source_directory comes to 22.00 MiB packed (models/ 22.00 MiB, ",
+        "note: the job takes 22.00 MiB of source_directory along (models/ 22.00 MiB, ",
         "exclude what is not code with code/",
     ] {
         assert!(validated.stderr.contains(part), "{part:?}: {}", validated.stderr);

@@ -175,7 +175,7 @@ fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ConfigError> {
     if mode & 0o002 != 0 {
         return refuse("can be written by every user".to_owned(), format!("chmod o-w {}", path.display()));
     }
-    // Where each user has a group of the same number, nobody else is in it.
+    // A group with the number of the user is that user's own.
     if mode & 0o020 != 0 && group != owner {
         return refuse(format!("can be written by group {group}"), format!("chmod g-w {}", path.display()));
     }

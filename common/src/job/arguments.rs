@@ -25,7 +25,7 @@ const RESERVED: [&str; 12] = [
 ];
 
 /// Arguments that are settings.
-const SETTINGS: [&str; 5] = [
+pub const SETTINGS: [&str; 5] = [
     "task_overhead_timeout",
     "progress_update_timeout",
     "first_task_creation_timeout",

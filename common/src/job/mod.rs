@@ -26,6 +26,7 @@ mod tests;
 mod validate;
 pub(crate) mod yaml;
 
+pub use arguments::SETTINGS as ARGUMENT_SETTINGS;
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
 pub use output_format::note_on_csv;

@@ -95,7 +95,7 @@ impl ErrorGroup {
         if *items_lost > 0 || *mini_batches_lost > 0 {
             let _ = write!(
                 text,
-                "; {} in {} missing because of it",
+                "; missing because of it: {} in {}",
                 count(*items_lost, "item"),
                 count(*mini_batches_lost, "mini-batch")
             );
@@ -286,7 +286,9 @@ mod tests {
         assert_eq!(summary.failed_tries(), 5);
         let text = ErrorList::new(&summary, Vec::new()).text();
         assert!(
-            text.starts_with("RUN_EXCEPTION ValueError: cannot parse b.txt\n  2 times; 5 items in 1"),
+            text.starts_with(
+                "RUN_EXCEPTION ValueError: cannot parse b.txt\n  2 times; missing because of it: 5 items in 1"
+            ),
             "{text}"
         );
         assert!(

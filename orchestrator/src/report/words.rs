@@ -19,7 +19,7 @@ pub fn count(number: u64, what: &str) -> String {
     }
 }
 
-/// How much of a job that goes on is done.
+/// How many mini-batches of a resumed job need not run again.
 pub fn done_already(mini_batches: u64) -> String {
     let are = if mini_batches == 1 { "is" } else { "are" };
     format!("{} {are} done already", count(mini_batches, "mini-batch"))

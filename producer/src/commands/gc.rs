@@ -30,7 +30,7 @@ struct Doomed {
 enum Shown {
     /// Its time is over.
     Expired(ExpiredJob),
-    /// Somebody began to remove it.
+    /// Its removal was interrupted.
     Rest(records::Leftover),
 }
 
@@ -75,7 +75,7 @@ async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
     let looks = places.into_iter().map(|place| async move {
         let leftover = match place.leftover().await {
             Ok(leftover) => leftover,
-            // What cannot be read, or goes on, stays.
+            // A job that cannot be read, or still runs, stays.
             Err(failure) if failure.is_usage() => return Ok(None),
             Err(failure) => return Err(failure),
         };

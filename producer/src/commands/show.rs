@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use prs_common::job::{Infer, Input, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
+use prs_common::job::{
+    ARGUMENT_SETTINGS, Infer, Input, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions,
+};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobRecord;
@@ -16,10 +18,6 @@ use crate::failure::{Code, Failure};
 use crate::output;
 use crate::place::{Place, Seen};
 use crate::records::SCHEMA;
-
-/// Settings that may be given as arguments of the script.
-const ARGUMENTS: [&str; 3] =
-    ["task_overhead_timeout", "progress_update_timeout", "first_task_creation_timeout"];
 
 /// What `show -o json` prints.
 #[derive(Debug, Serialize)]
@@ -124,7 +122,8 @@ fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
     } = spec;
     let given_as_argument = |key: &str| {
         let flag = format!("--{key}");
-        ARGUMENTS.contains(&key) && arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
+        ARGUMENT_SETTINGS.contains(&key)
+            && arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
     };
     let thresholds = |value: Value| if *failures_allowed { value } else { Value::Null };
     let size = match mini_batch_size {

@@ -23,8 +23,8 @@ const SLICE: &str = "slice";
 /// An argument of every script, which the test makes itself: where its output goes.
 const OUTPUT: &str = "--output";
 
-/// The text of the test, titled `title`. `local` is the mini-batch with its data on this machine, `is_fetched` whether that is in a
-/// temporary folder; `arguments` are those of the process.
+/// The text of the test, titled `title`. `local` is the mini-batch with its data on this machine, `is_fetched` whether
+/// that is in a temporary folder; `arguments` are those of the process.
 pub(crate) fn test_file(
     trial: &Trial,
     title: &str,
