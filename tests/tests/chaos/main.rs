@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod chaos_run;
 mod cluster;
 mod failpoints;
 mod long_run;
@@ -17,7 +18,6 @@ mod partition;
 mod poison;
 mod refusals;
 mod rounds;
-mod scene;
 mod servers;
 mod storage;
 mod workers;
