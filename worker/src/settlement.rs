@@ -13,10 +13,10 @@ use prs_common::queue::Delivery;
 use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ErrorInfo};
+use prs_common::wire::{self, ErrorInfo, Outcome};
 
 use crate::inputs::Pin;
-use crate::process::{OwnedOutcome, silent_death};
+use crate::process::silent_death;
 use crate::slot::{Kill, Running};
 use crate::stack::Stack;
 
@@ -164,8 +164,13 @@ fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
     ErrorDetail::new(RETURNED_TOO_FEW, run, "")
 }
 
-/// The settlement of a try that the process reported.
-pub(crate) fn settle_outcome(running: &mut Running, ready: Ready, outcome: OwnedOutcome) -> Settlement {
+/// The settlement of a try that the process reported, with its rows.
+pub(crate) fn settle_outcome(
+    running: &mut Running,
+    ready: Ready,
+    outcome: Outcome,
+    rows: Bytes,
+) -> Settlement {
     let mut record = new_record(&ready);
     record.started_us = outcome.started_us;
     record.elapsed_us = outcome.elapsed_us;
@@ -195,7 +200,7 @@ pub(crate) fn settle_outcome(running: &mut Running, ready: Ready, outcome: Owned
         }
     }
     running.log.note(&record);
-    let rows = if record.status == TryStatus::RunDone { outcome.rows } else { Bytes::new() };
+    let rows = if record.status == TryStatus::RunDone { rows } else { Bytes::new() };
     settlement(running, outcome.seq, ready, (record, error), rows, outcome.files)
 }
 
@@ -251,15 +256,10 @@ pub(crate) fn settle_death(
 }
 
 fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
-    ErrorInfo {
-        stage: wire::Stage::Run,
-        category: "Timeout".to_owned(),
-        message: format!(
-            "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
-        ),
-        traceback: String::new(),
-        frame: None,
-    }
+    let message = format!(
+        "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
+    );
+    ErrorInfo::new(wire::Stage::Run, "Timeout", message)
 }
 
 fn settlement(
