@@ -71,7 +71,7 @@ impl Inbox {
         let mut frames = Frames::default();
         let mut piece = vec![0; PIECE];
         loop {
-            while let Some(frame) = frames.next().map_err(io::Error::other)? {
+            while let Some(frame) = frames.next_frame().map_err(io::Error::other)? {
                 self.frames().push_back(frame);
                 self.arrived.notify_one();
             }

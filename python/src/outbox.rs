@@ -63,7 +63,7 @@ fn head_bytes(outcome: &Outcome) -> usize {
 
 /// The sending half of the connection.
 pub(crate) struct Outbox {
-    /// Taken before `pending` where both are needed: whoever holds it writes next.
+    /// Taken before `pending` where both are needed: the thread that holds it writes next.
     socket: Mutex<Arc<UnixStream>>,
     pending: Mutex<Pending>,
     /// True while the flusher sleeps without a timeout.

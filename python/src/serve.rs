@@ -68,7 +68,7 @@ pub(crate) fn serve(py: Python<'_>, connection: &Connection, host: &Bound<'_, Py
     loop {
         match turns.next_frame(py)?.decode() {
             Ok((ToProcess::Run(assignments), descriptors)) => {
-                turns.run_all(py, &assignments, &descriptors)?
+                turns.run_all(py, &assignments, &descriptors)?;
             }
             Ok((ToProcess::Shutdown, _)) => return Ok(py.detach(|| connection.outbox.flush())?),
             Ok((ToProcess::Start(_), _)) => {

@@ -91,7 +91,7 @@ impl SliceReader {
         let batch = py.detach(|| {
             read_bytes(file, scratch, slice, bytes)?;
             prs_tabular::read(bytes, &known.dialect, &known.schema)
-                .map_err(|error| data_error(slice, absolute(error, slice.start).to_string()))
+                .map_err(|error| data_error(slice, &absolute(error, slice.start)))
         });
         if self.bytes.capacity() > KEPT_BUFFER {
             self.bytes = Vec::new();
@@ -201,30 +201,23 @@ fn load_error(category: &str, slice: SliceRef<'_>, reason: &dyn Display) -> Erro
     ErrorInfo::new(Stage::Load, category, format!("{}: {reason}", slice.origin))
 }
 
-fn data_error(slice: SliceRef<'_>, reason: impl Display) -> ErrorInfo {
-    let SliceRef { origin, start, end, .. } = slice;
-    ErrorInfo::new(
-        Stage::Load,
-        "DataError",
-        format!("{origin}: {reason} (mini-batch of bytes {start}-{end})"),
-    )
+fn data_error(slice: SliceRef<'_>, reason: &ReadError) -> ErrorInfo {
+    let SliceRef { start, end, .. } = slice;
+    load_error("DataError", slice, &format_args!("{reason} (mini-batch of bytes {start}-{end})"))
 }
 
-/// Counts the offsets of an error from the start of the file instead of that of the slice.
-fn absolute(error: ReadError, start: u64) -> ReadError {
-    match error {
-        ReadError::Malformed(Malformed::Ragged { offset, record, expected, found }) => {
-            ReadError::Malformed(Malformed::Ragged { offset: offset + start, record, expected, found })
-        }
-        ReadError::Malformed(Malformed::UnterminatedQuote { offset }) => {
-            ReadError::Malformed(Malformed::UnterminatedQuote { offset: offset + start })
-        }
-        ReadError::Malformed(Malformed::RecordTooLong { offset }) => {
-            ReadError::Malformed(Malformed::RecordTooLong { offset: offset + start })
-        }
-        ReadError::NotUtf8 { offset } => ReadError::NotUtf8 { offset: offset + start },
-        other => other,
+/// Counts the offset of an error from the start of the file instead of that of the slice.
+fn absolute(mut error: ReadError, start: u64) -> ReadError {
+    if let ReadError::NotUtf8 { offset }
+    | ReadError::Malformed(
+        Malformed::Ragged { offset, .. }
+        | Malformed::UnterminatedQuote { offset }
+        | Malformed::RecordTooLong { offset },
+    ) = &mut error
+    {
+        *offset += start;
     }
+    error
 }
 
 /// What to say about columns that could not keep their type, once for each file and column.

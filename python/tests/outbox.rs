@@ -42,7 +42,7 @@ impl Agent {
     fn message(&mut self) -> (FromProcess, Bytes) {
         let mut piece = vec![0; 4096];
         loop {
-            if let Some(frame) = self.frames.next().unwrap() {
+            if let Some(frame) = self.frames.next_frame().unwrap() {
                 return frame.decode().unwrap();
             }
             let read = self.socket.read(&mut piece).unwrap();

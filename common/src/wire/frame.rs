@@ -92,7 +92,7 @@ impl Default for Frames {
 
 impl Frames {
     /// The next frame, once it is there; before that, there is room for more of it.
-    pub fn next(&mut self) -> Result<Option<Frame>, ProtocolViolation> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, ProtocolViolation> {
         let mut lengths = &self.buffer[..];
         if lengths.len() < LENGTHS {
             self.buffer.reserve(ROOM);
@@ -133,7 +133,7 @@ mod tests {
     fn frame(bytes: &[u8]) -> Result<Option<Frame>, ProtocolViolation> {
         let mut frames = Frames::default();
         frames.buffer().extend_from_slice(bytes);
-        frames.next()
+        frames.next_frame()
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let mut read = Vec::new();
         for byte in stream {
             frames.buffer().extend_from_slice(&[byte]);
-            read.extend(frames.next().unwrap());
+            read.extend(frames.next_frame().unwrap());
         }
         let [outcomes, run] = <[Frame; 2]>::try_from(read).unwrap();
         assert_eq!(outcomes.decode::<FromProcess>().unwrap(), (message, Bytes::from("a\nb")));
@@ -181,7 +181,7 @@ mod tests {
         }
         let mut frames = Frames::default();
         frames.buffer().extend_from_slice(&lengths(1 << 30, 1 << 29));
-        assert_eq!(frames.next().unwrap(), None);
+        assert_eq!(frames.next_frame().unwrap(), None);
         assert!(frames.buffer().capacity() <= 2 * TRUSTED, "{}", frames.buffer().capacity());
     }
 }

@@ -22,7 +22,7 @@ fn read(stream: &[u8], most: usize) -> (Vec<Frame>, &'static str) {
     for piece in stream.chunks(most) {
         reader.buffer().extend_from_slice(piece);
         loop {
-            match reader.next() {
+            match reader.next_frame() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(_) => return (frames, "refused"),

@@ -1,7 +1,7 @@
 //! What a process says, read from its socket.
 
 use bytes::Bytes;
-use prs_common::wire::{Frames, FromProcess, ProtocolViolation};
+use prs_common::wire::{Frame, Frames, FromProcess, ProtocolViolation};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 
@@ -41,7 +41,7 @@ impl FrameReader {
 
     /// What is there already.
     fn read(&mut self) -> Result<Option<(FromProcess, Bytes)>, ProtocolViolation> {
-        self.frames.next()?.map(|frame| frame.decode()).transpose()
+        self.frames.next_frame()?.map(Frame::decode).transpose()
     }
 }
 
