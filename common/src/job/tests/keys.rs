@@ -190,18 +190,21 @@ fn refused_values() {
         ("description: [a]", "a list where text is expected"),
         (
             "keep: 30",
-            "30 is not a valid value for keep: give a whole number of hours or days, at least 1h, such as 12h or 30d",
+            "30 is not a time: give a whole number of hours or days, at least 1h, such as 12h or 30d",
         ),
-        ("keep: 0d", "\"0d\" is not a valid value for keep: give a whole number of hours or days"),
-        ("keep: -1d", "\"-1d\" is not a valid value for keep"),
-        ("keep: 99999999999999d", "\"99999999999999d\" is not a valid value for keep"),
+        ("keep: 0d", "\"0d\" is not a time: give a whole number of hours or days"),
+        ("keep: -1d", "\"-1d\" is not a time: give"),
+        ("keep: 99999999999999d", "\"99999999999999d\" is not a time: give"),
         ("output: s3://bucket/x", "s3:// is not supported yet: give a local path"),
         ("output: ' '", "it is empty: give the folder for the output"),
         ("output: score.py", "FOLDER/score.py is not a folder: give a folder for the output"),
         ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
         ("arguments: --x 1", "\"--x 1\" where a list is expected"),
         ("allow_reuse: yes", "\"yes\" is not one of true, false"),
-        ("allow_reuse: true", "giving back the output of a former job is not supported yet"),
+        (
+            "allow_reuse: true",
+            "true: giving back the output of a former job is not supported yet: give false",
+        ),
         ("task_overhead_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
         (
             "progress_update_timeout: -1",
@@ -348,10 +351,10 @@ fn keys_without_a_default() {
     assert_eq!(
         project.problems("description: x\n"),
         [
-            "inputs: the key is missing: give a list of mappings with type and path, such as `- {type: file, path: data}`",
             "name: the key is missing: give 3 to 32 lower-case letters, digits and dashes that begin with a letter and \
              end with a letter or digit",
             "entry_script: the key is missing: give a .py file below source_directory, or a module name such as pkg.main",
+            "inputs: the key is missing: give a list of mappings with type and path, such as `- {type: file, path: data}`",
         ]
     );
     for name in ["ab", "abcdefghijklmnopqrstuvwxyz-123456", "-ab", "1ab", "ab-", "aBc", "a_b", "café"] {
