@@ -4,6 +4,8 @@
 //! tables of `docs/job-file.md` come from it. A key whose value is stored under its own name in `job.json`, as
 //! [`Takes`] reads it, needs an entry here and a field of [`JobSpec`](super::JobSpec), and no code that reads it.
 
+use std::fmt;
+
 use serde_json::{Map, Value as Json};
 
 use super::environment::INTERPRETER;
@@ -41,6 +43,15 @@ pub enum Fallback {
     Value(&'static str),
     /// What these words say.
     Says(&'static str),
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Required => "required",
+            Self::Value(text) | Self::Says(text) => text,
+        })
+    }
 }
 
 /// What a key has to do with the arguments of the script.
@@ -127,6 +138,12 @@ impl Key {
         self.settable.contains(&start)
     }
 
+    /// Its type and range, in words.
+    pub fn range(&self) -> String {
+        let only = if self.not_built.is_some() { "; only the default is supported yet" } else { "" };
+        format!("{}{only}", self.takes)
+    }
+
     /// The default as `job.json` has it; nothing where that depends on more than the key.
     pub(super) fn default_value(&self) -> Option<Json> {
         let Fallback::Value(text) = self.default else { return None };
@@ -166,6 +183,14 @@ pub const THRESHOLDS: [&str; 3] = ["error_threshold", "allowed_failed_count", "a
 
 /// All keys of a job file.
 pub static SECTIONS: [&Section; 3] = [&JOB, &INPUT, &OUTPUT_FORMAT];
+
+/// All keys with their whole names, such as `inputs.path`.
+pub fn all() -> impl Iterator<Item = (String, &'static Key)> {
+    let of_section = |section: &'static Section| {
+        section.keys.iter().map(move |key| (format!("{}{}", section.prefix, key.name), key))
+    };
+    SECTIONS.into_iter().flat_map(of_section)
+}
 
 /// The keys of the job itself.
 pub static JOB: Section = Section {

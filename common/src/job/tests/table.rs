@@ -70,17 +70,10 @@ fn table(section: &Section) -> String {
 }
 
 fn row(key: &Key, settable: bool) -> String {
-    let default = match key.default {
-        Fallback::Required => "required".to_owned(),
-        Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Says(says) => says.to_owned(),
-    };
-    let takes = match key.not_built {
-        Some(_) => format!("{}; only the default is supported yet", key.takes),
-        None => key.takes.to_string(),
-    };
+    let is_value = matches!(key.default, Fallback::Value(_));
+    let default = if is_value { format!("`{}`", key.default) } else { key.default.to_string() };
     let more = key.more.map_or_else(String::new, |place| format!(" ([more]({place}))"));
-    let mut row = format!("| `{}` | {takes} | {}{more} | {default} |", key.name, key.meaning);
+    let mut row = format!("| `{}` | {} | {}{more} | {default} |", key.name, key.range(), key.meaning);
     if settable {
         let starts = [(Start::Submission, "`submit`"), (Start::Resumption, "`resume`")];
         let starts = starts.into_iter().filter(|(start, _)| key.is_settable(*start)).map(|(_, name)| name);
