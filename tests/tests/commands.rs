@@ -69,6 +69,17 @@ fn keys_of_a_job_file_are_explained() {
 }
 
 #[test]
+fn logs_for_a_pipeline_that_there_is_not_are_noted() {
+    let job = job().with("copy_logs_to_parent", true);
+    let ended = job.submit();
+    job.has_completed(&ended);
+    let note = "copy_logs_to_parent: the job is no step of a pipeline";
+    assert!(ended.stderr.contains(&format!("note: {note}")), "{}", ended.stderr);
+    let result = job.run().text_so_far("logs/job_result.txt");
+    assert!(result.contains(&format!("note          {note}")), "{result}");
+}
+
+#[test]
 fn bad_usage_is_exit_code_2_with_a_hint_and_no_data() {
     let job = job();
     for arguments in [

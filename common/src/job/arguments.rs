@@ -10,7 +10,7 @@ use super::form::RawSetting;
 use super::keys::{Argument, JOB};
 use super::reader::Reader;
 use super::spec::JobSpec;
-use super::yaml::{Node, ScalarKind, Value};
+use super::yaml::Node;
 
 /// Reads `arguments`, and gives `reader` the settings among them.
 pub(super) fn read(reader: &mut Reader<'_>) -> Vec<String> {
@@ -84,7 +84,6 @@ fn setting(reader: &mut Reader<'_>, item: &RawSetting, name: &str, value: Option
         reader.refuse_at(&shown, item.line, "the value is missing");
         return;
     };
-    let kind = if value.eq_ignore_ascii_case("false") { ScalarKind::Boolean } else { ScalarKind::Text };
-    let value = Node { line: item.line, value: Value::Scalar { text: value.to_owned(), kind } };
+    let value = Node::text(value, item.line);
     reader.add(RawSetting { key: name.to_owned(), shown, line: item.line, value });
 }

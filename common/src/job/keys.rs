@@ -333,9 +333,9 @@ pub static JOB: Section = Section {
         .argument(Argument::Setting)
         .not_built("resource monitoring")
         .means("time between two looks at the host's resources"),
-        optional("copy_logs_to_parent", Takes::NotYet("remove it"), "false")
+        with_default("copy_logs_to_parent", Takes::Boolean, "false")
             .argument(Argument::Setting)
-            .means("whether the pipeline of a job has its logs too"),
+            .means("whether the pipeline has the logs of its step; a job that is no step of one has a note of it"),
         with_default("allow_reuse", Takes::Boolean, "false")
             .not_built("giving back the output of a former job")
             .means("whether a completed job with the same settings, code and inputs gives its output"),

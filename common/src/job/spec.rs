@@ -88,6 +88,9 @@ pub struct JobSpec {
     pub first_task_creation_timeout: u64,
     /// Seconds between two looks at the host's resources; 0 is off. Not built yet, so always 0.
     pub resource_monitor_interval: u64,
+    /// Whether the pipeline that the job is a step of has its logs too.
+    #[serde(default)]
+    pub copy_logs_to_parent: bool,
     /// What the loader took with a reservation that its author should know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

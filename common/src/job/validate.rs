@@ -50,6 +50,10 @@ pub(super) fn validate(
     reader.read(JOB.key("source_directory"), |given| source_directory(folder, given));
     let script = reader.read(JOB.key("entry_script"), |given| entry_script(&spec.source_directory, given));
     spec.entry_script = script.unwrap_or_default();
+    if spec.copy_logs_to_parent {
+        let note = "copy_logs_to_parent: the job is no step of a pipeline, so its logs stay with it alone";
+        spec.notes.push(note.to_owned());
+    }
     spec
 }
 
@@ -220,7 +224,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Refuses what is to be a local path and names something refuse_elsewhere.
+/// Refuses what is to be a local path and names something elsewhere.
 pub(super) fn refuse_elsewhere(given: &str) -> Result<(), String> {
     let what = if given.contains("${{") {
         "a reference (`${{ }}`)".to_owned()

@@ -45,6 +45,7 @@ fn defaults() {
         ("keep", json!(null)),
         ("arguments", json!([])),
         ("allow_reuse", json!(false)),
+        ("copy_logs_to_parent", json!(false)),
         ("task_overhead_timeout", json!(600)),
         ("progress_update_timeout", json!(null)),
         ("first_task_creation_timeout", json!(600)),
@@ -105,6 +106,7 @@ fn accepted_values() {
         ),
         ("arguments: []", json!([])),
         ("allow_reuse: false", json!(false)),
+        ("copy_logs_to_parent: True", json!(true)),
         ("allow_reuse: 'False'", json!(false)),
         ("task_overhead_timeout: 5", json!(5)),
         ("progress_update_timeout: 5", json!(5)),
@@ -226,7 +228,7 @@ fn refused_values() {
             "side_inputs: [{name: a, path: data}]",
             "not supported yet: remove it and give the script the path in arguments",
         ),
-        ("copy_logs_to_parent: True", "not supported yet: remove it"),
+        ("copy_logs_to_parent: 2", "2 is not one of true, false"),
         ("source_directory: absent", "cannot read FOLDER/absent: No such file or directory (os error 2)"),
         (
             "source_directory: azureml:code:1",
@@ -306,8 +308,8 @@ fn refused_items_are_named_by_their_place() {
             "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
         ),
         (
-            "arguments: [--copy_logs_to_parent, True]",
-            "arguments[0] (--copy_logs_to_parent): not supported yet: remove it",
+            "arguments: [--copy_logs_to_parent, x]",
+            "arguments[0] (--copy_logs_to_parent): \"x\" is not one of true, false",
         ),
         (
             "arguments: [--resource_monitor_interval, 20]",
@@ -450,4 +452,14 @@ fn mini_batch_size_of_tabular_inputs() {
         let problem = project.problem(&format!("{required}mini_batch_size: {given}\n"));
         assert_eq!(problem, format!("mini_batch_size: {what}: {expected}"), "{given}");
     }
+}
+
+#[test]
+fn logs_for_a_pipeline_that_there_is_not_are_noted() {
+    let project = Project::new();
+    for given in ["copy_logs_to_parent: true", "arguments: [--copy_logs_to_parent, True]"] {
+        let spec = project.load(&format!("{REQUIRED}{given}\n")).unwrap();
+        assert!(spec.copy_logs_to_parent && spec.notes[0].starts_with("copy_logs_to_parent: "), "{spec:?}");
+    }
+    assert_eq!(project.load(REQUIRED).unwrap().notes, [""; 0]);
 }

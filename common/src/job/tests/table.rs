@@ -23,7 +23,8 @@ fn every_key_is_read() {
         let others = [("type", "tabular"), ("path", "data")]
             .into_iter()
             .filter(|(other, _)| *other != key && (*other != "path" || !["paths", "list"].contains(&key)));
-        let others: String = others.map(|(other, value)| format!("{other}: {value}, ")).collect();
+        let others: Vec<String> = others.map(|(other, value)| format!("{other}: {value}, ")).collect();
+        let others = others.concat();
         refuses(&format!("{required}inputs: [{{{others}{key}: {WRONG}}}]\n"), &format!("inputs[0].{key}"));
     }
     for key in OUTPUT_FORMAT.names() {
@@ -82,7 +83,7 @@ fn row(key: &Key, settable: bool) -> String {
             Argument::Given => "gets it",
             Argument::Setting => "may be given as its argument",
         };
-        row.push_str(&format!(" {} | {argument} |", starts.collect::<Vec<_>>().join(", ")));
+        row = format!("{row} {} | {argument} |", starts.collect::<Vec<_>>().join(", "));
     }
     row
 }
