@@ -86,11 +86,7 @@ async fn local_storage_tells_a_full_disk_and_leaves_no_temporary_file() {
         let file = folder.path().join("file");
         fs::write(&file, &large).unwrap();
         assert_eq!(
-            storage
-                .put("large", Payload::File(file.to_path_buf()), PutMode::Overwrite)
-                .await
-                .unwrap_err()
-                .kind,
+            storage.put("large", Payload::File(file.clone()), PutMode::Overwrite).await.unwrap_err().kind,
             StorageErrorKind::Full
         );
         assert!(file.exists(), "a file that could not be moved is not lost");

@@ -16,6 +16,7 @@ use prs_common::storage::{
 };
 use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
+use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy, TcpProxy};
 use prs_tests::harness::servers::s3::{Conditions, Rights, S3Server, S3Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -320,7 +321,7 @@ mod large_objects {
         storage.put("parts", parts.into(), REPLACE).await.unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, &whole).unwrap();
-        storage.put("file", Payload::File(file.to_path_buf()), PutMode::Overwrite).await.unwrap();
+        storage.put("file", Payload::File(file.clone()), PutMode::Overwrite).await.unwrap();
         assert!(!file.exists(), "the file is consumed");
         for (key, step) in [("upload", 1_234_567), ("upload-at-once", SIZE)] {
             let mut upload = storage.writer(key, IfExists::Overwrite).await.unwrap();
@@ -534,7 +535,7 @@ mod unsafe_way {
             assert_eq!(again(|| download(&storage, &copy, &file)).await, whole.len() as u64);
             assert!(std::fs::read(&file).unwrap() == whole);
             std::fs::write(&file, &whole).unwrap();
-            again(|| storage.put(&key, Payload::File(file.to_path_buf()), PutMode::Overwrite)).await;
+            again(|| storage.put(&key, Payload::File(file.clone()), PutMode::Overwrite)).await;
             again(|| storage.put(&copy, vec![whole.clone(), whole.slice(..1)].into(), PutMode::Overwrite))
                 .await;
             assert!(again(|| storage.get(&key)).await == whole);

@@ -49,6 +49,14 @@ pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
     });
 }
 
+pub(crate) fn store_is_restarted(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 2, |fleet, random| {
+        fleet.s3.kill();
+        a_while(random);
+        fleet.s3.restart();
+    });
+}
+
 /// The broker is killed before what it was told of the job's queue is on its disk. Some versions come back with a queue
 /// that they list and do not serve.
 pub(crate) fn broker_dies_at_once(fleet: &mut Fleet, random: &mut Random) {

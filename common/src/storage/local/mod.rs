@@ -82,7 +82,7 @@ impl LocalStorage {
     }
 
     fn error(&self, key: &str, error: &io::Error) -> StorageError {
-        let is_replaced = error.get_ref().is_some_and(|cause| cause.is::<Replaced>());
+        let is_replaced = error.get_ref().is_some_and(|cause| cause.downcast_ref::<Replaced>().is_some());
         let kind = if is_replaced { StorageErrorKind::Changed } else { StorageErrorKind::of_file(error) };
         StorageError { kind, place: self.to_string(), key: key.to_owned(), message: error.to_string() }
     }

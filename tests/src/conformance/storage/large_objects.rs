@@ -47,7 +47,7 @@ pub(super) async fn file_is_moved_into_the_store(storage: &dyn Storage) {
     for content in [written_by(1), written_by(2), Bytes::new()] {
         let file = folder.path().join("file");
         std::fs::write(&file, &content).unwrap();
-        storage.put(&key, Payload::File(file.to_path_buf()), PutMode::Overwrite).await.unwrap();
+        storage.put(&key, Payload::File(file.clone()), PutMode::Overwrite).await.unwrap();
         assert!(!file.exists(), "the file is consumed");
         assert!(get(storage, &key).await == content);
     }
@@ -60,7 +60,7 @@ pub(super) async fn file_that_is_absent_moves_nothing(storage: &dyn Storage) {
     let absent = folder.path().join("absent");
     for key in [&kept, &never] {
         assert_eq!(
-            kind(storage.put(key, Payload::File(absent.to_path_buf()), PutMode::Overwrite).await),
+            kind(storage.put(key, Payload::File(absent.clone()), PutMode::Overwrite).await),
             StorageErrorKind::NotFound
         );
     }
@@ -70,7 +70,7 @@ pub(super) async fn file_that_is_absent_moves_nothing(storage: &dyn Storage) {
     let file = folder.path().join("file");
     std::fs::write(&file, "content").unwrap();
     assert_eq!(
-        kind(storage.put("../out", Payload::File(file.to_path_buf()), PutMode::Overwrite).await),
+        kind(storage.put("../out", Payload::File(file.clone()), PutMode::Overwrite).await),
         StorageErrorKind::InvalidKey
     );
     assert_eq!(std::fs::read(&file).unwrap(), b"content");
