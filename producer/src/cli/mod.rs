@@ -15,24 +15,25 @@ use std::process::exit;
 use std::sync::LazyLock;
 
 use clap::error::Error;
-use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 use prs_common::config::ConfigError;
 use prs_common::wire::PROTOCOL_VERSION;
 
-use crate::failure::Failure;
-use crate::trial::is_job_file;
-use crate::{colours, output};
+use crate::failure::{Code, Failure};
+use crate::terminal::{colours, output};
+
+pub(crate) use crate::terminal::output::Format;
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
-pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
-pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
+pub(crate) use jobs::{
+    Collect, Errors, Fetch, Job, List, Logs, Order, RUNS, Remove, Whereabouts, not_on_a_fleet,
+};
+pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use servers::FleetServers;
 pub(crate) use shell::{Completions, Manual, Shell};
 
 /// The other name of `prs worker`.
 const WORKER: &str = "prs-worker";
-/// Exit code where a help that was asked for cannot be written.
-const UNWRITTEN: i32 = 42;
 /// Columns of a help at most: longer lines are hard to read.
 const HELP_WIDTH: usize = 100;
 
@@ -109,10 +110,10 @@ fn end(error: &Error) -> ! {
     colours::choose(color_in(std::env::args_os()));
     let written = error.print().and_then(|()| io::stdout().flush());
     if error.use_stderr() && asks_for_json(std::env::args_os()) {
-        output::failure(&refusal(error));
+        output::print_failure_record(&refusal(error));
     }
     let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
-    exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
+    exit(if is_lost && !error.use_stderr() { Code::Failed as i32 } else { error.exit_code() })
 }
 
 /// What `--color` says among arguments that are not understood.
@@ -139,15 +140,6 @@ fn refusal(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let (wrong, _usage) = text.split_once("\n\nUsage:").unwrap_or((&text, ""));
     Failure::wrong(wrong.trim_start_matches("error: ").trim())
-}
-
-/// How data is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
 }
 
 /// What to do.
@@ -219,11 +211,6 @@ pub(crate) enum Command {
     /// Write this help as pages of the manual.
     #[command(after_help = examples::MAN)]
     Man(Manual),
-}
-
-impl Telling {
-    /// Nothing but data.
-    pub(crate) const SILENT: Self = Self { color: ColorChoice::Never, quiet: true, verbose: 0 };
 }
 
 impl Command {

@@ -18,14 +18,14 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::run::say_notes;
+use super::run::print_notes;
 use crate::cli::{Format, Validate};
-use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::left_behind::LeftBehind;
-use crate::records::SCHEMA;
+use crate::submit::code_notes;
+use crate::submit::resume_hint::ResumeHint;
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
 use crate::trial::Trial;
-use crate::{code_notes, output};
 
 /// Exceptions of a script that lacks something which another host may have: a package, or a newer Python.
 const LACKS: [&str; 3] = ["ModuleNotFoundError", "ImportError", "SyntaxError"];
@@ -34,9 +34,6 @@ const LACKS: [&str; 3] = ["ModuleNotFoundError", "ImportError", "SyntaxError"];
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Validated {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Always true: what is wrong with a job file is a failure.
     ok: bool,
     /// The name in the job file.
@@ -73,7 +70,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let on_fleet = arguments.servers.urls_if_any()?.is_some();
     let runs_on = if on_fleet { RunsOn::Workers } else { RunsOn::ThisMachine };
     let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    say_notes(&spec);
+    print_notes(&spec);
     let processes = spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots());
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     code_notes::check(&spec, &code.files)?;
@@ -84,10 +81,9 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         let (mini_batches, items) = count(&trial).await?;
         Ok((trial, script, mini_batches, items))
     };
-    let looked = LeftBehind::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
+    let looked = ResumeHint::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
     let (trial, Script { interpreter, imported }, mini_batches, items) = looked;
     let view = Validated {
-        schema: SCHEMA,
         ok: true,
         name: trial.spec.name.clone(),
         mini_batches,
@@ -163,7 +159,7 @@ async fn count(trial: &Trial) -> Result<(u64, u64), Failure> {
 
 fn print(view: &Validated) -> Result<(), Failure> {
     if let Some(reason) = &view.not_checked {
-        output::say(format_args!("note: the script was not checked here: {reason}"));
+        output::note(format_args!("note: the script was not checked here: {reason}"));
     }
     let interpreter = match (&view.interpreter, &view.python) {
         (Some(path), Some(version)) => format!("{path} (Python {version})"),

@@ -10,9 +10,10 @@ use prs_orchestrator::workers::workers as workers_of;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::{self, SCHEMA, Worker};
-use crate::table::Table;
+use crate::records;
+use crate::records::Worker;
+use crate::terminal::output;
+use crate::terminal::table::Table;
 
 /// Lists the workers of a fleet. It asks Redis alone.
 pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
@@ -26,12 +27,12 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     let workers = workers_of(&ledger, target).await.map_err(Failure::server)?;
     let workers: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
     if format == Format::Json {
-        output::json(&records::Workers { schema: SCHEMA, workers })?;
+        output::json(&records::Workers { workers })?;
         return Ok(Code::Completed.into());
     }
     if workers.is_empty() {
         let target = target.unwrap_or("default");
-        output::say(format_args!("no worker is there; start one: prs worker --target {target}"));
+        output::note(format_args!("no worker is there; start one: prs worker --target {target}"));
         return Ok(Code::Completed.into());
     }
     let headings = ["WORKER", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"];

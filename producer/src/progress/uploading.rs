@@ -7,9 +7,9 @@ use indicatif::{HumanBytes, ProgressBar};
 use prs_orchestrator::inputs::Progress;
 
 use super::facts::clock;
-use super::fit::{Part, fit};
 use super::{live_line, width};
-use crate::output;
+use crate::terminal::fit::{Part, fit};
+use crate::terminal::output;
 
 /// Between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ impl Uploading {
             }
             Self::Lines(lines) => {
                 let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.hear(input, seen, Instant::now()).into_iter().for_each(output::say);
+                lines.hear(input, seen, Instant::now()).into_iter().for_each(output::note);
             }
         }
     }
@@ -56,7 +56,7 @@ impl Uploading {
             Self::Bar(bar, _) => bar.finish_and_clear(),
             Self::Lines(lines) => {
                 let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
-                lines.last(Instant::now()).into_iter().for_each(output::say);
+                lines.last(Instant::now()).into_iter().for_each(output::note);
             }
         }
     }

@@ -7,16 +7,10 @@ use prs_common::source_line::SourceLine;
 use prs_orchestrator::report::errors::{self, ErrorGroup};
 use serde::{Deserialize, Serialize};
 
-use super::SCHEMA;
-use crate::failure::Failure;
-
 /// The errors of a job; of one that has not ended, those so far.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Errors {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// Its state.
@@ -96,9 +90,6 @@ struct Example {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FailedItems {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// The mini-batches, as `failed_mini_batches.jsonl` has them.
@@ -166,45 +157,6 @@ struct FailedTry {
     node_id: u32,
     /// The process that ran it.
     process: String,
-}
-
-/// That a command failed. It is printed where nothing else is.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CommandError {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
-    /// The failure.
-    error: ErrorDetail,
-}
-
-/// Why a command failed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ErrorDetail {
-    /// What kind of failure it is.
-    #[cfg_attr(test, schemars(extend("enum" = ["usage", "cannot_connect", "failed", "interrupted"])))]
-    code: &'static str,
-    /// The exit code of the command.
-    exit_code: u8,
-    /// What standard error says: the cause, and what helps against it.
-    message: String,
-    /// What led to it, the nearest first; empty where the message is all there is.
-    causes: Vec<String>,
-}
-
-impl CommandError {
-    /// Why a command failed.
-    pub(crate) fn new(failure: &Failure) -> Self {
-        let error = ErrorDetail {
-            code: failure.code.name(),
-            exit_code: failure.code as u8,
-            message: failure.to_string(),
-            causes: failure.causes(),
-        };
-        Self { schema: SCHEMA, error }
-    }
 }
 
 impl From<ErrorGroup> for DistinctError {

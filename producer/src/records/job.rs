@@ -10,18 +10,15 @@ use prs_orchestrator::report::findings;
 use prs_orchestrator::{JobResult, membership};
 use serde::Serialize;
 
+use super::DistinctError;
 use super::errors::Frame;
-use super::{DistinctError, SCHEMA};
-use crate::place::Seen;
-use crate::standing::{Shown, WaitsFor};
+use crate::jobs::Seen;
+use crate::jobs::standing::{Shown, WaitsFor};
 
 /// A job: how it stands, or how it ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Job {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// Its name in the job file.
@@ -267,7 +264,6 @@ impl Job {
             (Tries { failed: of_end.failed, made_good: Some(of_end.made_good) }, Vec::new())
         };
         Self {
-            schema: SCHEMA,
             job_id: result.job_id.clone(),
             name: result.name.clone(),
             state: result.state,

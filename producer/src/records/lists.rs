@@ -6,17 +6,15 @@ use prs_common::ledger::JobState;
 use prs_orchestrator::workers::WorkerView;
 use serde::Serialize;
 
-use super::{Job, SCHEMA};
+use super::Job;
+use crate::terminal::output::Versioned;
 
 /// Jobs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Jobs {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The jobs, in the order that was asked for.
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<Versioned<Job>>,
     /// Jobs beyond the number that was asked for.
     pub(crate) left_out: u64,
 }
@@ -25,9 +23,6 @@ pub(crate) struct Jobs {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Submitted {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Id of the job.
     job_id: String,
 }
@@ -35,7 +30,7 @@ pub(crate) struct Submitted {
 impl Submitted {
     /// The job with this id.
     pub(crate) fn new(job_id: &str) -> Self {
-        Self { schema: SCHEMA, job_id: job_id.to_owned() }
+        Self { job_id: job_id.to_owned() }
     }
 }
 
@@ -43,9 +38,6 @@ impl Submitted {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Logs {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The logs.
     pub(crate) logs: Vec<Log>,
 }
@@ -64,9 +56,6 @@ pub(crate) struct Log {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Workers {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The workers.
     pub(crate) workers: Vec<Worker>,
 }
@@ -104,9 +93,6 @@ impl From<WorkerView> for Worker {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Removed {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The jobs.
     pub(crate) jobs: Vec<RemovedJob>,
 }
@@ -133,9 +119,6 @@ pub(crate) struct RemovedJob {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Collected {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Whether it is removed; else it is only shown.
     pub(crate) removed: bool,
     /// Jobs that are kept no longer.

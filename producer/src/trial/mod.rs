@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use bytes::Bytes;
-use prs_common::code_archive::{is_intact, unpack};
+use prs_common::code_archive::unpack;
 use prs_common::code_files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
@@ -37,10 +36,10 @@ pub(crate) use chosen::{Chosen, Wanted};
 pub(crate) use pytest::test_file;
 pub(crate) use shown::{Shown, describe};
 
-use crate::cli::{CodeChoice, Job, Try};
-use crate::code_notes;
+use crate::cli::{CodeChoice, Try, is_job_file};
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::jobs;
+use crate::submit::code_notes;
 
 /// What mini-batches are tried of.
 #[derive(Debug)]
@@ -106,17 +105,16 @@ impl Trial {
     }
 
     async fn of_former(arguments: &Try, scratch: TemporaryFolder) -> Result<Self, Failure> {
-        let job = Job { name: arguments.name.clone(), whereabouts: arguments.whereabouts.clone() };
-        let place = Place::find_to_run(&job).await?;
-        let record = place.record().await?;
+        let home = jobs::find_to_run(&arguments.name, &arguments.whereabouts).await?;
+        let record = home.record().await?;
         check_version(&record)?;
         let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-        let spec = adjust(&record.spec, &job.name, &arguments.set, &here, RunsOn::ThisMachine)
+        let spec = adjust(&record.spec, &arguments.name, &arguments.set, &here, RunsOn::ThisMachine)
             .map_err(Failure::usage)?;
         let code = match arguments.code.unwrap_or(CodeChoice::New) {
             CodeChoice::New => code_of_now(&spec)?,
             CodeChoice::Old => {
-                let archive = code_of_job(&place, &record).await?;
+                let archive = home.code(&record, "--code new takes that of now").await?;
                 if arguments.pytest {
                     cache::code(&archive, layout::checksum_of_code(&record.code))?
                 } else {
@@ -129,15 +127,14 @@ impl Trial {
         let stores = stores_in(scratch.path());
         for input in &spec.inputs {
             if let InputSource::Manifest { key, .. } = &input.source {
-                let manifest = place.storage.get(key).await.context("cannot read the inputs of the job");
-                let manifest = manifest.map_err(|error| place.failure(error))?;
+                let manifest = home.storage().get(key).await.context("cannot read the inputs of the job");
+                let manifest = manifest.map_err(|error| home.failure(error))?;
                 let put = stores.job().put(key, manifest, PutMode::Overwrite).await;
                 put.context("cannot write to the temporary folder")?;
             }
         }
-        let stores =
-            InputStores::new(Arc::clone(place.inputs().shared()), Arc::clone(stores.job()), opener());
-        let former = Some(Former { storage: Arc::clone(&place.storage), stores: place.inputs() });
+        let stores = InputStores::new(Arc::clone(home.inputs().shared()), Arc::clone(stores.job()), opener());
+        let former = Some(Former { storage: Arc::clone(home.storage()), stores: home.inputs() });
         Ok(Self { spec: Arc::new(spec), job_id: record.job_id, code, former, stores, scratch })
     }
 
@@ -194,13 +191,6 @@ impl Trial {
     }
 }
 
-/// Whether a name is that of a job file, and not of a job.
-pub(crate) fn is_job_file(name: &str) -> bool {
-    let path = Path::new(name);
-    let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
-    path.is_file() || (is_yaml && !path.is_dir())
-}
-
 /// Refuses a job of another version of prs, which has stored what it did in another form.
 fn check_version(record: &JobRecord) -> Result<(), Failure> {
     let (id, of, own) = (&record.job_id, &record.prs_version, env!("CARGO_PKG_VERSION"));
@@ -239,40 +229,4 @@ fn code_of_now(spec: &JobSpec) -> Result<PathBuf, Failure> {
 fn check_code(spec: &JobSpec) -> Result<(), Failure> {
     let code = CodeFiles::find(&spec.source_directory).map_err(Failure::usage)?;
     code_notes::check(spec, &code)
-}
-
-/// The archive of the code that the job ran last.
-async fn code_of_job(place: &Place, record: &JobRecord) -> Result<Bytes, Failure> {
-    let archive = place.storage.get(&record.code).await.context("cannot read the code of the job");
-    let archive = archive.map_err(|error| place.failure(error))?;
-    if !is_intact(&archive, layout::checksum_of_code(&record.code)) {
-        let key = place.storage.uri(&record.code);
-        return Err(Failure::wrong(format!(
-            "the code of the job is damaged in storage: {key} is not what its name says; --code new takes that of now"
-        )));
-    }
-    Ok(archive)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_file_is_told_from_a_job() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(path("job"), "").unwrap();
-        std::fs::create_dir(path("run.yml")).unwrap();
-        for (name, is) in [
-            (path("job"), true),
-            (path("absent.yml"), true),
-            (path("absent.yaml"), true),
-            (path("run.yml"), false),
-            (path(""), false),
-            ("job-20261121-120000-1a2b".to_owned(), false),
-        ] {
-            assert_eq!(is_job_file(&name), is, "{name}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use rustix::fs::{Access, access, statvfs};
 use serde::Deserialize;
 use tokio::process::Command;
 
-use super::{Check, Place, Verdict};
+use super::{Check, Subject, Verdict};
 
 /// Tells of the interpreter: its version, the packages that prs or people look for, whether the extension can be loaded.
 const PROBE: &str = "
@@ -54,7 +54,7 @@ struct Probed {
 }
 
 fn check(name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Check {
-    Check::new(Place::Machine, name, verdict, finding)
+    Check::new(Subject::Machine, name, verdict, finding)
 }
 
 /// Looks at this machine. `environment` is the interpreter, as a job file would name it.
@@ -187,7 +187,7 @@ fn current_folder() -> Check {
         return check(name, Verdict::Warn, finding)
             .with_remedy("go elsewhere, or name a folder with --run-dir");
     }
-    room(name, &here, &here, "--run-dir names another place for a run")
+    room(name, &here, &here, "--run-dir names another subject for a run")
 }
 
 fn memory(meminfo: &str) -> Check {

@@ -18,8 +18,7 @@ use serde::Serialize;
 
 use crate::cli::{Doctor, Format};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// What is wrong, if anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,7 +35,7 @@ enum Verdict {
 
 /// What is looked at; it decides about the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Subject {
     Machine,
     Server,
 }
@@ -54,12 +53,12 @@ struct Check {
     /// What to do; null where all is well.
     remedy: Option<String>,
     #[serde(skip)]
-    place: Place,
+    subject: Subject,
 }
 
 impl Check {
-    fn new(place: Place, name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Self {
-        Self { name, verdict, finding: finding.into(), remedy: None, place }
+    fn new(subject: Subject, name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Self {
+        Self { name, verdict, finding: finding.into(), remedy: None, subject }
     }
 
     fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -72,9 +71,6 @@ impl Check {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Diagnosis {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// The worst of the checks.
     verdict: Verdict,
     /// Everything that was looked at.
@@ -93,11 +89,11 @@ pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCod
         Ok(Some(urls)) => checks.extend(Box::pin(servers::look(&urls)).await),
         Ok(None) => {}
         Err(error) => {
-            let check = Check::new(Place::Machine, "servers", Verdict::Fail, error.to_string());
+            let check = Check::new(Subject::Machine, "servers", Verdict::Fail, error.to_string());
             checks.push(check.with_remedy("name all three, or none"));
         }
     }
-    let report = Diagnosis { schema: SCHEMA, verdict: worst(&checks), checks };
+    let report = Diagnosis { verdict: worst(&checks), checks };
     match format {
         Format::Json => output::json(&report)?,
         Format::Table => output::text(&text(&report))?,
@@ -111,8 +107,9 @@ fn worst(checks: &[Check]) -> Verdict {
 
 /// A server that fails counts first: the machine may be in order without the fleet.
 fn code(checks: &[Check]) -> Code {
-    let fails = |place| checks.iter().any(|check| check.place == place && check.verdict == Verdict::Fail);
-    match (fails(Place::Server), fails(Place::Machine)) {
+    let fails =
+        |subject| checks.iter().any(|check| check.subject == subject && check.verdict == Verdict::Fail);
+    match (fails(Subject::Server), fails(Subject::Machine)) {
         (true, _) => Code::CannotConnect,
         (false, true) => Code::Usage,
         (false, false) => Code::Completed,
@@ -133,7 +130,7 @@ fn configuration(choice: &Choice) -> Check {
         None => servers,
     };
     let verdict = if choice.notes.is_empty() { Verdict::Ok } else { Verdict::Warn };
-    let check = Check::new(Place::Machine, "configuration", verdict, finding);
+    let check = Check::new(Subject::Machine, "configuration", verdict, finding);
     if choice.notes.is_empty() { check } else { check.with_remedy(choice.notes.join("; ")) }
 }
 
@@ -160,13 +157,13 @@ mod tests {
 
     #[test]
     fn the_worst_finding_decides() {
-        let check = |place, verdict| Check::new(place, "x", verdict, "found");
+        let check = |subject, verdict| Check::new(subject, "x", verdict, "found");
         let table = [
             (vec![], Verdict::Ok, Code::Completed),
-            (vec![check(Place::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
-            (vec![check(Place::Machine, Verdict::Fail)], Verdict::Fail, Code::Usage),
+            (vec![check(Subject::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
+            (vec![check(Subject::Machine, Verdict::Fail)], Verdict::Fail, Code::Usage),
             (
-                vec![check(Place::Machine, Verdict::Fail), check(Place::Server, Verdict::Fail)],
+                vec![check(Subject::Machine, Verdict::Fail), check(Subject::Server, Verdict::Fail)],
                 Verdict::Fail,
                 Code::CannotConnect,
             ),
@@ -179,10 +176,10 @@ mod tests {
     #[test]
     fn findings_stand_below_one_another() {
         let checks = vec![
-            Check::new(Place::Machine, "memory", Verdict::Ok, "much"),
-            Check::new(Place::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
+            Check::new(Subject::Machine, "memory", Verdict::Ok, "much"),
+            Check::new(Subject::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
         ];
-        let report = Diagnosis { schema: SCHEMA, verdict: Verdict::Fail, checks };
+        let report = Diagnosis { verdict: Verdict::Fail, checks };
         let expected = "\
 ok    memory  much
 fail  redis   a

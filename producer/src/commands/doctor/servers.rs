@@ -9,7 +9,7 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{self, PutMode, Storage, StorageError, StorageErrorKind};
 use prs_common::timestamp::now_us;
 
-use super::{Check, Place, Verdict};
+use super::{Check, Subject, Verdict};
 
 /// The oldest broker that keeps deliveries as long as a queue asks for.
 const KNOWS_CONSUMER_TIMEOUT: (u32, u32) = (3, 12);
@@ -20,7 +20,7 @@ const CLOCK: Duration = Duration::from_secs(30);
 const CONTENT: &[u8] = b"prs doctor";
 
 fn check(name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Check {
-    Check::new(Place::Server, name, verdict, finding)
+    Check::new(Subject::Server, name, verdict, finding)
 }
 
 /// Looks at the three side by side.
