@@ -13,8 +13,8 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{Claim, LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
+use prs_orchestrator::job::queue::reservation;
 use prs_orchestrator::publish::Notes;
-use prs_orchestrator::queues::reservation;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{connect_fleet, find_extension, find_interpreter, opener};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use prs_common::ledger::JobState;
 use prs_common::storage::{LocalStorage, Storage};
-use prs_orchestrator::job_record::JobRecordError;
+use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::{JobRecord, JobResult};
 use tokio::sync::watch::Sender;
 

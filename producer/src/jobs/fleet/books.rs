@@ -3,7 +3,6 @@
 use anyhow::Context;
 use prs_common::ledger::{LedgerError, LedgerErrorKind};
 use prs_common::temporary_folder::TemporaryFolder;
-use prs_orchestrator::orchestrate::try_limits;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 
 use super::patience::repeated;
@@ -20,7 +19,7 @@ pub(crate) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, 
 
 /// Makes sure that the ledger knows the job.
 pub(crate) async fn open_books(job: &JobContext) -> Result<(), Failure> {
-    let open = async || match job.ledger.create(&job.run, try_limits(job)).await {
+    let open = async || match job.ledger.create(&job.run, job.try_limits()).await {
         Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::{JobState, Ledger, LedgerError, LedgerErrorKind};
 use prs_common::storage::Storage;
 use prs_common::timestamp::now_us;
-use prs_orchestrator::job_record::{Rates, Status};
+use prs_orchestrator::job::record::{Rates, Status};
 use prs_orchestrator::{JobRecord, JobResult, Policy, run_name};
 use tokio::sync::watch::Sender;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use prs_common::ledger::{Ledger, LedgerErrorKind, RedisLedger};
 use prs_common::servers::{ConnectError, ServerUrls};
 use prs_common::storage::{self, Storage};
-use prs_orchestrator::fleet::{job_ids, job_storage};
+use prs_orchestrator::job::fleet::{job_ids, job_storage};
 use tokio::sync::OnceCell;
 
 use crate::failure::Failure;

@@ -3,9 +3,10 @@
 use anyhow::Context;
 use prs_common::ledger::{JobState, LedgerError, LedgerErrorKind};
 use prs_common::storage::StorageErrorKind;
-use prs_orchestrator::orchestrate::{clean_up, is_watched};
-use prs_orchestrator::recover::recover;
-use prs_orchestrator::report::words;
+use prs_orchestrator::job::leases::is_watched;
+use prs_orchestrator::job::words;
+use prs_orchestrator::orchestrate::clean_up;
+use prs_orchestrator::segments::recover::recover;
 use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobContext, JobRecord};
 

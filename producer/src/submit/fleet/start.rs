@@ -16,9 +16,10 @@ use prs_common::storage::{PutMode, Storage, StorageError, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
-use prs_orchestrator::queues::job_queue_options;
-use prs_orchestrator::schedule::{Assignment, KnownChecksums};
-use prs_orchestrator::{Fleet, JobContext, JobRecord, membership};
+use prs_orchestrator::job::membership;
+use prs_orchestrator::job::queue::job_queue_options;
+use prs_orchestrator::plan::schedule::{Assignment, KnownChecksums};
+use prs_orchestrator::{Fleet, JobContext, JobRecord};
 
 use crate::failure::Failure;
 use crate::jobs::fleet::books::{context, open_books};

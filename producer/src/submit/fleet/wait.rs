@@ -1,7 +1,7 @@
 //! Waiting for a job that was handed in: publishes its plan meanwhile, shows its progress, and can be left at any time.
 
 use prs_common::ledger::Duty;
-use prs_orchestrator::schedule::{Assignment, Scheduled, schedule};
+use prs_orchestrator::plan::schedule::{Assignment, Scheduled, schedule};
 use prs_orchestrator::{JobContext, JobRecord, JobResult};
 use tokio_util::sync::CancellationToken;
 
