@@ -30,6 +30,7 @@ pub(crate) use jobs::{
 };
 pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use servers::FleetServers;
+use servers::Servers;
 pub(crate) use shell::{Completions, Manual, Shell};
 
 /// The other name of `prs worker`.
@@ -213,24 +214,42 @@ pub(crate) enum Command {
     Man(Manual),
 }
 
+/// What a command asks of a fleet, or of this machine.
+enum Asks<'a> {
+    /// Nothing, or it looks for itself.
+    Nothing,
+    /// A fleet.
+    Fleet(&'a mut FleetServers),
+    /// A fleet, or this machine.
+    Servers(&'a mut Servers),
+    /// Jobs.
+    Jobs(&'a mut Whereabouts),
+    /// One job.
+    Job(&'a mut String, &'a mut Whereabouts),
+}
+
 impl Command {
-    /// The job that it names, and where to look for it.
-    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+    fn asks(&mut self) -> Asks<'_> {
         let job = match self {
-            Self::New(_)
-            | Self::Submit(_)
-            | Self::Validate(_)
-            | Self::List(_)
-            | Self::Worker(_)
-            | Self::Workers(_)
-            | Self::Profiles(_)
-            | Self::Doctor(_)
-            | Self::Rm(_)
-            | Self::Gc(_)
-            | Self::Completions(_)
-            | Self::Man(_) => return None,
-            Self::Try(Try { name, .. }) if is_job_file(name) => return None,
-            Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
+            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) | Self::Completions(_) | Self::Man(_) => {
+                return Asks::Nothing;
+            }
+            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
+                return Asks::Fleet(servers);
+            }
+            Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => {
+                return Asks::Servers(servers);
+            }
+            Self::List(List { whereabouts, .. })
+            | Self::Rm(Remove { whereabouts, .. })
+            | Self::Gc(Collect { whereabouts, .. }) => return Asks::Jobs(whereabouts),
+            Self::Try(Try { name, whereabouts, .. }) => {
+                return if is_job_file(name) {
+                    Asks::Jobs(whereabouts)
+                } else {
+                    Asks::Job(name, whereabouts)
+                };
+            }
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })
@@ -241,34 +260,22 @@ impl Command {
             | Self::Stream(job)
             | Self::Cancel(job) => job,
         };
-        Some((&mut job.name, &job.whereabouts))
+        Asks::Job(&mut job.name, &mut job.whereabouts)
+    }
+
+    /// The job that it names, and where to look for it.
+    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+        if let Asks::Job(name, whereabouts) = self.asks() { Some((name, whereabouts)) } else { None }
     }
 
     /// Finds out which servers it uses, and gives back what the user should know of that.
     pub(crate) fn settle_servers(&mut self) -> Result<Vec<String>, ConfigError> {
-        let servers = match self {
-            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
-                return servers.settle();
-            }
-            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) | Self::Completions(_) | Self::Man(_) => {
-                return Ok(Vec::new());
-            }
-            Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
-            Self::List(List { whereabouts, .. })
-            | Self::Rm(Remove { whereabouts, .. })
-            | Self::Gc(Collect { whereabouts, .. })
-            | Self::Try(Try { whereabouts, .. })
-            | Self::Resume(Resume { job: Job { whereabouts, .. }, .. })
-            | Self::Result(Fetch { job: Job { whereabouts, .. }, .. })
-            | Self::Resubmit(Resubmit { job: Job { whereabouts, .. }, .. })
-            | Self::Logs(Logs { job: Job { whereabouts, .. }, .. })
-            | Self::Errors(Errors { job: Job { whereabouts, .. }, .. })
-            | Self::Status(Job { whereabouts, .. })
-            | Self::Show(Job { whereabouts, .. })
-            | Self::Stream(Job { whereabouts, .. })
-            | Self::Cancel(Job { whereabouts, .. }) => &mut whereabouts.servers,
-        };
-        servers.settle()
+        match self.asks() {
+            Asks::Nothing => Ok(Vec::new()),
+            Asks::Fleet(servers) => servers.settle(),
+            Asks::Servers(servers) => servers.settle(),
+            Asks::Jobs(whereabouts) | Asks::Job(_, whereabouts) => whereabouts.servers.settle(),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::failure::{Code, Failure};
 use crate::jobs::{self, JobHome, Seen};
 use crate::records;
 use crate::records::{DistinctError, FailedItems, FailedMiniBatch, Item};
-use crate::terminal::output;
+use crate::terminal::{names, output};
 
 /// Nodes of an error that are named.
 const NAMED_NODES: usize = 8;
@@ -76,9 +76,7 @@ async fn read(home: &dyn JobHome, seen: &Seen) -> Result<ErrorList, Failure> {
                 Ok(ErrorList { schema: error_list::SCHEMA, ..ErrorList::default() })
             };
         }
-        Err(error) => {
-            return Err(home.failure(anyhow::Error::from(error).context("cannot read the list of errors")));
-        }
+        Err(error) => return Err(home.cannot("read the list of errors")(error)),
     };
     let list: ErrorList = serde_json::from_slice(&body)
         .with_context(|| format!("{} cannot be understood", home.storage().uri(&key)))?;
@@ -156,9 +154,7 @@ fn text(group: &ErrorGroup, here: Option<&Path>) -> String {
 
 fn on_nodes(nodes: impl ExactSizeIterator<Item = u32>) -> String {
     let count = nodes.len();
-    let named: Vec<_> = nodes.take(NAMED_NODES).map(|node| node.to_string()).collect();
-    let more = if count > NAMED_NODES { format!(" and {} more", count - NAMED_NODES) } else { String::new() };
-    format!("{} {}{more}", if count == 1 { "node" } else { "nodes" }, named.join(", "))
+    format!("{} {}", if count == 1 { "node" } else { "nodes" }, names::first(nodes, NAMED_NODES))
 }
 
 /// Prints the items of the mini-batches that failed or lack items.
@@ -189,14 +185,11 @@ async fn failed_mini_batches(
                 return Ok(lines.with_context(|| format!("{uri} is not as prs wrote it"))?);
             }
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(home.failure(anyhow::Error::from(error).context("cannot read the failed items")));
-            }
+            Err(error) => return Err(home.cannot("read the failed items")(error)),
         }
     }
-    let found = of_segments(home.storage(), record).await.context("cannot read the failed items");
-    let found = found.map_err(|error| home.failure(error))?.into_values();
-    let lines: Result<_, _> = found.map(serde_json::from_value).collect();
+    let found = of_segments(home.storage(), record).await.map_err(home.cannot("read the failed items"))?;
+    let lines: Result<_, _> = found.into_values().map(serde_json::from_value).collect();
     Ok(lines.context("the failed items are not as prs writes them")?)
 }
 

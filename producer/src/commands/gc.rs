@@ -15,7 +15,7 @@ use crate::failure::{Code, Failure};
 use crate::jobs::fleet::{Reader, note_gc};
 use crate::jobs::{self, Home, Leftover};
 use crate::records;
-use crate::records::{Collected, ExpiredJob, Inputs};
+use crate::records::{Collected, ExpiredJob};
 use crate::terminal::output;
 
 /// Jobs that are looked at side by side.
@@ -139,8 +139,7 @@ fn collected(removed: bool, doomed: Vec<Doomed>, found: Found) -> Collected {
         }
     }
     leftovers.extend(found.leftovers.into_iter().map(leftover));
-    let Amount { objects, bytes } = found.inputs;
-    Collected { removed, jobs, leftovers, inputs: Inputs { objects, bytes } }
+    Collected { removed, jobs, leftovers, inputs: found.inputs }
 }
 
 /// The same for people.

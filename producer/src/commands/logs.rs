@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use prs_common::layout;
 use prs_common::storage::{ObjectMeta, StorageErrorKind, is_valid_key};
 
@@ -64,7 +63,7 @@ pub(super) async fn names(home: &dyn JobHome) -> Result<Vec<String>, Failure> {
 /// The logs that there are.
 async fn list(home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
     let listed = home.storage().list(layout::LOGS).await;
-    let listed = listed.context("cannot list the logs").map_err(|error| home.failure(error))?;
+    let listed = listed.map_err(home.cannot("list the logs"))?;
     if listed.is_empty() {
         // No job, or one whose logs are not there yet.
         home.record().await?;
@@ -116,9 +115,7 @@ async fn find(home: &dyn JobHome, name: &str) -> Result<String, Failure> {
         match home.storage().head(&key).await {
             Ok(_) => return Ok(key),
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(home.failure(anyhow::Error::from(error).context("cannot read the log")));
-            }
+            Err(error) => return Err(home.cannot("read the log")(error)),
         }
     }
     home.record().await?;
@@ -129,17 +126,12 @@ async fn find(home: &dyn JobHome, name: &str) -> Result<String, Failure> {
 /// Prints a log from `offset` on, a piece at a time, and says where it ends.
 async fn print_from(home: &dyn JobHome, key: &str, mut offset: u64) -> Result<u64, Failure> {
     loop {
-        match home.storage().get_range(key, offset..offset + PIECE).await {
-            Ok(piece) => {
-                output::bytes(&piece)?;
-                offset += piece.len() as u64;
-                if (piece.len() as u64) < PIECE {
-                    return Ok(offset);
-                }
-            }
-            Err(error) => {
-                return Err(home.failure(anyhow::Error::from(error).context("cannot read the log")));
-            }
+        let piece = home.storage().get_range(key, offset..offset + PIECE).await;
+        let piece = piece.map_err(home.cannot("read the log"))?;
+        output::bytes(&piece)?;
+        offset += piece.len() as u64;
+        if (piece.len() as u64) < PIECE {
+            return Ok(offset);
         }
     }
 }

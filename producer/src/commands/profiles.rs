@@ -74,10 +74,7 @@ pub(super) fn profiles(servers: &FleetServers, format: Format) -> Result<ExitCod
         output::note(format_args!("note: {note}"));
     }
     let view = ProfilesView { profiles: views(&choice), used: used(&choice) };
-    match format {
-        Format::Json => output::json(&view)?,
-        Format::Table => output::text(&text(&view, &choice))?,
-    }
+    output::print(format, &view, |view| text(view, &choice))?;
     Ok(Code::Completed.into())
 }
 

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use prs_common::ledger::JobState;
-use prs_common::storage::{Storage, StorageErrorKind};
-use prs_orchestrator::JobResult;
+use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::job::record::Output;
 use prs_orchestrator::job::words;
+use prs_orchestrator::{JobRecord, JobResult};
 
 use crate::cli::{Fetch, Format};
 use crate::failure::{Code, Failure};
-use crate::jobs::{self, Seen};
+use crate::jobs::{self, JobHome, Seen};
 use crate::records::Job;
 use crate::submit::output_copy::{Former, fetch_output, file_name};
 use crate::submit::output_folder::claim;
@@ -34,7 +34,7 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
             let _claim = claim(target, &result.job_id)?;
             fetch_output(&*output, target, &mut result.output, &Former::None).await?;
         }
-        None => check_there(&*output, &result, |error| home.failure(error)).await?,
+        None => check_there(&*home, &record, &result).await?,
     }
     if format == Format::Json {
         output::json(&Job::ended(&result))?;
@@ -50,18 +50,18 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
     Ok(Code::Completed.into())
 }
 
-/// Looks whether the result is where the job put it, with the size it had then. `failed` says what it means that the
-/// store fails.
+/// Looks whether the result is where the job put it, with the size it had then.
 pub(super) async fn check_there(
-    output: &dyn Storage,
+    home: &dyn JobHome,
+    record: &JobRecord,
     result: &JobResult,
-    failed: impl Fn(anyhow::Error) -> Failure,
 ) -> Result<(), Failure> {
     let Output { bytes, sha256, .. } = &result.output;
     if sha256.is_none() {
         return Ok(());
     }
     let (id, name) = (&result.job_id, file_name(&result.output));
+    let output = home.output(record);
     let uri = output.uri(&name);
     let remedy = format!("prs resubmit {id} runs the job again");
     let wrong = match output.head(&name).await {
@@ -70,7 +70,7 @@ pub(super) async fn check_there(
         Err(error) if error.kind == StorageErrorKind::NotFound => {
             format!("is gone: there is no {uri} any more")
         }
-        Err(error) => return Err(failed(anyhow::Error::from(error).context("cannot look at the result"))),
+        Err(error) => return Err(home.cannot("look at the result")(error)),
     };
     Err(anyhow::anyhow!("the result of job {id} {wrong}; {remedy}").into())
 }

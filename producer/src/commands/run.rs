@@ -16,17 +16,17 @@ use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::job::queue::reservation;
 use prs_orchestrator::publish::Notes;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
-use prs_worker::{connect_fleet, find_extension, find_interpreter, opener};
+use prs_worker::{connect_fleet, opener};
 
 use super::result::check_there;
 use super::summary::report;
 use crate::cli::{Format, RUNS, Resubmit, Resume, Submit, not_on_a_fleet};
 use crate::failure::{Code, Failure};
-use crate::jobs;
-use crate::jobs::run_folder;
+use crate::jobs::{self, JobHome, run_folder};
 use crate::records::Submitted;
 use crate::submit::code_choice::{describe_resubmitted, next_start};
 use crate::submit::fleet::NewJob;
+use crate::submit::local::Python;
 use crate::submit::output_copy::{Former, fetch_output};
 use crate::submit::output_folder::{check_apart, check_record, claim_for_former, claim_for_new};
 use crate::submit::resume_hint::ResumeHint;
@@ -78,12 +78,14 @@ impl<'a> Whence<'a> {
     fn of(urls: Option<ServerUrls>, run_dir: Option<&'a Path>, detach: bool) -> Result<Self, Failure> {
         match &urls {
             Some(_) if run_dir.is_some() => Err(not_on_a_fleet("--run-dir")),
-            None if detach => {
-                Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"))
-            }
+            None if detach => Err(detached_here()),
             _ => Ok(Self { urls, run_dir, detach }),
         }
     }
+}
+
+fn detached_here() -> Failure {
+    Failure::wrong("--detach is for jobs on a fleet; this one runs in this program")
 }
 
 /// Runs a new job. `runs` holds the runs of this machine.
@@ -118,8 +120,7 @@ async fn run_here(
     format: Format,
 ) -> Result<ExitCode, Failure> {
     let spec = &new.spec;
-    let python = find_interpreter(spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
+    let python = Python::find(spec)?;
     print_notes(spec);
     if spec.node_count > 1 || spec.compute_target != "default" {
         output::note(format_args!(
@@ -163,7 +164,7 @@ async fn run_here(
     let record = hint.unless_interrupted(&mut signals, stored).await?;
     output::note(format_args!("job {} runs in {}", record.job_id, shown(&folder)));
     let name = run_folder::called(&folder);
-    let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
+    let result = embedded::run(embedded::Run { folder, record, python, signals }).await?;
     report(format, &result, &name)
 }
 
@@ -183,69 +184,71 @@ pub(super) fn print_notes(spec: &JobSpec) {
 
 /// Goes on with a former job.
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(urls) = arguments.job.whereabouts.urls()? {
-        let record = jobs::find(&arguments.job).await?.record().await?;
-        let fleet = connect_fleet(&urls).await?;
-        let storage = fleet.job_storage(&record.job_id);
-        let output = storage.below(layout::OUTPUT.trim_end_matches('/'));
-        if let Some(result) = done(&record, &*output, Failure::server).await? {
-            return report(format, result, &record.job_id);
+    let Resume { job, detach, .. } = arguments;
+    match job.whereabouts.urls()? {
+        Some(urls) => Box::pin(resume_on(&urls, arguments, format)).await,
+        None if *detach => Err(detached_here()),
+        None => Box::pin(resume_here(arguments, format)).await,
+    }
+}
+
+/// Goes on with a job of a fleet.
+async fn resume_on(urls: &ServerUrls, arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
+    let home = jobs::find(&arguments.job).await?;
+    let (record, storage) = (home.record().await?, home.storage());
+    if let Some(result) = done(&*home, &record).await? {
+        return report(format, result, &home.called());
+    }
+    let fleet = connect_fleet(urls).await?;
+    let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
+        Some(output) => {
+            let notes = Notes::read(&**storage).await.map_err(Failure::server)?;
+            let claim = claim_for_former(output, &record, &notes).await?;
+            Some(Target { _claim: claim, former: Former::Noted(notes) })
         }
-        check_record(&record)?;
-        let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
-            Some(output) => {
-                let notes = Notes::read(&*storage).await.map_err(Failure::server)?;
-                let claim = claim_for_former(output, &record, &notes).await?;
-                Some(Target { _claim: claim, former: Former::Noted(notes) })
-            }
-            None => None,
-        };
-        fleet::check_at_rest(&fleet, &record).await?;
-        let next = next_start(arguments, &record, &*storage, &[]).await?;
-        let mut signals = Signals::catch()?;
-        let hint = ResumeHint::default();
-        let resumed = fleet::resume(&fleet, record, next, &hint);
-        let submitted = Box::pin(hint.unless_interrupted(&mut signals, resumed)).await?;
-        output::note(format_args!("job {} goes on", submitted.job.id));
-        return hand_over(submitted, target, arguments.detach, signals, format).await;
-    }
-    if arguments.detach {
-        return Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"));
-    }
+        None => None,
+    };
+    fleet::check_at_rest(&fleet, &record).await?;
+    let next = next_start(arguments, &record, &**storage, &[]).await?;
+    let mut signals = Signals::catch()?;
+    let hint = ResumeHint::default();
+    let resumed = fleet::resume(&fleet, record, next, &hint);
+    let submitted = Box::pin(hint.unless_interrupted(&mut signals, resumed)).await?;
+    output::note(format_args!("job {} goes on", submitted.job.id));
+    hand_over(submitted, target, arguments.detach, signals, format).await
+}
+
+/// Goes on with a job of this machine.
+async fn resume_here(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
     let folder = run_folder::find_to_resume(&arguments.job.name, arguments.job.whereabouts.runs())?;
     let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
         Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
     })?;
-    let storage = LocalStorage::new(&folder);
-    let mut record = JobRecord::read(&storage).await.map_err(Failure::usage)?;
-    let output = run_folder::output(&folder, &record);
-    if let Some(result) = done(&record, &LocalStorage::new(&output), Failure::from).await? {
-        return report(format, result, &run_folder::called(&folder));
+    let home = jobs::in_folder(folder.clone());
+    let (mut record, storage) = (home.record().await?, home.storage());
+    if let Some(result) = done(&*home, &record).await? {
+        return report(format, result, &home.called());
     }
-    check_record(&record)?;
-    let next = next_start(arguments, &record, &storage, &[&folder]).await?;
-    let python = find_interpreter(next.spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
-    let notes = Notes::read(&storage).await.context("cannot read the run folder")?;
-    let _claim = claim_for_former(&output, &record, &notes).await?;
+    let next = next_start(arguments, &record, &**storage, &[&folder]).await?;
+    let python = Python::find(&next.spec)?;
+    let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;
+    let _claim = claim_for_former(&run_folder::output(&folder, &record), &record, &notes).await?;
     let signals = Signals::catch()?;
-    next.store(&storage).await?;
+    next.store(&**storage).await?;
     next.begin(&mut record);
-    record.write(&storage).await.context("cannot store the job")?;
+    record.write(&**storage).await.context("cannot store the job")?;
     output::note(format_args!("job {} goes on in {}", record.job_id, shown(&folder)));
-    let name = run_folder::called(&folder);
-    let result = embedded::run(embedded::Run { folder, record, python, extension, signals }).await?;
-    report(format, &result, &name)
+    let result = embedded::run(embedded::Run { folder, record, python, signals }).await?;
+    report(format, &result, &home.called())
 }
 
-/// The result of a job of which nothing is left to do, when it still is in its `output`.
-async fn done<'a>(
-    record: &'a JobRecord,
-    output: &dyn Storage,
-    failed: impl Fn(anyhow::Error) -> Failure,
-) -> Result<Option<&'a JobResult>, Failure> {
-    let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else { return Ok(None) };
-    check_there(output, result, failed).await?;
+/// The result of a job of which nothing is left to do, when it still is in its output; a job that this program cannot go on
+/// with is refused.
+async fn done<'a>(home: &dyn JobHome, record: &'a JobRecord) -> Result<Option<&'a JobResult>, Failure> {
+    let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else {
+        return check_record(record).map(|()| None);
+    };
+    check_there(home, record, result).await?;
     output::note("the job has completed already; no item is missing");
     Ok(Some(result))
 }
@@ -287,13 +290,10 @@ async fn hand_over(
         return Ok(Code::Completed.into());
     }
     let storage = Arc::clone(&submitted.job.output);
-    let mut result = match fleet::wait(submitted, &mut signals).await? {
-        fleet::Waited::Ended(result) => result,
-        fleet::Waited::Left => {
-            output::note(format_args!("the job goes on; prs stream {id} follows it"));
-            note_unfilled();
-            return Ok(Code::Interrupted.into());
-        }
+    let Some(mut result) = fleet::wait(submitted, &mut signals).await? else {
+        output::note(format_args!("the job goes on; prs stream {id} follows it"));
+        note_unfilled();
+        return Ok(Code::Interrupted.into());
     };
     let target = folder.as_deref().zip(target).filter(|_| result.state == JobState::Completed);
     let fetched = match target {

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
+use prs_worker::NodeSettings;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
 use prs_worker::inputs::{InputPlace, Localized, Localizer};
-use prs_worker::{NodeSettings, find_extension, find_interpreter};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{CodeChoice, Format, Try};
 use crate::failure::{Code, Failure};
+use crate::submit::local::Python;
 use crate::submit::resume_hint::ResumeHint;
 use crate::terminal::output;
 use crate::terminal::paths::shown;
@@ -57,11 +58,7 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
     output::note(format_args!("  script {}, interpreter {python}", shown(&script)));
     let tried = run(&with, &data.local, &mut signals).await?;
     let came = Shown::new(&trial, &mini_batch, row, tried);
-    if format == Format::Json {
-        output::json(&came)?;
-    } else {
-        output::text(&came.text(with.debugger))?;
-    }
+    output::print(format, &came, |came| came.text(with.debugger))?;
     came.end().map(Into::into)
 }
 
@@ -82,8 +79,7 @@ struct Prepared {
 /// Finds the mini-batch, says which it is, and brings its data here.
 async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let trial = Trial::find(arguments).await?;
-    let python = find_interpreter(trial.spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
+    let python = Python::find(&trial.spec)?;
     let Chosen { planned, row, stores, failed, note } =
         trial.choose(&Wanted::of(arguments), arguments.failed).await?;
     let folder = trial.folder("inputs");
@@ -116,7 +112,7 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
             "  note: the script sees inputs below {place}, not where it does in a job: {reason}"
         ));
     }
-    let settings = trial.node_settings(python, extension);
+    let settings = trial.node_settings(python);
     Ok(Prepared { trial, settings, inputs, data, title, row })
 }
 

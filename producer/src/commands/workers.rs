@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use console::Term;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
-use prs_orchestrator::job::workers::workers as workers_of;
+use prs_orchestrator::job::workers::{WorkerView, workers as workers_of};
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
 use crate::records;
-use crate::records::Worker;
 use crate::terminal::output;
 use crate::terminal::table::Table;
 
@@ -25,7 +24,6 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     let ledger = RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?;
     let target = arguments.target.as_deref();
     let workers = workers_of(&ledger, target).await.map_err(Failure::server)?;
-    let workers: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
     if format == Format::Json {
         output::json(&records::Workers { workers })?;
         return Ok(Code::Completed.into());
@@ -42,7 +40,7 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     Ok(Code::Completed.into())
 }
 
-fn row(worker: Worker) -> Vec<String> {
+fn row(worker: WorkerView) -> Vec<String> {
     vec![
         worker.worker,
         worker.host,

@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
 use prs_common::code_archive::is_intact;
@@ -120,6 +119,11 @@ impl dyn JobHome + '_ {
         self.known_id().and_then(Id::parse).is_none_or(|id| id.name == name)
     }
 
+    /// What it means that its storage fails; `what` completes "cannot ...".
+    pub(crate) fn cannot<E: Into<anyhow::Error>>(&self, what: &str) -> impl Fn(E) -> Failure {
+        move |error| self.failure(error.into().context(format!("cannot {what}")))
+    }
+
     /// The record as it is stored.
     pub(crate) async fn record(&self) -> Result<JobRecord, Failure> {
         JobRecord::read(&**self.storage()).await.map_err(|error| self.unreadable(error))
@@ -134,8 +138,8 @@ impl dyn JobHome + '_ {
 
     /// The archive of the code that the job ran last. `remedy` says what to do where it is damaged.
     pub(crate) async fn code(&self, record: &JobRecord, remedy: &str) -> Result<Bytes, Failure> {
-        let archive = self.storage().get(&record.code).await.context("cannot read the code of the job");
-        let archive = archive.map_err(|error| self.failure(error))?;
+        let archive = self.storage().get(&record.code).await;
+        let archive = archive.map_err(self.cannot("read the code of the job"))?;
         if !is_intact(&archive, layout::checksum_of_code(&record.code)) {
             return Err(Failure::wrong(format!(
                 "the code of the job is damaged in storage: {} is not what its name says; {remedy}",
@@ -152,8 +156,7 @@ impl dyn JobHome + '_ {
 
     /// How many objects the job has, and their bytes.
     pub(crate) async fn amount(&self) -> Result<(u64, u64), Failure> {
-        let listed = self.storage().list("").await.context("cannot list what the job has");
-        let listed = listed.map_err(|error| self.failure(error))?;
+        let listed = self.storage().list("").await.map_err(self.cannot("list what the job has"))?;
         Ok((listed.len() as u64, listed.iter().map(|object| object.size).sum()))
     }
 

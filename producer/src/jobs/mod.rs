@@ -56,16 +56,21 @@ async fn open(
 ) -> Result<Home, Failure> {
     Ok(match Reader::connect(whereabouts.urls()?).await? {
         Some(reader) => Box::new(FleetHome::new(Arc::new(reader), name)?),
-        None => Box::new(FolderHome::new(find(name, whereabouts.runs())?)),
+        None => in_folder(find(name, whereabouts.runs())?),
     })
+}
+
+/// The job in this run folder.
+pub(crate) fn in_folder(folder: PathBuf) -> Home {
+    Box::new(FolderHome::new(folder))
 }
 
 /// All jobs of a folder or a fleet.
 pub(crate) async fn all(whereabouts: &Whereabouts) -> Result<Vec<Home>, Failure> {
     let Some(reader) = Reader::connect(whereabouts.urls()?).await? else {
         let folders = folders_of_jobs(whereabouts.runs())?.into_iter();
-        let homes = folders.filter_map(|folder| Some(FolderHome::new(folder.canonicalize().ok()?)));
-        return Ok(homes.map(|home| Box::new(home) as Home).collect());
+        let homes = folders.filter_map(|folder| Some(in_folder(folder.canonicalize().ok()?)));
+        return Ok(homes.collect());
     };
     let reader = Arc::new(reader);
     let ids = reader.job_ids().await?;

@@ -9,7 +9,7 @@ use super::home::Home;
 use super::run_folder;
 use crate::cli::Whereabouts;
 use crate::failure::Failure;
-use crate::terminal::output;
+use crate::terminal::{names, output};
 
 /// The job that was submitted last.
 pub(crate) const LATEST: &str = "@latest";
@@ -131,13 +131,8 @@ fn choose(text: &str, ids: &[&Id]) -> Chosen {
 }
 
 fn several(text: &str, ids: &[String]) -> String {
-    let more = ids.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!(
-        "{} jobs begin with {text:?}: {}{more}; give more of the id",
-        ids.len(),
-        ids[..ids.len().min(NAMED)].join(", ")
-    )
+    let (count, named) = (ids.len(), names::first(ids, NAMED));
+    format!("{count} jobs begin with {text:?}: {named}; give more of the id")
 }
 
 /// The job that was submitted last.

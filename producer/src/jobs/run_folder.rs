@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::terminal::paths::shown;
 
 /// Folder for what need not outlive the program that runs the job.
-pub(crate) const WORK: &str = "work";
+const WORK: &str = "work";
 /// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
 /// them: the user's umask says who may read it.
 const PRIVATE: [&str; 11] = [

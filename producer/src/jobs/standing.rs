@@ -6,6 +6,7 @@ use prs_orchestrator::job::membership::{Elsewhere, Workers};
 use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{describe, duration};
 use prs_orchestrator::watch::View;
+use serde::Serialize;
 
 /// A job as it is shown.
 #[derive(Debug, Clone, Default)]
@@ -29,12 +30,13 @@ pub(crate) struct Standing {
     pub(crate) target: String,
 }
 
-/// A server that is waited for.
-#[derive(Debug, Clone, PartialEq)]
+/// A server that gives no answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct WaitsFor {
     /// `Redis` or `storage`.
     pub(crate) server: &'static str,
-    /// For how long so far, seconds; nothing where this program has just come.
+    /// For how long so far, seconds; null where this program has just come.
     pub(crate) seconds: Option<f64>,
     /// What it said, or did not say.
     pub(crate) reason: String,

@@ -4,7 +4,7 @@
 
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
-use prs_orchestrator::job::errors::{self, ErrorGroup};
+use prs_orchestrator::job::errors::{ErrorGroup, Example};
 use serde::{Deserialize, Serialize};
 
 /// The errors of a job; of one that has not ended, those so far.
@@ -64,26 +64,6 @@ pub(super) struct Frame {
     function: String,
     /// What stands there; empty where that is not known.
     text: String,
-}
-
-/// A try that stands for others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Example {
-    /// Its mini-batch; empty for `init()`.
-    mini_batch_id: String,
-    /// What the mini-batch consists of.
-    detail: String,
-    /// Which try it was, from 1.
-    r#try: u32,
-    /// The node where it ran.
-    node_id: u32,
-    /// The process that ran it.
-    process: String,
-    /// The log that has it in full, below the folder of the logs; empty where none has.
-    log: String,
-    /// Whether its mini-batch got no other try.
-    is_lost: bool,
 }
 
 /// The mini-batches of a job that failed or lack items.
@@ -171,7 +151,7 @@ impl From<ErrorGroup> for DistinctError {
             mini_batches_lost: group.mini_batches_lost,
             items_lost: group.items_lost,
             nodes: group.nodes.into_iter().collect(),
-            example: group.example.into(),
+            example: group.example,
             traceback: Some(group.traceback).filter(|traceback| !traceback.is_empty()),
         }
     }
@@ -180,12 +160,5 @@ impl From<ErrorGroup> for DistinctError {
 impl From<SourceLine> for Frame {
     fn from(SourceLine { file, line, function, text }: SourceLine) -> Self {
         Self { file, line, function, text }
-    }
-}
-
-impl From<errors::Example> for Example {
-    fn from(of: errors::Example) -> Self {
-        let errors::Example { mini_batch_id, detail, number, node_id, process, log, is_lost } = of;
-        Self { mini_batch_id, detail, r#try: number, node_id, process, log, is_lost }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
 
 use prs_common::ledger::JobState;
+use prs_orchestrator::gc::Amount;
 use prs_orchestrator::job::workers::WorkerView;
 use serde::Serialize;
 
@@ -57,36 +58,7 @@ pub(crate) struct Log {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Workers {
     /// The workers.
-    pub(crate) workers: Vec<Worker>,
-}
-
-/// A worker.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Worker {
-    /// Its name, the same as long as it runs.
-    pub(crate) worker: String,
-    /// Its host.
-    pub(crate) host: String,
-    /// Address of the host.
-    ip: String,
-    /// The compute targets that it looks for jobs of; of a busy one that of its job.
-    pub(crate) targets: Vec<String>,
-    /// Processes it runs, or may run.
-    pub(crate) slots: u32,
-    /// The job that it serves; null where it is idle.
-    pub(crate) job: Option<String>,
-    /// Its version of prs.
-    pub(crate) version: String,
-    /// How long ago it was heard of, seconds.
-    pub(crate) seen_seconds: f64,
-}
-
-impl From<WorkerView> for Worker {
-    fn from(of: WorkerView) -> Self {
-        let WorkerView { worker, host, ip, targets, slots, job, version, seen_seconds } = of;
-        Self { worker, host, ip, targets, slots, job, version, seen_seconds }
-    }
+    pub(crate) workers: Vec<WorkerView>,
 }
 
 /// Jobs that were removed.
@@ -126,7 +98,7 @@ pub(crate) struct Collected {
     /// What is left in storage of ids that are no job, and of jobs whose removal was interrupted.
     pub(crate) leftovers: Vec<Leftover>,
     /// Uploaded inputs that no job names.
-    pub(crate) inputs: Inputs,
+    pub(crate) inputs: Amount,
 }
 
 /// A job that is kept no longer.
@@ -151,16 +123,6 @@ pub(crate) struct Leftover {
     /// The id.
     pub(crate) job_id: String,
     /// Objects.
-    pub(crate) objects: u64,
-    /// Bytes in them.
-    pub(crate) bytes: u64,
-}
-
-/// Uploaded inputs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Inputs {
-    /// How many.
     pub(crate) objects: u64,
     /// Bytes in them.
     pub(crate) bytes: u64,

@@ -19,5 +19,5 @@ pub(crate) mod schema;
 pub(crate) use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub(crate) use job::Job;
 pub(crate) use lists::{
-    Collected, ExpiredJob, Inputs, Jobs, Leftover, Log, Logs, Removed, RemovedJob, Submitted, Worker, Workers,
+    Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, Submitted, Workers,
 };

@@ -8,8 +8,8 @@ use prs_common::code_files::{CodeFiles, OWN_IGNORE_FILE as OWN};
 use prs_common::job::{InputSource, JobSpec, script_below};
 
 use crate::failure::Failure;
-use crate::terminal::output;
 use crate::terminal::paths::shown;
+use crate::terminal::{names, output};
 
 /// More than this is told, bytes.
 const LARGE: u64 = 20 << 20;
@@ -82,12 +82,8 @@ fn without_glob(path: &Path) -> PathBuf {
 /// A file that only git was meant to read may keep out what the script needs.
 fn on_what_is_kept_out(code: &CodeFiles) -> Option<String> {
     let ignore_file = code.ignore_file.filter(|name| *name != OWN && !code.kept_out.is_empty())?;
-    let more = match code.kept_out.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let named = code.kept_out.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    Some(format!("{ignore_file} keeps {named}{more} out of the code; a {OWN} beside it takes precedence"))
+    let named = names::first(&code.kept_out, NAMED);
+    Some(format!("{ignore_file} keeps {named} out of the code; a {OWN} beside it takes precedence"))
 }
 
 #[cfg(test)]

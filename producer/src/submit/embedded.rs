@@ -9,9 +9,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::end_reason::EndReason;
 use prs_common::layout;
-use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState};
+use prs_common::ledger::{Conclusion, JobState};
 use prs_common::private_folder::PrivateFolder;
-use prs_common::queue::{EmbeddedQueue, QueueOptions};
+use prs_common::queue::QueueOptions;
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::inputs::InputStores;
@@ -20,14 +20,15 @@ use prs_orchestrator::panics::{self, Panicked, caught};
 use prs_orchestrator::plan::schedule::{Assignment, schedule};
 use prs_orchestrator::segments::recover::{Recovered, recover};
 use prs_orchestrator::watch::{View, WatchError, watch};
-use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
-use prs_worker::{Host, NodeEnd, NodeSettings, Prefetch, end_left_overs, opener, run_node};
+use prs_orchestrator::{JobContext, JobRecord, JobResult};
+use prs_worker::{NodeEnd, NodeSettings, end_left_overs, opener, run_node};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::failure::{Code, Failure};
 use crate::jobs::run_folder;
 use crate::progress;
+use crate::submit::local::{self, Python};
 use crate::submit::resume_hint::ResumeHint;
 use crate::terminal::output;
 use crate::terminal::paths::shown;
@@ -43,9 +44,7 @@ pub(crate) struct Run {
     /// The job.
     pub(crate) record: JobRecord,
     /// The interpreter.
-    pub(crate) python: PathBuf,
-    /// The extension that processes load.
-    pub(crate) extension: PathBuf,
+    pub(crate) python: Python,
     /// What the user wants meanwhile.
     pub(crate) signals: Signals,
 }
@@ -81,7 +80,7 @@ async fn run_once(
     output: &Path,
     canceled: &mut Option<Conclusion>,
 ) -> Result<Result<JobResult, WatchError>, Failure> {
-    let Run { folder, record, python, extension, signals } = run;
+    let Run { folder, record, python, signals } = run;
     let job = context(folder, output, record);
     let work = job.work.clone();
     remove(&work);
@@ -99,22 +98,9 @@ async fn run_once(
         output::note(format_args!("{damaged}; its mini-batches run again"));
     }
 
-    let host = Host::detect();
-    let slots = job.spec.process_count_per_node.unwrap_or_else(|| host.default_slots());
-    let worker = format!("{}-{}", host.name, std::process::id());
-    let owner = worker.clone();
-    let node = NodeSettings {
-        python: python.clone(),
-        extension: extension.clone(),
-        instance: worker.clone(),
-        worker,
-        host,
-        slots,
-        prefetch: Prefetch::Fixed(PREFETCH),
-        cache_bytes: NodeSettings::CACHE_BYTES,
-        memory_bytes: NodeSettings::MEMORY_BYTES,
-        unfit: None,
-    };
+    let node = python.clone().node(&job.spec, PREFETCH);
+    let owner = format!("{}-{}", node.worker, std::process::id());
+    let node = NodeSettings { worker: owner.clone(), instance: owner.clone(), ..node };
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     {
@@ -176,27 +162,15 @@ async fn open(job: &JobContext) -> Result<Recovered, Failure> {
     Ok(opened.await?)
 }
 
+/// The job as the node of this program sees it.
 fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
-    let spec = Arc::new(record.spec.clone());
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
+    let inputs = InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener());
+    let start = (&*record.job_id, record.incarnation);
     JobContext {
-        id: record.job_id.clone(),
-        run: run_name(&record.job_id, record.incarnation),
         code: record.code.clone(),
-        incarnation: record.incarnation,
-        queue: Arc::new(EmbeddedQueue::default()),
-        ledger: Arc::new(EmbeddedLedger::default()),
-        inputs: InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener()),
-        storage,
-        output: Arc::new(LocalStorage::new(output)),
         output_prefix: record.spec.output.is_none().then_some(layout::OUTPUT),
-        logs: folder.join("logs"),
-        logs_uri: folder.join("logs").display().to_string(),
-        log_shipper: None,
-        work: folder.join(run_folder::WORK),
-        policy: Policy::embedded(),
-        active: None,
-        spec,
+        ..local::context(start, Arc::new(record.spec.clone()), storage, inputs, output, folder)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `output_folder` | the folder that a job fills on this machine |
 //! | `output_copy` | a copy of its output |
 //! | `resume_hint` | how to go on, or to clean up, where the preparing of a job ends early |
+//! | `local` | the interpreter and the node of this machine |
 //! | `embedded` | a run in this process |
 //! | `fleet/` | a run on a fleet |
 
@@ -15,6 +16,7 @@ pub(crate) mod code_choice;
 pub(crate) mod code_notes;
 pub(crate) mod embedded;
 pub(crate) mod fleet;
+pub(crate) mod local;
 pub(crate) mod output_copy;
 pub(crate) mod output_folder;
 pub(crate) mod resume_hint;

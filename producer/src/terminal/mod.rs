@@ -6,6 +6,7 @@
 //! | `colours` | of states and errors |
 //! | `table` | columns side by side |
 //! | `fit` | one line of words and a bar, for a width |
+//! | `names` | names in a sentence |
 //! | `paths` | paths as a person would type them |
 //! | `log` | what is logged |
 //! | `signals` | Ctrl-C and SIGTERM |
@@ -13,6 +14,7 @@
 pub(crate) mod colours;
 pub(crate) mod fit;
 pub(crate) mod log;
+pub(crate) mod names;
 pub(crate) mod output;
 pub(crate) mod paths;
 pub(crate) mod signals;

@@ -24,13 +24,11 @@ use prs_common::code_archive::unpack;
 use prs_common::code_files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
-use prs_common::ledger::EmbeddedLedger;
-use prs_common::queue::EmbeddedQueue;
 use prs_common::storage::{LocalStorage, PutMode, Storage};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
-use prs_orchestrator::{JobContext, JobRecord, Policy, run_name};
-use prs_worker::{Host, NodeSettings, Prefetch, opener};
+use prs_orchestrator::{JobContext, JobRecord};
+use prs_worker::{NodeSettings, opener};
 
 pub(crate) use chosen::{Chosen, Wanted};
 pub(crate) use pytest::test_file;
@@ -40,6 +38,7 @@ use crate::cli::{CodeChoice, Try, is_job_file};
 use crate::failure::Failure;
 use crate::jobs;
 use crate::submit::code_notes;
+use crate::submit::local::{self, Python};
 
 /// What mini-batches are tried of.
 #[derive(Debug)]
@@ -127,8 +126,8 @@ impl Trial {
         let stores = stores_in(scratch.path());
         for input in &spec.inputs {
             if let InputSource::Manifest { key, .. } = &input.source {
-                let manifest = home.storage().get(key).await.context("cannot read the inputs of the job");
-                let manifest = manifest.map_err(|error| home.failure(error))?;
+                let manifest = home.storage().get(key).await;
+                let manifest = manifest.map_err(home.cannot("read the inputs of the job"))?;
                 let put = stores.job().put(key, manifest, PutMode::Overwrite).await;
                 put.context("cannot write to the temporary folder")?;
             }
@@ -147,42 +146,14 @@ impl Trial {
     pub(crate) fn context(&self) -> JobContext {
         let storage = self.former.as_ref().map_or_else(|| self.stores.job(), |former| &former.storage);
         let output = self.spec.output.clone().unwrap_or_else(|| self.folder("output"));
-        JobContext {
-            id: self.job_id.clone(),
-            run: run_name(&self.job_id, 1),
-            code: String::new(),
-            spec: Arc::clone(&self.spec),
-            incarnation: 1,
-            queue: Arc::new(EmbeddedQueue::default()),
-            ledger: Arc::new(EmbeddedLedger::default()),
-            storage: Arc::clone(storage),
-            inputs: self.stores.clone(),
-            output: Arc::new(LocalStorage::new(output)),
-            output_prefix: None,
-            logs: self.folder("logs"),
-            logs_uri: self.folder("logs").display().to_string(),
-            log_shipper: None,
-            work: self.work(),
-            policy: Policy::embedded(),
-            active: None,
-        }
+        let start = (&*self.job_id, 1);
+        let (spec, storage) = (Arc::clone(&self.spec), Arc::clone(storage));
+        local::context(start, spec, storage, self.stores.clone(), &output, self.scratch.path())
     }
 
     /// What a process of the job is started with on this machine.
-    pub(crate) fn node_settings(&self, python: PathBuf, extension: PathBuf) -> NodeSettings {
-        let host = Host::detect();
-        NodeSettings {
-            python,
-            extension,
-            worker: host.name.clone(),
-            instance: host.name.clone(),
-            slots: self.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
-            host,
-            prefetch: Prefetch::Fixed(1),
-            cache_bytes: NodeSettings::CACHE_BYTES,
-            memory_bytes: 0,
-            unfit: None,
-        }
+    pub(crate) fn node_settings(&self, python: Python) -> NodeSettings {
+        NodeSettings { memory_bytes: 0, ..python.node(&self.spec, 1) }
     }
 
     /// Where plain copies of compressed inputs are.

@@ -57,13 +57,15 @@ struct Check {
 }
 
 impl Check {
-    fn new(subject: Subject, name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Self {
-        Self { name, verdict, finding: finding.into(), remedy: None, subject }
-    }
-
-    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
+    /// What was found on this machine, and what to do where not all is well.
+    fn new(
+        name: &'static str,
+        verdict: Verdict,
+        finding: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let remedy = (verdict != Verdict::Ok).then(|| remedy.into());
+        Self { name, verdict, finding: finding.into(), remedy, subject: Subject::Machine }
     }
 }
 
@@ -89,15 +91,12 @@ pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCod
         Ok(Some(urls)) => checks.extend(Box::pin(servers::look(&urls)).await),
         Ok(None) => {}
         Err(error) => {
-            let check = Check::new(Subject::Machine, "servers", Verdict::Fail, error.to_string());
-            checks.push(check.with_remedy("name all three, or none"));
+            let remedy = "name all three, or none";
+            checks.push(Check::new("servers", Verdict::Fail, error.to_string(), remedy));
         }
     }
     let report = Diagnosis { verdict: worst(&checks), checks };
-    match format {
-        Format::Json => output::json(&report)?,
-        Format::Table => output::text(&text(&report))?,
-    }
+    output::print(format, &report, text)?;
     Ok(code(&report.checks).into())
 }
 
@@ -130,8 +129,7 @@ fn configuration(choice: &Choice) -> Check {
         None => servers,
     };
     let verdict = if choice.notes.is_empty() { Verdict::Ok } else { Verdict::Warn };
-    let check = Check::new(Subject::Machine, "configuration", verdict, finding);
-    if choice.notes.is_empty() { check } else { check.with_remedy(choice.notes.join("; ")) }
+    Check::new("configuration", verdict, finding, choice.notes.join("; "))
 }
 
 fn text(report: &Diagnosis) -> String {
@@ -157,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_worst_finding_decides() {
-        let check = |subject, verdict| Check::new(subject, "x", verdict, "found");
+        let check = |subject, verdict| Check { subject, ..Check::new("x", verdict, "found", "remedy") };
         let table = [
             (vec![], Verdict::Ok, Code::Completed),
             (vec![check(Subject::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
@@ -176,8 +174,8 @@ mod tests {
     #[test]
     fn findings_stand_below_one_another() {
         let checks = vec![
-            Check::new(Subject::Machine, "memory", Verdict::Ok, "much"),
-            Check::new(Subject::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
+            Check::new("memory", Verdict::Ok, "much", ""),
+            Check::new("redis", Verdict::Fail, "a\nb", "start it"),
         ];
         let report = Diagnosis { verdict: Verdict::Fail, checks };
         let expected = "\

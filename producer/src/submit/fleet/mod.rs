@@ -11,4 +11,4 @@ mod wait;
 
 pub(crate) use resume::{check_at_rest, resume};
 pub(crate) use start::{NewJob, Submitted, start};
-pub(crate) use wait::{Waited, leave, wait};
+pub(crate) use wait::{leave, wait};

@@ -13,14 +13,6 @@ use crate::progress;
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
 
-/// How a wait ended.
-pub(crate) enum Waited {
-    /// The job has ended.
-    Ended(Box<JobResult>),
-    /// The user left; the job goes on.
-    Left,
-}
-
 /// Leaves a job to its nodes: one of them publishes the plan.
 pub(crate) async fn leave(submitted: Submitted) {
     let Submitted { job, record, owner, .. } = submitted;
@@ -30,8 +22,8 @@ pub(crate) async fn leave(submitted: Submitted) {
     Box::pin(note_who_serves(&*job.ledger, &record)).await;
 }
 
-/// Publishes the plan of a job and waits for its end. The first Ctrl-C says what the second does: leave.
-pub(crate) async fn wait(submitted: Submitted, signals: &mut Signals) -> Result<Waited, Failure> {
+/// Publishes the plan of a job and waits for its end; nothing where the user left it. The first Ctrl-C says what the second does: leave.
+pub(crate) async fn wait(submitted: Submitted, signals: &mut Signals) -> Result<Option<JobResult>, Failure> {
     let Submitted { job, record, owner, assignment, _folder } = submitted;
     let stop = CancellationToken::new();
     let scheduling = {
@@ -54,17 +46,21 @@ async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &C
 }
 
 /// Shows the progress of a job until it has ended or the user leaves.
-async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> Result<Waited, Failure> {
+async fn follow(
+    job: &JobContext,
+    record: &JobRecord,
+    signals: &mut Signals,
+) -> Result<Option<JobResult>, Failure> {
     let (view, seen) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
     let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
     let waited = loop {
         tokio::select! {
-            result = &mut ended => break result.map(|result| Waited::Ended(Box::new(result))),
+            result = &mut ended => break result.map(Some),
             name = signals.next() => {
                 if asked {
-                    break Ok(Waited::Left);
+                    break Ok(None);
                 }
                 asked = true;
                 output::note(format_args!(
