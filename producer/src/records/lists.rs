@@ -1,7 +1,5 @@
 //! Lists: jobs, logs, workers, what was removed; and the id of a job that is left to a fleet.
 
-#![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
-
 use prs_common::ledger::JobState;
 use prs_orchestrator::gc::Amount;
 use prs_orchestrator::job::workers::WorkerView;

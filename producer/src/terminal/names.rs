@@ -5,10 +5,10 @@ use std::fmt::Display;
 /// The first `most` of these, and how many more there are: `a, b and 3 more`.
 pub(crate) fn first<N: Display>(names: impl IntoIterator<Item = N>, most: usize) -> String {
     let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
-    let named = names[..names.len().min(most)].join(", ");
+    let shown = names[..names.len().min(most)].join(", ");
     match names.len().saturating_sub(most) {
-        0 => named,
-        more => format!("{named} and {more} more"),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
