@@ -28,7 +28,7 @@ pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{
     Collect, Errors, Fetch, Job, List, Logs, Order, RUNS, Remove, Whereabouts, not_on_a_fleet,
 };
-pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
+pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use servers::FleetServers;
 use servers::Servers;
 pub(crate) use shell::{Completions, Manual, Shell};
@@ -152,6 +152,9 @@ pub(crate) enum Command {
     /// Run a job and wait for its end.
     #[command(after_help = examples::SUBMIT)]
     Submit(Submit),
+    /// Say what a key of a job file takes and means, or list all of them.
+    #[command(after_help = examples::EXPLAIN)]
+    Explain(Explain),
     /// Check a job file, import its script and plan the job; run nothing.
     #[command(after_help = examples::VALIDATE)]
     Validate(Validate),
@@ -231,7 +234,12 @@ enum Asks<'a> {
 impl Command {
     fn asks(&mut self) -> Asks<'_> {
         let job = match self {
-            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) | Self::Completions(_) | Self::Man(_) => {
+            Self::New(_)
+            | Self::Explain(_)
+            | Self::Profiles(_)
+            | Self::Doctor(_)
+            | Self::Completions(_)
+            | Self::Man(_) => {
                 return Asks::Nothing;
             }
             Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {

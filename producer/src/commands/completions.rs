@@ -12,6 +12,7 @@ use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory, FromArgMatches
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
+use prs_common::job::keys;
 use prs_common::ledger::JobState;
 
 use super::logs;
@@ -58,6 +59,9 @@ fn commands() -> Command {
             }
             "state" => argument.add(ArgValueCompleter::new(|typed: &OsStr| {
                 offer(typed, JobState::ALL.map(|state| state.as_str().to_owned()).into())
+            })),
+            "key" => argument.add(ArgValueCompleter::new(|typed: &OsStr| {
+                offer(typed, keys::all().map(|(name, _)| name).collect())
             })),
             "file" => argument
                 .add(ArgValueCompleter::new(|typed: &OsStr| offer(typed, known_logs().unwrap_or_default()))),

@@ -4,6 +4,7 @@ mod cancel;
 mod completions;
 mod doctor;
 mod errors;
+mod explain;
 mod gc;
 mod list;
 mod log_tail;
@@ -59,6 +60,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         match arguments.command {
             Command::New(arguments) => new::new(&arguments, format),
+            Command::Explain(arguments) => explain::explain(&arguments, format),
             Command::Submit(submit) => run::submit(&submit, format).await,
             Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::code_archive::pack;
+use prs_common::code::archive::pack;
 use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
 use super::doctor::Diagnosis;
+use super::explain::Explained;
 use super::man::ManualPages;
 use super::new::Made;
 use super::profiles::ProfilesView;
@@ -26,12 +27,13 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 17] {
+fn records() -> [(&'static str, String); 18] {
     [
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
         ("diagnosis", text::<Diagnosis>()),
         ("errors", text::<Errors>()),
+        ("explained", text::<Explained>()),
         ("failed-items", text::<FailedItems>()),
         ("job", text::<Job>()),
         ("jobs", text::<Jobs>()),

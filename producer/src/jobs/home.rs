@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use prs_common::code_archive::is_intact;
+use prs_common::code::archive::is_intact;
 use prs_common::failpoint;
 use prs_common::layout;
 use prs_common::ledger::JobState;

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::code_archive::unpack;
-use prs_common::code_files::CodeFiles;
+use prs_common::code::archive::unpack;
+use prs_common::code::files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, PutMode, Storage};
