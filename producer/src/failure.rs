@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use prs_common::servers::ConnectError;
+use serde::Serialize;
 
 /// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,29 @@ impl Code {
     }
 }
 
+/// That a command failed. It is printed where nothing else is.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CommandError {
+    /// The failure.
+    error: ErrorDetail,
+}
+
+/// Why a command failed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ErrorDetail {
+    /// What kind of failure it is.
+    #[cfg_attr(test, schemars(extend("enum" = ["usage", "cannot_connect", "failed", "interrupted"])))]
+    code: &'static str,
+    /// The exit code of the command.
+    exit_code: u8,
+    /// What standard error says: the cause, and what helps against it.
+    message: String,
+    /// What led to it, the nearest first; empty where the message is all there is.
+    causes: Vec<String>,
+}
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -79,9 +103,11 @@ impl Failure {
         Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
     }
 
-    /// What led to it, the nearest first.
-    pub(crate) fn causes(&self) -> Vec<String> {
-        self.error.chain().skip(1).map(ToString::to_string).collect()
+    /// The same for programs.
+    pub(crate) fn record(&self) -> CommandError {
+        let causes = self.error.chain().skip(1).map(ToString::to_string).collect();
+        let (code, exit_code, message) = (self.code.name(), self.code as u8, self.to_string());
+        CommandError { error: ErrorDetail { code, exit_code, message, causes } }
     }
 
     /// The user interrupted the command.

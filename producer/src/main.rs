@@ -1,45 +1,31 @@
 //! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it.
 
 mod cli;
-mod code_choice;
-mod code_notes;
-mod colours;
 mod commands;
-mod completion;
-mod embedded;
 mod failure;
-mod fleet;
-mod left_behind;
-mod log;
-mod log_tail;
-mod naming;
-mod output;
-mod output_copy;
-mod output_folder;
-mod place;
+mod jobs;
 mod progress;
 mod records;
-mod run_folder;
-mod script_check;
-mod standing;
-mod summary;
-mod table;
+mod submit;
+mod terminal;
 mod trial;
 
 use std::process::ExitCode;
 
+use crate::terminal::output;
+
 fn main() -> ExitCode {
     prs_worker::keep_little_memory();
-    completion::answer();
+    commands::answer_shell();
     let arguments = cli::parse();
-    output::begin(&arguments.telling);
+    output::begin(arguments.telling.color, arguments.telling.quiet);
     let format = arguments.output;
     prs_worker::raise_descriptor_limit();
     let outcome = commands::run(arguments);
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            output::complain(&failure, format);
+            output::print_failure(&failure, format);
             failure.code.into()
         }
     }

@@ -34,6 +34,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout::BLOBS;
 use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 use prs_common::timestamp::now_us;
+use serde::Serialize;
 
 use self::mark::Collecting;
 use self::named::{Named, job_prefixes};
@@ -71,7 +72,8 @@ pub struct Found {
 }
 
 /// How much of something there is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Amount {
     /// Objects.
     pub objects: u64,

@@ -50,19 +50,20 @@ pub struct ErrorGroup {
 
 /// A try that stands for others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Example {
-    /// Its mini-batch.
+    /// Its mini-batch; empty for `init()`.
     pub mini_batch_id: String,
     /// What the mini-batch consists of.
     pub detail: String,
     /// Which try it was, from 1.
     #[serde(rename = "try")]
     pub number: u32,
-    /// Where it ran.
+    /// The node where it ran.
     pub node_id: u32,
     /// The process that ran it.
     pub process: String,
-    /// The log that has it in full, below `logs/`; empty where none has.
+    /// The log that has it in full, below the folder of the logs; empty where none has.
     pub log: String,
     /// Whether its mini-batch got no other try.
     pub is_lost: bool,

@@ -45,6 +45,7 @@ pub struct TryCounts {
 
 /// Mini-batches of which more elements were returned than they have items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Surplus {
     /// How many mini-batches.
     pub mini_batches: u64,

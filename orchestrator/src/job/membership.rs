@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use prs_common::ledger::{IdleWorker, Ledger, LedgerError, NodeInfo, NodeView, Offered, Offers, Seats};
 use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutMode, StorageError, StorageExt};
+use serde::Serialize;
 
 use super::active::{ActiveJob, parse, prefix};
 use super::context::JobContext;
@@ -99,7 +100,8 @@ pub async fn untried_workers(
 }
 
 /// The workers of a job's target, as somebody sees them who asks for the job.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Workers {
     /// With nothing to do.
     pub idle: u64,
@@ -111,8 +113,9 @@ pub struct Workers {
     pub elsewhere: Vec<Elsewhere>,
 }
 
-/// Workers of another target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Workers of another compute target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Elsewhere {
     /// The target.
     pub target: String,

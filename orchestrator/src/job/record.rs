@@ -104,6 +104,7 @@ impl JobResult {
 
 /// What one start of a job brought to its result.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartResult {
     /// 1 for the first start, and one more with each `resume`.
     pub start: u32,
@@ -149,12 +150,13 @@ impl Output {
 
 /// Counts of mini-batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MiniBatchCounts {
-    /// Planned.
+    /// Planned so far.
     pub scheduled: u64,
     /// With a try that succeeded.
     pub succeeded: u64,
-    /// Without.
+    /// Without, and no try is left.
     pub failed: u64,
 }
 
@@ -168,14 +170,15 @@ impl From<&Progress> for MiniBatchCounts {
     }
 }
 
-/// Counts of input items.
+/// Counts of items: files, or rows of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ItemCounts {
     /// In mini-batches that have their outcome.
     pub total: u64,
     /// Of these, succeeded.
     pub succeeded: u64,
-    /// Of these, failed.
+    /// Of these, failed: they are not in the result.
     pub failed: u64,
 }
 

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind, NodeInfo};
+use serde::Serialize;
 
 use crate::Policy;
 use crate::job::membership::LOOKS_WITHIN;
 
 /// A worker.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerView {
     /// Its name, the same as long as it runs.
     pub worker: String,

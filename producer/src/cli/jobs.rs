@@ -1,14 +1,19 @@
 //! What can be said to the commands that look at jobs, or remove them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use prs_common::job::RunsOn;
 use prs_common::ledger::JobState;
+use prs_common::servers::ServerUrls;
 
 use super::servers::Servers;
 use super::values::{state, time};
-use crate::completion;
+use crate::failure::Failure;
+
+/// Where runs are kept unless the command line says otherwise.
+pub(crate) const RUNS: &str = "prs-runs";
 
 /// Where the jobs are that a command names.
 #[derive(Debug, Clone, Args)]
@@ -20,11 +25,39 @@ pub(crate) struct Whereabouts {
     pub(crate) servers: Servers,
 }
 
+impl Whereabouts {
+    /// The servers of the fleet; nothing where the jobs are on this machine.
+    pub(crate) fn urls(&self) -> Result<Option<ServerUrls>, Failure> {
+        let urls = self.servers.urls_if_any()?;
+        if urls.is_some() && self.runs.is_some() {
+            return Err(not_on_a_fleet("--runs"));
+        }
+        Ok(urls)
+    }
+
+    /// Where what a command starts runs.
+    pub(crate) fn runs_on(&self) -> Result<RunsOn, Failure> {
+        Ok(if self.urls()?.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine })
+    }
+
+    /// The folder that holds the runs of this machine.
+    pub(crate) fn runs(&self) -> &Path {
+        self.runs.as_deref().unwrap_or(Path::new(RUNS))
+    }
+}
+
+/// The refusal of an option that names a folder of runs.
+pub(crate) fn not_on_a_fleet(option: &str) -> Failure {
+    Failure::wrong(format!(
+        "{option} is for jobs of this machine; on a fleet everything lies in the storage: leave it out, or add --local, which uses no fleet whatever variables and profiles say"
+    ))
+}
+
 /// A job.
 #[derive(Debug, Args)]
 pub(crate) struct Job {
     /// Id of the job, its beginning, the name of the job, @latest or @failed; without a fleet also the folder of its run.
-    #[arg(value_name = "JOB", add = completion::jobs())]
+    #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
@@ -50,7 +83,7 @@ pub(crate) struct List {
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
     /// Jobs in this state only; may be given several times.
-    #[arg(long, value_parser = state, add = completion::states())]
+    #[arg(long, value_parser = state)]
     pub(crate) state: Vec<JobState>,
     /// Jobs of this name only.
     #[arg(long)]
@@ -82,10 +115,10 @@ pub(crate) struct Errors {
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     /// The jobs: ids, their beginnings, names, @latest or @failed; without a fleet also folders of runs.
-    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"], add = completion::jobs())]
+    #[arg(value_name = "JOB", conflicts_with_all = ["state", "name", "older"])]
     pub(crate) jobs: Vec<String>,
     /// All jobs in this state; may be given several times.
-    #[arg(long, value_parser = state, add = completion::states())]
+    #[arg(long, value_parser = state)]
     pub(crate) state: Vec<JobState>,
     /// All jobs of this name.
     #[arg(long)]
@@ -131,7 +164,7 @@ pub(crate) struct Logs {
     #[command(flatten)]
     pub(crate) job: Job,
     /// The log to print, as the list or a message names it.
-    #[arg(long, value_name = "NAME", add = completion::logs())]
+    #[arg(long, value_name = "NAME")]
     pub(crate) file: Option<String>,
     /// Go on printing what comes until the job has ended: of --file, else of all processes.
     #[arg(short, long)]
@@ -139,4 +172,29 @@ pub(crate) struct Logs {
     /// Print what the processes that had errors wrote: errors, standard output and standard error.
     #[arg(long, conflicts_with_all = ["file", "follow"])]
     pub(crate) failed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Arguments, Command};
+
+    #[test]
+    fn a_folder_of_runs_is_refused_on_a_fleet() {
+        let servers = ["--broker", "amqp://h", "--redis", "redis://h", "--storage", "s3://bucket"];
+        let urls = |arguments: &[&str]| {
+            let arguments = [&["prs", "list"], arguments].concat();
+            let Command::List(list) = Arguments::try_parse_from(arguments).unwrap().command else {
+                unreachable!("a list was asked for")
+            };
+            (list.whereabouts.urls(), list.whereabouts.runs().to_owned())
+        };
+        assert!(matches!(urls(&servers).0, Ok(Some(_))));
+        let (here, runs) = urls(&["--runs", "elsewhere", "--broker", "", "--redis", "", "--storage", ""]);
+        assert!(matches!(here, Ok(None)) && runs == Path::new("elsewhere"));
+        let refused = urls(&[&servers[..], &["--runs", "elsewhere"]].concat()).0.err().unwrap();
+        assert!(refused.is_usage() && refused.to_string().starts_with("--runs is for"), "{refused}");
+    }
 }

@@ -15,24 +15,26 @@ use std::process::exit;
 use std::sync::LazyLock;
 
 use clap::error::Error;
-use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 use prs_common::config::ConfigError;
 use prs_common::wire::PROTOCOL_VERSION;
 
-use crate::failure::Failure;
-use crate::trial::is_job_file;
-use crate::{colours, output};
+use crate::failure::{Code, Failure};
+use crate::terminal::{colours, output};
+
+pub(crate) use crate::terminal::output::Format;
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
-pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
-pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate};
+pub(crate) use jobs::{
+    Collect, Errors, Fetch, Job, List, Logs, Order, RUNS, Remove, Whereabouts, not_on_a_fleet,
+};
+pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use servers::FleetServers;
+use servers::Servers;
 pub(crate) use shell::{Completions, Manual, Shell};
 
 /// The other name of `prs worker`.
 const WORKER: &str = "prs-worker";
-/// Exit code where a help that was asked for cannot be written.
-const UNWRITTEN: i32 = 42;
 /// Columns of a help at most: longer lines are hard to read.
 const HELP_WIDTH: usize = 100;
 
@@ -109,10 +111,10 @@ fn end(error: &Error) -> ! {
     colours::choose(color_in(std::env::args_os()));
     let written = error.print().and_then(|()| io::stdout().flush());
     if error.use_stderr() && asks_for_json(std::env::args_os()) {
-        output::failure(&refusal(error));
+        output::print_failure_record(&refusal(error));
     }
     let is_lost = written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
-    exit(if is_lost && !error.use_stderr() { UNWRITTEN } else { error.exit_code() })
+    exit(if is_lost && !error.use_stderr() { Code::Failed as i32 } else { error.exit_code() })
 }
 
 /// What `--color` says among arguments that are not understood.
@@ -139,15 +141,6 @@ fn refusal(error: &clap::Error) -> Failure {
     let text = error.to_string();
     let (wrong, _usage) = text.split_once("\n\nUsage:").unwrap_or((&text, ""));
     Failure::wrong(wrong.trim_start_matches("error: ").trim())
-}
-
-/// How data is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
 }
 
 /// What to do.
@@ -224,30 +217,47 @@ pub(crate) enum Command {
     Man(Manual),
 }
 
-impl Telling {
-    /// Nothing but data.
-    pub(crate) const SILENT: Self = Self { color: ColorChoice::Never, quiet: true, verbose: 0 };
+/// What a command asks of a fleet, or of this machine.
+enum Asks<'a> {
+    /// Nothing, or it looks for itself.
+    Nothing,
+    /// A fleet.
+    Fleet(&'a mut FleetServers),
+    /// A fleet, or this machine.
+    Servers(&'a mut Servers),
+    /// Jobs.
+    Jobs(&'a mut Whereabouts),
+    /// One job.
+    Job(&'a mut String, &'a mut Whereabouts),
 }
 
 impl Command {
-    /// The job that it names, and where to look for it.
-    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+    fn asks(&mut self) -> Asks<'_> {
         let job = match self {
             Self::New(_)
             | Self::Explain(_)
-            | Self::Submit(_)
-            | Self::Validate(_)
-            | Self::List(_)
-            | Self::Worker(_)
-            | Self::Workers(_)
             | Self::Profiles(_)
             | Self::Doctor(_)
-            | Self::Rm(_)
-            | Self::Gc(_)
             | Self::Completions(_)
-            | Self::Man(_) => return None,
-            Self::Try(Try { name, .. }) if is_job_file(name) => return None,
-            Self::Try(Try { name, whereabouts, .. }) => return Some((name, whereabouts)),
+            | Self::Man(_) => {
+                return Asks::Nothing;
+            }
+            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
+                return Asks::Fleet(servers);
+            }
+            Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => {
+                return Asks::Servers(servers);
+            }
+            Self::List(List { whereabouts, .. })
+            | Self::Rm(Remove { whereabouts, .. })
+            | Self::Gc(Collect { whereabouts, .. }) => return Asks::Jobs(whereabouts),
+            Self::Try(Try { name, whereabouts, .. }) => {
+                return if is_job_file(name) {
+                    Asks::Jobs(whereabouts)
+                } else {
+                    Asks::Job(name, whereabouts)
+                };
+            }
             Self::Resume(Resume { job, .. })
             | Self::Result(Fetch { job, .. })
             | Self::Resubmit(Resubmit { job, .. })
@@ -258,39 +268,22 @@ impl Command {
             | Self::Stream(job)
             | Self::Cancel(job) => job,
         };
-        Some((&mut job.name, &job.whereabouts))
+        Asks::Job(&mut job.name, &mut job.whereabouts)
+    }
+
+    /// The job that it names, and where to look for it.
+    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+        if let Asks::Job(name, whereabouts) = self.asks() { Some((name, whereabouts)) } else { None }
     }
 
     /// Finds out which servers it uses, and gives back what the user should know of that.
     pub(crate) fn settle_servers(&mut self) -> Result<Vec<String>, ConfigError> {
-        let servers = match self {
-            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
-                return servers.settle();
-            }
-            Self::New(_)
-            | Self::Explain(_)
-            | Self::Profiles(_)
-            | Self::Doctor(_)
-            | Self::Completions(_)
-            | Self::Man(_) => {
-                return Ok(Vec::new());
-            }
-            Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,
-            Self::List(List { whereabouts, .. })
-            | Self::Rm(Remove { whereabouts, .. })
-            | Self::Gc(Collect { whereabouts, .. })
-            | Self::Try(Try { whereabouts, .. })
-            | Self::Resume(Resume { job: Job { whereabouts, .. }, .. })
-            | Self::Result(Fetch { job: Job { whereabouts, .. }, .. })
-            | Self::Resubmit(Resubmit { job: Job { whereabouts, .. }, .. })
-            | Self::Logs(Logs { job: Job { whereabouts, .. }, .. })
-            | Self::Errors(Errors { job: Job { whereabouts, .. }, .. })
-            | Self::Status(Job { whereabouts, .. })
-            | Self::Show(Job { whereabouts, .. })
-            | Self::Stream(Job { whereabouts, .. })
-            | Self::Cancel(Job { whereabouts, .. }) => &mut whereabouts.servers,
-        };
-        servers.settle()
+        match self.asks() {
+            Asks::Nothing => Ok(Vec::new()),
+            Asks::Fleet(servers) => servers.settle(),
+            Asks::Servers(servers) => servers.settle(),
+            Asks::Jobs(whereabouts) | Asks::Job(_, whereabouts) => whereabouts.servers.settle(),
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! What can be said to the commands that run a job.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use super::jobs::{Job, Whereabouts};
 use super::servers::Servers;
 use super::values::key_value;
-use crate::completion;
 
 /// Which code of a job is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,7 +50,7 @@ pub(crate) struct Submit {
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// The key, as a job file or a message has it: `node_count`, `inputs.path`.
-    #[arg(value_name = "KEY", add = completion::keys())]
+    #[arg(value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
 
@@ -71,7 +70,7 @@ pub(crate) struct Validate {
 #[derive(Debug, Args)]
 pub(crate) struct Try {
     /// A job file, or a former job: its id, its beginning, its name, @latest or @failed, or the folder of its run.
-    #[arg(value_name = "JOB", add = completion::job_files_and_jobs())]
+    #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) whereabouts: Whereabouts,
@@ -131,4 +130,34 @@ pub(crate) struct Resubmit {
     /// On a fleet: hand the job in and do not wait for its end.
     #[arg(long)]
     pub(crate) detach: bool,
+}
+
+/// Whether a name is that of a job file, and not of a job.
+pub(crate) fn is_job_file(name: &str) -> bool {
+    let path = Path::new(name);
+    let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
+    path.is_file() || (is_yaml && !path.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_file_is_told_from_a_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("job"), "").unwrap();
+        std::fs::create_dir(path("run.yml")).unwrap();
+        for (name, is) in [
+            (path("job"), true),
+            (path("absent.yml"), true),
+            (path("absent.yaml"), true),
+            (path("run.yml"), false),
+            (path(""), false),
+            ("job-20261121-120000-1a2b".to_owned(), false),
+        ] {
+            assert_eq!(is_job_file(&name), is, "{name}");
+        }
+    }
 }

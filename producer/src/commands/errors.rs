@@ -13,12 +13,13 @@ use prs_orchestrator::job::words;
 use prs_orchestrator::report::error_list::{self, ErrorList};
 use prs_orchestrator::segments::failed_mini_batches::of_segments;
 
+use super::summary::line;
 use crate::cli::{Errors, Format};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::place::{Place, Seen};
-use crate::records::{self, DistinctError, FailedItems, FailedMiniBatch, Item, SCHEMA};
-use crate::summary::line;
+use crate::jobs::{self, JobHome, Seen};
+use crate::records;
+use crate::records::{DistinctError, FailedItems, FailedMiniBatch, Item};
+use crate::terminal::{names, output};
 
 /// Nodes of an error that are named.
 const NAMED_NODES: usize = 8;
@@ -27,26 +28,26 @@ const HEAD: u64 = 64 << 10;
 
 /// Shows the errors of a job, or its failed items.
 pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCode, Failure> {
-    let place = Place::find(&arguments.job).await?;
-    let seen = place.look().await?;
+    let home = jobs::find(&arguments.job).await?;
+    let seen = home.look().await?;
     if arguments.items {
-        return items(&place, &seen, format).await;
+        return items(&*home, &seen, format).await;
     }
-    let mut list = read(&place, &seen).await?;
+    let mut list = read(&*home, &seen).await?;
     for group in list.errors.iter_mut().filter(|group| group.traceback.is_empty()) {
-        group.traceback = logged(&place, group).await;
+        group.traceback = logged(&*home, group).await;
     }
     let job_id = seen.result.job_id;
     if format == Format::Json {
         let ErrorList { failed_tries, others, errors, .. } = list;
         let errors = errors.into_iter().map(DistinctError::from).collect();
         let state = seen.record.state;
-        output::json(&records::Errors { schema: SCHEMA, job_id, state, failed_tries, others, errors })?;
+        output::json(&records::Errors { job_id, state, failed_tries, others, errors })?;
         return Ok(Code::Completed.into());
     }
     if list.errors.is_empty() {
         let so_far = if seen.record.state.is_final() { "" } else { " so far" };
-        output::say(format_args!("job {job_id} has no error{so_far}"));
+        output::note(format_args!("job {job_id} has no error{so_far}"));
     }
     let here = std::env::current_dir().ok();
     let groups: Vec<_> = list.errors.iter().map(|group| text(group, here.as_deref())).collect();
@@ -58,9 +59,9 @@ pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCod
 }
 
 /// The list of errors of a job.
-async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
+async fn read(home: &dyn JobHome, seen: &Seen) -> Result<ErrorList, Failure> {
     let key = format!("{}{}", layout::LOGS, error_list::NAME);
-    let body = match place.storage.get(&key).await {
+    let body = match home.storage().get(&key).await {
         Ok(body) => body,
         Err(error) if error.kind == StorageErrorKind::NotFound => {
             let ended = seen.record.result.is_some();
@@ -69,22 +70,20 @@ async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
                     "job {0} was run by prs {1}, which did not list its errors; prs logs {2} --file job_error.txt prints what it knew",
                     seen.result.job_id,
                     seen.record.prs_version,
-                    place.called()
+                    home.called()
                 )))
             } else {
                 Ok(ErrorList { schema: error_list::SCHEMA, ..ErrorList::default() })
             };
         }
-        Err(error) => {
-            return Err(place.failure(anyhow::Error::from(error).context("cannot read the list of errors")));
-        }
+        Err(error) => return Err(home.cannot("read the list of errors")(error)),
     };
     let list: ErrorList = serde_json::from_slice(&body)
-        .with_context(|| format!("{} cannot be understood", place.storage.uri(&key)))?;
+        .with_context(|| format!("{} cannot be understood", home.storage().uri(&key)))?;
     if list.schema != error_list::SCHEMA {
         return Err(Failure::wrong(format!(
             "{} has the form {} of another version of prs, and this one knows {}",
-            place.storage.uri(&key),
+            home.storage().uri(&key),
             list.schema,
             error_list::SCHEMA
         )));
@@ -93,14 +92,14 @@ async fn read(place: &Place, seen: &Seen) -> Result<ErrorList, Failure> {
 }
 
 /// The traceback of the example in the log of its process; empty where it is not found.
-async fn logged(place: &Place, group: &ErrorGroup) -> String {
+async fn logged(home: &dyn JobHome, group: &ErrorGroup) -> String {
     let log = &group.example.log;
     // What only lacks items raised nothing; of a process that did not start, the log has one error.
     if log.is_empty() || !group.example.mini_batch_id.is_empty() {
         return String::new();
     }
     let key = format!("{}{log}", layout::LOGS);
-    match place.storage.get_range(&key, 0..HEAD).await {
+    match home.storage().get_range(&key, 0..HEAD).await {
         Ok(head) => first_traceback(&String::from_utf8_lossy(&head)),
         // It is not there yet, or went with its node.
         Err(_) => String::new(),
@@ -155,17 +154,15 @@ fn text(group: &ErrorGroup, here: Option<&Path>) -> String {
 
 fn on_nodes(nodes: impl ExactSizeIterator<Item = u32>) -> String {
     let count = nodes.len();
-    let named: Vec<_> = nodes.take(NAMED_NODES).map(|node| node.to_string()).collect();
-    let more = if count > NAMED_NODES { format!(" and {} more", count - NAMED_NODES) } else { String::new() };
-    format!("{} {}{more}", if count == 1 { "node" } else { "nodes" }, named.join(", "))
+    format!("{} {}", if count == 1 { "node" } else { "nodes" }, names::first(nodes, NAMED_NODES))
 }
 
 /// Prints the items of the mini-batches that failed or lack items.
-async fn items(place: &Place, seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
-    let mini_batches = failed_mini_batches(place, &seen.record).await?;
+async fn items(home: &dyn JobHome, seen: &Seen, format: Format) -> Result<ExitCode, Failure> {
+    let mini_batches = failed_mini_batches(home, &seen.record).await?;
     if format == Format::Json {
         let job_id = seen.result.job_id.clone();
-        output::json(&FailedItems { schema: SCHEMA, job_id, mini_batches })?;
+        output::json(&FailedItems { job_id, mini_batches })?;
     } else {
         let items = mini_batches.iter().flat_map(|mini_batch| &mini_batch.items);
         output::text(&items.map(|item| item_line(item) + "\n").collect::<String>())?;
@@ -174,9 +171,12 @@ async fn items(place: &Place, seen: &Seen, format: Format) -> Result<ExitCode, F
 }
 
 /// The list of failed mini-batches; of a job that has not ended, what it would be now.
-async fn failed_mini_batches(place: &Place, record: &JobRecord) -> Result<Vec<FailedMiniBatch>, Failure> {
+async fn failed_mini_batches(
+    home: &dyn JobHome,
+    record: &JobRecord,
+) -> Result<Vec<FailedMiniBatch>, Failure> {
     if record.result.is_some() {
-        let output = place.output(record);
+        let output = home.output(record);
         match output.get(FAILED_MINI_BATCHES).await {
             Ok(body) => {
                 let text = String::from_utf8_lossy(&body);
@@ -185,14 +185,11 @@ async fn failed_mini_batches(place: &Place, record: &JobRecord) -> Result<Vec<Fa
                 return Ok(lines.with_context(|| format!("{uri} is not as prs wrote it"))?);
             }
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(place.failure(anyhow::Error::from(error).context("cannot read the failed items")));
-            }
+            Err(error) => return Err(home.cannot("read the failed items")(error)),
         }
     }
-    let found = of_segments(&place.storage, record).await.context("cannot read the failed items");
-    let found = found.map_err(|error| place.failure(error))?.into_values();
-    let lines: Result<_, _> = found.map(serde_json::from_value).collect();
+    let found = of_segments(home.storage(), record).await.map_err(home.cannot("read the failed items"))?;
+    let lines: Result<_, _> = found.into_values().map(serde_json::from_value).collect();
     Ok(lines.context("the failed items are not as prs writes them")?)
 }
 

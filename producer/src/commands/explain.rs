@@ -8,16 +8,12 @@ use serde::Serialize;
 
 use crate::cli::{Explain, Format};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// What keys of a job file take and mean.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Explained {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// The keys of this name, or all of them.
     keys: Vec<ExplainedKey>,
 }
@@ -50,7 +46,7 @@ pub(super) fn explain(arguments: &Explain, format: Format) -> Result<ExitCode, F
     };
     let keys: Vec<ExplainedKey> = keys.into_iter().map(|(name, key)| explained(name, key)).collect();
     match format {
-        Format::Json => output::json(&Explained { schema: SCHEMA, keys })?,
+        Format::Json => output::json(&Explained { keys })?,
         Format::Table if arguments.key.is_none() => {
             let keys: Vec<_> = keys.iter().map(|key| (key.key.as_str(), key.meaning.to_owned())).collect();
             output::pairs(&keys)?;

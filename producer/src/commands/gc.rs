@@ -1,6 +1,7 @@
 //! `gc`: removes jobs whose time is over, and what no job names.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
@@ -11,10 +12,11 @@ use prs_orchestrator::gc::{self, Amount, Found, GcError, Wanted};
 use super::remove::after;
 use crate::cli::{Collect, Format};
 use crate::failure::{Code, Failure};
-use crate::fleet::{Reader, waits_for_gc};
-use crate::output;
-use crate::place::{Leftover, Place};
-use crate::records::{self, Collected, ExpiredJob, Inputs, SCHEMA};
+use crate::jobs::fleet::{Reader, note_gc};
+use crate::jobs::{self, Home, Leftover};
+use crate::records;
+use crate::records::{Collected, ExpiredJob};
+use crate::terminal::output;
 
 /// Jobs that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 8;
@@ -22,7 +24,7 @@ const LOOKS_AT_ONCE: usize = 8;
 /// A job that is to go.
 struct Doomed {
     shown: Shown,
-    place: Place,
+    home: Home,
     /// Its last start; nothing where it has no record.
     start: Option<u32>,
 }
@@ -61,37 +63,37 @@ pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, 
     }
     let lines = lines(&collected);
     if lines.is_empty() {
-        output::say("there is nothing to remove");
+        output::note("there is nothing to remove");
         return Ok(Code::Completed.into());
     }
     lines.iter().try_for_each(|line| output::line(line))?;
-    output::say(if arguments.yes { "removed" } else { "nothing is removed yet: prs gc --yes does it" });
+    output::note(if arguments.yes { "removed" } else { "nothing is removed yet: prs gc --yes does it" });
     Ok(Code::Completed.into())
 }
 
 /// The jobs whose time is over, and those whose removal was interrupted.
 async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
-    let places = Place::all(&arguments.whereabouts).await?;
-    let looks = places.into_iter().map(|place| async move {
-        let leftover = match place.leftover().await {
+    let homes = jobs::all(&arguments.whereabouts).await?;
+    let looks = homes.into_iter().map(|home| async move {
+        let leftover = match home.leftover().await {
             Ok(leftover) => leftover,
             // A job that cannot be read, or still runs, stays.
             Err(failure) if failure.is_usage() => return Ok(None),
             Err(failure) => return Err(failure),
         };
-        let (job_id, start) = (place.called(), leftover.start());
+        let (job_id, start) = (home.called(), leftover.start());
         let shown = match leftover {
             Leftover::Job { name, kept_until_us: Some(until), .. } if until <= now_us() => {
-                let (_, bytes) = place.amount().await?;
+                let (_, bytes) = home.amount().await?;
                 Shown::Expired(ExpiredJob { job_id, name, kept_until: format_us(until), bytes })
             }
             Leftover::Remains { removed: true } => {
-                let (objects, bytes) = place.amount().await?;
+                let (objects, bytes) = home.amount().await?;
                 Shown::Rest(records::Leftover { job_id, objects, bytes })
             }
             _ => return Ok(None),
         };
-        Ok::<_, Failure>(Some(Doomed { shown, place, start }))
+        Ok::<_, Failure>(Some(Doomed { shown, home, start }))
     });
     let looks = stream::iter(looks).buffered(LOOKS_AT_ONCE);
     looks.try_filter_map(|doomed| std::future::ready(Ok(doomed))).try_collect().await
@@ -101,9 +103,9 @@ async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
 async fn remove(jobs: Vec<Doomed>) -> Result<Vec<Doomed>, Failure> {
     let mut removed = Vec::<Doomed>::new();
     for job in jobs {
-        match job.place.remove(job.start).await {
+        match job.home.remove(job.start).await {
             Ok(()) => removed.push(job),
-            Err(failure) if failure.is_usage() => output::say(failure),
+            Err(failure) if failure.is_usage() => output::note(failure),
             Err(failure) => return Err(after(failure, removed.iter().map(Doomed::job_id))),
         }
     }
@@ -114,7 +116,7 @@ async fn remove(jobs: Vec<Doomed>) -> Result<Vec<Doomed>, Failure> {
 async fn unnamed(reader: &Reader, arguments: &Collect, jobs: &[Doomed]) -> Result<Found, Failure> {
     let ids = || jobs.iter().map(Doomed::job_id);
     let wanted = Wanted { older: arguments.older.as_secs(), gone: ids().map(str::to_owned).collect() };
-    let storage = reader.shared();
+    let storage = Arc::clone(reader.storage());
     let failure = |error| match error {
         GcError::Listing { .. } => Failure::wrong(error),
         error => Failure::server(error),
@@ -123,7 +125,7 @@ async fn unnamed(reader: &Reader, arguments: &Collect, jobs: &[Doomed]) -> Resul
         return gc::look(&storage, &wanted).await.map_err(failure);
     }
     let by = format!("{}/{}", host_name(), std::process::id());
-    let found = gc::collect(&storage, &wanted, &by, &waits_for_gc).await;
+    let found = gc::collect(&storage, &wanted, &by, &note_gc).await;
     found.map_err(|error| after(failure(error), ids()))
 }
 
@@ -137,8 +139,7 @@ fn collected(removed: bool, doomed: Vec<Doomed>, found: Found) -> Collected {
         }
     }
     leftovers.extend(found.leftovers.into_iter().map(leftover));
-    let Amount { objects, bytes } = found.inputs;
-    Collected { schema: SCHEMA, removed, jobs, leftovers, inputs: Inputs { objects, bytes } }
+    Collected { removed, jobs, leftovers, inputs: found.inputs }
 }
 
 /// The same for people.

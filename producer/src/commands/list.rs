@@ -11,13 +11,13 @@ use prs_common::timestamp::now_us;
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, List, Order};
-use crate::colours;
 use crate::failure::{Code, Failure};
-use crate::naming::Id;
-use crate::output;
-use crate::place::{Place, Seen, look_at_all};
-use crate::records::{Job, Jobs, SCHEMA};
-use crate::table::Table;
+use crate::jobs::naming::Id;
+use crate::jobs::{self, Seen, look_at_all};
+use crate::records::{Job, Jobs};
+use crate::terminal::colours;
+use crate::terminal::output;
+use crate::terminal::table::Table;
 
 /// Jobs that are shown to a person who does not say how many.
 const LIMIT: usize = 20;
@@ -57,10 +57,10 @@ async fn find(arguments: &List, format: Format) -> Result<Found, Failure> {
     let List { limit, all, state, name, since, sort, .. } = arguments;
     let wanted =
         (!all).then_some(limit.unwrap_or(LIMIT)).filter(|_| limit.is_some() || format == Format::Table);
-    let places = Place::all(&arguments.whereabouts).await?;
-    let mut known = Vec::with_capacity(places.len());
-    for place in places {
-        known.push((place.id().await, place));
+    let homes = jobs::all(&arguments.whereabouts).await?;
+    let mut known = Vec::with_capacity(homes.len());
+    for home in homes {
+        known.push((home.id().await, home));
     }
     let since = since.map_or(0, |since| now_us().saturating_sub(since.as_micros() as u64));
     let day_and_time = (since > 0).then(|| digits(since));
@@ -77,7 +77,7 @@ async fn find(arguments: &List, format: Format) -> Result<Found, Failure> {
         let beyond = known.iter().skip(wanted).take_while(|(id, _)| same_second(id)).count();
         known.truncate(wanted + beyond);
     }
-    let mut jobs = look_at_all(known.into_iter().map(|(_, place)| place).collect()).await?;
+    let mut jobs = look_at_all(known.into_iter().map(|(_, home)| home).collect()).await?;
     jobs.retain(|Seen { record, result, .. }| {
         record.submitted_us >= since && (state.is_empty() || state.contains(&result.state))
     });
@@ -109,8 +109,8 @@ fn digits(us: u64) -> String {
 
 fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Result<(), Failure> {
     if format == Format::Json {
-        let jobs = jobs.iter().map(Job::seen).collect();
-        return output::json(&Jobs { schema: SCHEMA, jobs, left_out: left_out as u64 });
+        let jobs = jobs.iter().map(|seen| Job::seen(seen).into()).collect();
+        return output::json(&Jobs { jobs, left_out: left_out as u64 });
     }
     let rows = jobs
         .into_iter()
@@ -130,7 +130,7 @@ fn print(Found { jobs, left_out }: Found, format: Format, terminal: &Term) -> Re
     let table = Table::new(&["JOB", "STATE", "SUBMITTED", "DONE", "FAILED", "TIME", "REASON"], rows);
     output::text(&table.fit(terminal, &["REASON", "TIME", "SUBMITTED", "FAILED", "DONE"]).text())?;
     if left_out > 0 {
-        output::say(format_args!("... {left_out} more; --all shows them"));
+        output::note(format_args!("... {left_out} more; --all shows them"));
     }
     Ok(())
 }

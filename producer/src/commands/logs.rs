@@ -4,47 +4,47 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use prs_common::layout;
 use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt, is_valid_key};
 
+use super::log_tail::{LogTail, file_of};
 use crate::cli::{Format, Logs};
-use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::log_tail::{LogTail, file_of};
-use crate::output;
-use crate::place::Place;
-use crate::records::{self, Log, SCHEMA};
-use crate::standing::Shown;
-use crate::table::Table;
+use crate::jobs::standing::Shown;
+use crate::jobs::{self, JobHome};
+use crate::records;
+use crate::records::Log;
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
+use crate::terminal::table::Table;
 
 /// Bytes of a log that are read at a time.
 const PIECE: u64 = 4 << 20;
 
 /// Lists the logs of a job, or prints some.
 pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failure> {
-    let place = Place::find(&logs.job).await?;
+    let home = jobs::find(&logs.job).await?;
     if logs.follow {
-        return follow(&place, logs.file.as_deref()).await;
+        return follow(&*home, logs.file.as_deref()).await;
     }
     if let Some(name) = &logs.file {
-        let key = find(&place, name).await?;
-        print_from(&place, &key, 0).await?;
+        let key = find(&*home, name).await?;
+        print_from(&*home, &key, 0).await?;
         return Ok(Code::Completed.into());
     }
-    let mut found = list(&place).await?;
+    let mut found = list(&*home).await?;
     if logs.failed {
         found = of_failed(found);
     }
     if format == Format::Json {
-        output::json(&records::Logs { schema: SCHEMA, logs: found })?;
+        output::json(&records::Logs { logs: found })?;
     } else if logs.failed {
         if found.is_empty() {
-            output::say(format_args!("no process of job {} had an error", place.called()));
+            output::note(format_args!("no process of job {} had an error", home.called()));
         }
         for log in found.iter().filter(|log| log.bytes > 0) {
             output::line(&format!("==> logs/{} <==", log.file))?;
-            print_from(&place, &format!("{}{}", layout::LOGS, log.file), 0).await?;
+            print_from(&*home, &format!("{}{}", layout::LOGS, log.file), 0).await?;
             output::line("")?;
         }
     } else {
@@ -56,17 +56,17 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
 }
 
 /// The names of the logs that there are.
-pub(crate) async fn names(place: &Place) -> Result<Vec<String>, Failure> {
-    Ok(list(place).await?.into_iter().map(|log| log.file).collect())
+pub(super) async fn names(home: &dyn JobHome) -> Result<Vec<String>, Failure> {
+    Ok(list(home).await?.into_iter().map(|log| log.file).collect())
 }
 
 /// The logs that there are.
-async fn list(place: &Place) -> Result<Vec<Log>, Failure> {
-    let listed = place.storage.list_all(layout::LOGS).await;
-    let listed = listed.context("cannot list the logs").map_err(|error| place.failure(error))?;
+async fn list(home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
+    let listed = home.storage().list_all(layout::LOGS).await;
+    let listed = listed.map_err(home.cannot("list the logs"))?;
     if listed.is_empty() {
         // No job, or one whose logs are not there yet.
-        place.record().await?;
+        home.record().await?;
     }
     let view = |object: ObjectMeta| {
         let file = object.key.strip_prefix(layout::LOGS).unwrap_or(&object.key).to_owned();
@@ -107,54 +107,47 @@ fn meant(name: &str) -> Vec<String> {
 }
 
 /// The key of the log that a user names.
-async fn find(place: &Place, name: &str) -> Result<String, Failure> {
+async fn find(home: &dyn JobHome, name: &str) -> Result<String, Failure> {
     for key in meant(name).iter().map(|name| format!("{}{name}", layout::LOGS)) {
         if !is_valid_key(&key) {
             continue;
         }
-        match place.storage.head(&key).await {
+        match home.storage().head(&key).await {
             Ok(_) => return Ok(key),
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(place.failure(anyhow::Error::from(error).context("cannot read the log")));
-            }
+            Err(error) => return Err(home.cannot("read the log")(error)),
         }
     }
-    place.record().await?;
-    let job = place.called();
+    home.record().await?;
+    let job = home.called();
     Err(Failure::wrong(format!("there is no log {name:?}; prs logs {job} lists the logs")))
 }
 
 /// Prints a log from `offset` on, a piece at a time, and says where it ends.
-async fn print_from(place: &Place, key: &str, mut offset: u64) -> Result<u64, Failure> {
+async fn print_from(home: &dyn JobHome, key: &str, mut offset: u64) -> Result<u64, Failure> {
     loop {
-        match place.storage.get_range(key, offset..offset + PIECE).await {
-            Ok(piece) => {
-                output::bytes(&piece)?;
-                offset += piece.len() as u64;
-                if (piece.len() as u64) < PIECE {
-                    return Ok(offset);
-                }
-            }
-            Err(error) => {
-                return Err(place.failure(anyhow::Error::from(error).context("cannot read the log")));
-            }
+        let piece = home.storage().get_range(key, offset..offset + PIECE).await;
+        let piece = piece.map_err(home.cannot("read the log"))?;
+        output::bytes(&piece)?;
+        offset += piece.len() as u64;
+        if (piece.len() as u64) < PIECE {
+            return Ok(offset);
         }
     }
 }
 
 /// Prints one log, or all of what a job's processes say, until the job has ended or the user leaves.
-async fn follow(place: &Place, name: Option<&str>) -> Result<ExitCode, Failure> {
+async fn follow(home: &dyn JobHome, name: Option<&str>) -> Result<ExitCode, Failure> {
     let key = match name {
-        Some(name) => Some(find(place, name).await?),
+        Some(name) => Some(find(home, name).await?),
         None => None,
     };
-    let seen = place.look().await?;
+    let seen = home.look().await?;
     let mut log = Follower {
-        place,
+        home,
         key,
         offset: 0,
-        tail: LogTail::new(Arc::clone(&place.storage)).on_standard_output(),
+        tail: LogTail::new(Arc::clone(home.storage())).on_standard_output(),
     };
     if !seen.result.state.is_final() {
         let mut signals = Signals::catch()?;
@@ -162,11 +155,11 @@ async fn follow(place: &Place, name: Option<&str>) -> Result<ExitCode, Failure> 
         let followed = async {
             loop {
                 log.look().await?;
-                tokio::time::sleep(place.log_interval()).await;
+                tokio::time::sleep(home.log_interval()).await;
             }
         };
         tokio::select! {
-            ended = place.until_ended(seen, view) => drop(ended?),
+            ended = home.until_ended(seen, view) => drop(ended?),
             failed = followed => {
                 let failed: Result<Infallible, Failure> = failed;
                 match failed { Ok(never) => match never {}, Err(failure) => return Err(failure) }
@@ -180,7 +173,7 @@ async fn follow(place: &Place, name: Option<&str>) -> Result<ExitCode, Failure> 
 
 /// What is followed.
 struct Follower<'a> {
-    place: &'a Place,
+    home: &'a dyn JobHome,
     /// One log, and how far it is printed.
     key: Option<String>,
     offset: u64,
@@ -191,7 +184,7 @@ struct Follower<'a> {
 impl Follower<'_> {
     async fn look(&mut self) -> Result<(), Failure> {
         match &self.key {
-            Some(key) => self.offset = print_new(self.place, key, self.offset).await?,
+            Some(key) => self.offset = print_new(self.home, key, self.offset).await?,
             None => while self.tail.look().await {},
         }
         Ok(())
@@ -207,11 +200,11 @@ impl Follower<'_> {
 }
 
 /// Prints what a log has beyond `offset`.
-async fn print_new(place: &Place, key: &str, offset: u64) -> Result<u64, Failure> {
-    match place.storage.head(key).await {
+async fn print_new(home: &dyn JobHome, key: &str, offset: u64) -> Result<u64, Failure> {
+    match home.storage().head(key).await {
         // One that another node goes on with may have lost its last lines.
         Ok(object) if object.size < offset => Ok(object.size),
-        Ok(object) if object.size > offset => print_from(place, key, offset).await,
+        Ok(object) if object.size > offset => print_from(home, key, offset).await,
         Ok(_) => Ok(offset),
         Err(error) => {
             tracing::warn!(%error, "the log cannot be read for now");

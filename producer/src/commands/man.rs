@@ -13,16 +13,12 @@ use serde::Serialize;
 
 use crate::cli::{Arguments, Format, Manual};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// Pages of the manual that were written.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ManualPages {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Where they are.
     folder: PathBuf,
     /// The names of their files, that of the program first.
@@ -34,15 +30,10 @@ pub(super) fn man(arguments: &Manual, format: Format) -> Result<ExitCode, Failur
     let folder = &arguments.folder;
     let pages = write(folder).with_context(|| format!("cannot write manual pages to {}", folder.display()));
     let pages = pages.map_err(Failure::usage)?;
-    match format {
-        Format::Json => output::json(&ManualPages { schema: SCHEMA, folder: folder.clone(), pages })?,
-        Format::Table => output::line(&format!(
-            "{} pages are in {}; man -l {} shows the first",
-            pages.len(),
-            folder.display(),
-            folder.join("prs.1").display()
-        ))?,
-    }
+    output::print(format, &ManualPages { folder: folder.clone(), pages }, |made| {
+        let (count, shown, first) = (made.pages.len(), folder.display(), folder.join("prs.1"));
+        format!("{count} pages are in {shown}; man -l {} shows the first\n", first.display())
+    })?;
     Ok(Code::Completed.into())
 }
 

@@ -5,18 +5,22 @@ mod completions;
 mod doctor;
 mod errors;
 mod explain;
-mod fetch;
 mod gc;
-mod inspect;
 mod list;
+mod log_tail;
 mod logs;
 mod man;
 mod new;
 mod profiles;
 mod remove;
+mod result;
 mod run;
 mod show;
+mod status;
 mod stream;
+mod summary;
+#[cfg(test)]
+mod tests;
 mod try_one;
 mod validate;
 mod worker;
@@ -27,26 +31,22 @@ use std::process::ExitCode;
 use anyhow::Context;
 use prs_worker::survive_file_size_limit;
 
-#[cfg(test)]
-pub(crate) use self::{
-    doctor::Diagnosis, explain::Explained, man::ManualPages, new::Made, profiles::ProfilesView, show::Shown,
-    validate::Validated,
-};
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
-use crate::log::{Level, log};
-use crate::{naming, output};
+use crate::jobs::naming;
+use crate::terminal::log::{Level, log};
+use crate::terminal::output;
 
-pub(crate) use logs::names as log_names;
+pub(crate) use completions::answer as answer_shell;
 
 /// Does what the command line says.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let is_worker = matches!(arguments.command, Command::Worker(_));
     let usual = if is_worker { Level::Info } else { Level::Warn };
-    log(usual.as_told(&arguments.telling)).map_err(Failure::usage)?;
+    log(usual.as_told(arguments.telling.quiet, arguments.telling.verbose)).map_err(Failure::usage)?;
     let notes = arguments.command.settle_servers().map_err(Failure::usage)?;
     for note in notes {
-        output::say(format_args!("note: {note}"));
+        output::note(format_args!("note: {note}"));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -66,10 +66,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
             Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
             Command::Validate(validate) => validate::validate(&validate, format).await,
-            Command::Result(fetch) => fetch::result(&fetch, format).await,
+            Command::Result(fetch) => result::result(&fetch, format).await,
             Command::Logs(logs) => logs::logs(&logs, format).await,
             Command::Errors(arguments) => errors::errors(&arguments, format).await,
-            Command::Status(job) => inspect::status(&job, format).await,
+            Command::Status(job) => status::status(&job, format).await,
             Command::List(list) => list::list(&list, format).await,
             Command::Show(job) => show::show(&job, format).await,
             Command::Stream(job) => stream::stream(&job, format).await,

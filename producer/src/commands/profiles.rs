@@ -9,16 +9,12 @@ use serde::Serialize;
 
 use crate::cli::{FleetServers, Format};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// The profiles of the configuration, and what is used of them. Passwords that stand in a URL are masked.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProfilesView {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// All profiles, in the order of the files.
     profiles: Vec<ProfileView>,
     /// What commands use here.
@@ -75,13 +71,10 @@ struct ServerView {
 pub(super) fn profiles(servers: &FleetServers, format: Format) -> Result<ExitCode, Failure> {
     let choice = servers.choose().map_err(Failure::usage)?;
     for note in &choice.notes {
-        output::say(format_args!("note: {note}"));
+        output::note(format_args!("note: {note}"));
     }
-    let view = ProfilesView { schema: SCHEMA, profiles: views(&choice), used: used(&choice) };
-    match format {
-        Format::Json => output::json(&view)?,
-        Format::Table => output::text(&text(&view, &choice))?,
-    }
+    let view = ProfilesView { profiles: views(&choice), used: used(&choice) };
+    output::print(format, &view, |view| text(view, &choice))?;
     Ok(Code::Completed.into())
 }
 

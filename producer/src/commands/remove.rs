@@ -11,10 +11,11 @@ use prs_orchestrator::job::count;
 
 use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};
-use crate::place::{Leftover, Place};
-use crate::records::{Removed, RemovedJob, SCHEMA};
-use crate::table::Table;
-use crate::{colours, naming, output};
+use crate::jobs::naming;
+use crate::jobs::{self, Home, Leftover};
+use crate::records::{Removed, RemovedJob};
+use crate::terminal::table::Table;
+use crate::terminal::{colours, output};
 
 /// Jobs whose objects are listed side by side.
 const LISTED_AT_ONCE: usize = 8;
@@ -26,7 +27,7 @@ struct Doomed {
     leftover: Leftover,
     /// Everything of it, bytes.
     bytes: u64,
-    place: Place,
+    home: Home,
 }
 
 /// Removes jobs, when a person has agreed.
@@ -34,29 +35,29 @@ pub(super) async fn remove(arguments: &Remove, format: Format) -> Result<ExitCod
     let chosen =
         if arguments.jobs.is_empty() { by_filter(arguments).await? } else { named(arguments).await? };
     if chosen.is_empty() && format == Format::Table {
-        output::say("there is no such job");
+        output::note("there is no such job");
         return Ok(Code::Completed.into());
     }
     if format == Format::Json && !arguments.yes && !chosen.is_empty() {
         return Err(Failure::wrong("with -o json nobody is asked: give --yes to remove these jobs"));
     }
-    let weighed = stream::iter(chosen).map(|(leftover, place)| async move {
-        let (_, bytes) = place.amount().await?;
-        Ok::<_, Failure>(Doomed { job_id: place.called(), leftover, bytes, place })
+    let weighed = stream::iter(chosen).map(|(leftover, home)| async move {
+        let (_, bytes) = home.amount().await?;
+        Ok::<_, Failure>(Doomed { job_id: home.called(), leftover, bytes, home })
     });
     let doomed: Vec<Doomed> = weighed.buffered(LISTED_AT_ONCE).try_collect().await?;
     if !arguments.yes && !doomed.is_empty() && !is_agreed(&doomed)? {
-        output::say("nothing is removed");
+        output::note("nothing is removed");
         return Ok(Code::Interrupted.into());
     }
     for (at, job) in doomed.iter().enumerate() {
-        let removed = job.place.remove(job.leftover.start()).await;
+        let removed = job.home.remove(job.leftover.start()).await;
         removed.map_err(|failure| after(failure, doomed[..at].iter().map(|job| &*job.job_id)))?;
     }
     match format {
         Format::Json => {
             let jobs = doomed.into_iter().map(RemovedJob::from).collect();
-            output::json(&Removed { schema: SCHEMA, jobs })?;
+            output::json(&Removed { jobs })?;
         }
         Format::Table => {
             let bytes = doomed.iter().map(|job| job.bytes).sum();
@@ -76,20 +77,20 @@ pub(super) fn after<'a>(failure: Failure, removed: impl Iterator<Item = &'a str>
 }
 
 /// The jobs that are named; each must have ended.
-async fn named(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure> {
-    let mut chosen: Vec<(Leftover, Place)> = Vec::new();
+async fn named(arguments: &Remove) -> Result<Vec<(Leftover, Home)>, Failure> {
+    let mut chosen: Vec<(Leftover, Home)> = Vec::new();
     for name in &arguments.jobs {
         let id = naming::resolve(name, &arguments.whereabouts).await?;
-        let place = Place::find_to_remove(&id, &arguments.whereabouts).await?;
-        if chosen.iter().all(|(_, other)| other.called() != place.called()) {
-            chosen.push((place.leftover().await?, place));
+        let home = jobs::find_to_remove(&id, &arguments.whereabouts).await?;
+        if chosen.iter().all(|(_, other)| other.called() != home.called()) {
+            chosen.push((home.leftover().await?, home));
         }
     }
     Ok(chosen)
 }
 
 /// The jobs that have ended and that the options describe.
-async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure> {
+async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Home)>, Failure> {
     let Remove { state, name, older, .. } = arguments;
     if state.is_empty() && name.is_none() && older.is_none() {
         return Err(Failure::wrong(
@@ -98,11 +99,11 @@ async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure
     }
     let before = older.map_or(u64::MAX, |older| now_us().saturating_sub(older.as_micros() as u64));
     let mut chosen = Vec::new();
-    for place in Place::all(&arguments.whereabouts).await? {
-        if name.as_ref().is_some_and(|name| !place.may_have_name(name)) {
+    for home in jobs::all(&arguments.whereabouts).await? {
+        if name.as_ref().is_some_and(|name| !home.may_have_name(name)) {
             continue;
         }
-        let leftover = match place.leftover().await {
+        let leftover = match home.leftover().await {
             Ok(leftover) => leftover,
             // A job that runs, or has no readable record, goes only by its id.
             Err(failure) if failure.is_usage() => continue,
@@ -113,7 +114,7 @@ async fn by_filter(arguments: &Remove) -> Result<Vec<(Leftover, Place)>, Failure
             && name.as_ref().is_none_or(|name| name == is_called)
             && *submitted_us < before
         {
-            chosen.push((leftover, place));
+            chosen.push((leftover, home));
         }
     }
     Ok(chosen)

@@ -14,17 +14,13 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::place::{Place, Seen};
-use crate::records::SCHEMA;
+use crate::jobs::{self, Seen};
+use crate::terminal::output;
 
 /// What `show -o json` prints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Shown {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Id of the job.
     job_id: String,
     /// Its state.
@@ -44,10 +40,9 @@ pub(crate) struct Shown {
 
 /// Prints the settings of a job: for people as a job file, for programs as they are stored.
 pub(super) async fn show(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let Seen { record, .. } = Place::find(job).await?.look().await?;
+    let Seen { record, .. } = jobs::find(job).await?.look().await?;
     match format {
         Format::Json => output::json(&Shown {
-            schema: SCHEMA,
             job_id: record.job_id,
             state: record.state,
             submitted: format_us(record.submitted_us),

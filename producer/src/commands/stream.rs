@@ -4,43 +4,44 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::run::report;
+use super::log_tail::LogTail;
+use super::summary::report;
 use crate::cli::{Format, Job};
-use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::log_tail::LogTail;
-use crate::place::{Place, Seen};
-use crate::standing::Shown;
-use crate::{output, progress};
+use crate::jobs::standing::Shown;
+use crate::jobs::{self, JobHome, Seen};
+use crate::progress;
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
 
 /// Follows a job. Only its result goes to standard output.
 pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let place = Place::find(job).await?;
-    let seen = place.look().await?;
+    let home = jobs::find(job).await?;
+    let seen = home.look().await?;
     if seen.result.state.is_final() {
-        return report(format, &seen.result, &place.called());
+        return report(format, &seen.result, &home.called());
     }
     let signals = Signals::catch()?;
     let (view, shown) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(shown));
-    let followed = follow(&place, seen, view, signals).await;
+    let followed = follow(&*home, seen, view, signals).await;
     let _ = display.await;
     if let Some(result) = followed? {
-        return report(format, &result, &place.called());
+        return report(format, &result, &home.called());
     }
-    output::say("the job goes on without this program");
+    output::note("the job goes on without this program");
     Ok(Code::Interrupted.into())
 }
 
 /// Shows logs until the job has ended or the user leaves.
 async fn follow(
-    place: &Place,
+    home: &dyn JobHome,
     seen: Seen,
     view: tokio::sync::watch::Sender<Shown>,
     mut signals: Signals,
 ) -> Result<Option<prs_orchestrator::JobResult>, Failure> {
-    let mut tail = LogTail::new(Arc::clone(&place.storage));
-    let interval = place.log_interval();
+    let mut tail = LogTail::new(Arc::clone(home.storage()));
+    let interval = home.log_interval();
     let logs = async {
         loop {
             tail.look().await;
@@ -48,7 +49,7 @@ async fn follow(
         }
     };
     let result = tokio::select! {
-        result = place.until_ended(seen, view) => result?,
+        result = home.until_ended(seen, view) => result?,
         never = logs => match never as Infallible {},
         _ = signals.next() => return Ok(None),
     };

@@ -7,23 +7,25 @@ use std::process::ExitCode;
 use anyhow::Context;
 use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
+use prs_worker::NodeSettings;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
 use prs_worker::inputs::{InputPlace, Localized, Localizer};
-use prs_worker::{NodeSettings, find_extension, find_interpreter};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{CodeChoice, Format, Try};
-use crate::embedded::{Signals, shown};
 use crate::failure::{Code, Failure};
-use crate::left_behind::LeftBehind;
-use crate::output;
+use crate::submit::local::Python;
+use crate::submit::resume_hint::ResumeHint;
+use crate::terminal::output;
+use crate::terminal::paths::shown;
+use crate::terminal::signals::Signals;
 use crate::trial::{Chosen, Shown, Trial, Wanted, describe, test_file};
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
     let mut signals = Signals::catch()?;
-    let behind = LeftBehind::default();
-    let prepared = Box::pin(behind.unless_interrupted(&mut signals, prepare(arguments))).await?;
+    let hint = ResumeHint::default();
+    let prepared = Box::pin(hint.unless_interrupted(&mut signals, prepare(arguments))).await?;
     let Prepared { trial, settings, inputs, data, title, row } = prepared;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();
@@ -53,14 +55,10 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
     }
     let python = settings.python.display();
     let script = script_below(&trial.code, &trial.spec.entry_script).unwrap_or_else(|| trial.code.clone());
-    output::say(format_args!("  script {}, interpreter {python}", shown(&script)));
+    output::note(format_args!("  script {}, interpreter {python}", shown(&script)));
     let tried = run(&with, &data.local, &mut signals).await?;
     let came = Shown::new(&trial, &mini_batch, row, tried);
-    if format == Format::Json {
-        output::json(&came)?;
-    } else {
-        output::text(&came.text(with.debugger))?;
-    }
+    output::print(format, &came, |came| came.text(with.debugger))?;
     came.end().map(Into::into)
 }
 
@@ -81,8 +79,7 @@ struct Prepared {
 /// Finds the mini-batch, says which it is, and brings its data here.
 async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let trial = Trial::find(arguments).await?;
-    let python = find_interpreter(trial.spec.environment.as_deref()).map_err(Failure::usage)?;
-    let extension = find_extension().map_err(Failure::usage)?;
+    let python = Python::find(&trial.spec)?;
     let Chosen { planned, row, stores, failed, note } =
         trial.choose(&Wanted::of(arguments), arguments.failed).await?;
     let folder = trial.folder("inputs");
@@ -102,20 +99,20 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     if let (Some(row), Some(item)) = (row, &arguments.item) {
         let _ = write!(title, "\n  {item} is row {row} of these: mini_batch.iloc[{row}]");
     }
-    output::say(&title);
+    output::note(&title);
     if let Some(failed) = failed.filter(|failed| !failed.category.is_empty()) {
-        output::say(format_args!("  in the job it failed: {}: {}", failed.category, failed.message.trim()));
+        output::note(format_args!("  in the job it failed: {}: {}", failed.category, failed.message.trim()));
     }
     if let Some(note) = note {
-        output::say(format_args!("  note: {note}"));
+        output::note(format_args!("  note: {note}"));
     }
     if let Some(reason) = inputs.place().refused() {
         let place = inputs.place().inputs().display();
-        output::say(format_args!(
+        output::note(format_args!(
             "  note: the script sees inputs below {place}, not where it does in a job: {reason}"
         ));
     }
-    let settings = trial.node_settings(python, extension);
+    let settings = trial.node_settings(python);
     Ok(Prepared { trial, settings, inputs, data, title, row })
 }
 

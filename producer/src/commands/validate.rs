@@ -13,19 +13,21 @@ use prs_orchestrator::report::progress_overview::duration;
 use prs_worker::foreground::{
     Debugger, Foreground, ForegroundError, Imported, NotImported, import_in_foreground,
 };
-use prs_worker::{Host, find_extension, find_interpreter, how_found};
+use prs_worker::{Host, find_interpreter, how_found};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::run::say_notes;
+use super::run::print_notes;
 use crate::cli::{Format, Validate};
-use crate::embedded::Signals;
 use crate::failure::{Code, Failure};
-use crate::left_behind::LeftBehind;
-use crate::records::SCHEMA;
+use crate::submit::code_notes;
+use crate::submit::local::{Python, slots};
+use crate::submit::resume_hint::ResumeHint;
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
+use crate::terminal::table::pairs;
 use crate::trial::Trial;
-use crate::{code_notes, output};
 
 /// Exceptions of a script that lacks something which another host may have: a package, or a newer Python.
 const LACKS: [&str; 3] = ["ModuleNotFoundError", "ImportError", "SyntaxError"];
@@ -34,9 +36,6 @@ const LACKS: [&str; 3] = ["ModuleNotFoundError", "ImportError", "SyntaxError"];
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Validated {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Always true: what is wrong with a job file is a failure.
     ok: bool,
     /// The name in the job file.
@@ -73,8 +72,8 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let on_fleet = arguments.servers.urls_if_any()?.is_some();
     let runs_on = if on_fleet { RunsOn::Workers } else { RunsOn::ThisMachine };
     let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    say_notes(&spec);
-    let processes = spec.process_count_per_node.unwrap_or_else(|| Host::detect().default_slots());
+    print_notes(&spec);
+    let processes = slots(&spec, &Host::detect());
     let code = pack(&spec.source_directory).map_err(Failure::usage)?;
     code_notes::check(&spec, &code.files)?;
     let mut signals = Signals::catch()?;
@@ -84,10 +83,9 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         let (mini_batches, items) = count(&trial).await?;
         Ok((trial, script, mini_batches, items))
     };
-    let looked = LeftBehind::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
+    let looked = ResumeHint::default().unless_interrupted(&mut signals, Box::pin(looking)).await?;
     let (trial, Script { interpreter, imported }, mini_batches, items) = looked;
     let view = Validated {
-        schema: SCHEMA,
         ok: true,
         name: trial.spec.name.clone(),
         mini_batches,
@@ -100,10 +98,10 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
         code_bytes: code.body.len(),
         seconds: began.elapsed().as_secs_f64(),
     };
-    match format {
-        Format::Json => output::json(&view)?,
-        Format::Table => print(&view)?,
+    if let (Format::Table, Some(reason)) = (format, &view.not_checked) {
+        output::note(format_args!("note: the script was not checked here: {reason}"));
     }
+    output::print(format, &view, text)?;
     Ok(Code::Completed.into())
 }
 
@@ -120,8 +118,7 @@ async fn look_at_script(trial: &Trial, on_fleet: bool) -> Result<Script, Failure
         Err(missing) => return Err(Failure::usage(missing)),
     };
     let interpreter = Some(python.display().to_string());
-    let extension = find_extension().map_err(Failure::usage)?;
-    let (job, settings) = (trial.context(), trial.node_settings(python, extension));
+    let (job, settings) = (trial.context(), trial.node_settings(Python::with(python)?));
     let with = Foreground {
         job: &job,
         settings: &settings,
@@ -161,10 +158,7 @@ async fn count(trial: &Trial) -> Result<(u64, u64), Failure> {
     outcome.map_err(Failure::usage)
 }
 
-fn print(view: &Validated) -> Result<(), Failure> {
-    if let Some(reason) = &view.not_checked {
-        output::say(format_args!("note: the script was not checked here: {reason}"));
-    }
+fn text(view: &Validated) -> String {
     let interpreter = match (&view.interpreter, &view.python) {
         (Some(path), Some(version)) => format!("{path} (Python {version})"),
         (Some(path), None) => path.clone(),
@@ -174,7 +168,7 @@ fn print(view: &Validated) -> Result<(), Failure> {
         || "not checked here".to_owned(),
         |seconds| format!("imported in {}, run() is there", duration(seconds)),
     );
-    output::pairs(&[
+    let pairs = pairs(&[
         ("job", view.name.clone()),
         ("mini-batches", view.mini_batches.to_string()),
         ("items", view.items.to_string()),
@@ -183,6 +177,6 @@ fn print(view: &Validated) -> Result<(), Failure> {
         ("script", script),
         ("code", format!("{} packed", HumanBytes(view.code_bytes as u64))),
         ("took", duration(view.seconds)),
-    ])?;
-    output::line("ok")
+    ]);
+    pairs + "ok\n"
 }

@@ -4,36 +4,34 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use prs_common::servers::ConnectError;
 use prs_worker::serve::{Parting, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::cli::Worker;
 use crate::failure::{Code, Failure};
+use crate::terminal::signals::Signals;
 
 /// Serves jobs until it is asked to end, and tells in its log why it cannot.
 pub(super) async fn worker(arguments: Worker) -> ExitCode {
-    let code = serve(arguments).await.unwrap_or_else(|error| {
-        let connecting = error.downcast_ref::<ConnectError>().is_some_and(|error| !error.is_usage());
-        tracing::error!("{}", Failure::from(error));
-        if connecting { Code::CannotConnect } else { Code::Usage }
+    let code = serve(arguments).await.unwrap_or_else(|failure| {
+        tracing::error!("{failure}");
+        failure.code
     });
     code.into()
 }
 
-async fn serve(arguments: Worker) -> anyhow::Result<Code> {
+async fn serve(arguments: Worker) -> Result<Code, Failure> {
     let urls = arguments.servers.urls()?;
     let host = Host::detect();
     let name = arguments.name.unwrap_or_else(|| host.name.clone());
-    let extension = find_extension()?;
+    let extension = find_extension().map_err(Failure::usage)?;
     tidy_memory();
-    let work_folder = Arc::new(WorkFolder::open(arguments.work_dir.as_deref())?);
+    let work_folder = WorkFolder::open(arguments.work_dir.as_deref()).map_err(Failure::usage)?;
     let settings = WorkerSettings {
         targets: arguments.target,
         slots: arguments.slots,
-        work_folder,
+        work_folder: Arc::new(work_folder),
         extension,
         cache_bytes: arguments.cache_gib << 30,
         memory_bytes: arguments.cache_memory_mib << 20,
@@ -42,7 +40,7 @@ async fn serve(arguments: Worker) -> anyhow::Result<Code> {
         name,
     };
     let end = NodeEnd::default();
-    let listener = listen(end.clone())?;
+    let listener = listen(Signals::catch().map_err(Failure::usage)?, end.clone());
     let fleet = tokio::select! {
         fleet = connect_fleet(&urls) => fleet?,
         () = end.drain.cancelled() => return Ok(Code::Completed),
@@ -76,16 +74,11 @@ async fn serve(arguments: Worker) -> anyhow::Result<Code> {
 }
 
 /// The first SIGTERM or SIGINT drains the worker, the second stops it at once.
-fn listen(end: NodeEnd) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot catch signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch signals")?;
-    Ok(tokio::spawn(async move {
+fn listen(mut signals: Signals, end: NodeEnd) -> JoinHandle<()> {
+    tokio::spawn(async move {
         for token in [&end.drain, &end.stop] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            signals.next().await;
             token.cancel();
         }
-    }))
+    })
 }

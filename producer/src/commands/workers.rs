@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use console::Term;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
-use prs_orchestrator::job::workers::workers as workers_of;
+use prs_orchestrator::job::workers::{WorkerView, workers as workers_of};
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::{self, SCHEMA, Worker};
-use crate::table::Table;
+use crate::records;
+use crate::terminal::output;
+use crate::terminal::table::Table;
 
 /// Lists the workers of a fleet. It asks Redis alone.
 pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitCode, Failure> {
@@ -24,14 +24,13 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     let ledger = RedisLedger::connect(&urls.redis).await.map_err(ConnectError::Redis)?;
     let target = arguments.target.as_deref();
     let workers = workers_of(&ledger, target).await.map_err(Failure::server)?;
-    let workers: Vec<Worker> = workers.into_iter().map(Worker::from).collect();
     if format == Format::Json {
-        output::json(&records::Workers { schema: SCHEMA, workers })?;
+        output::json(&records::Workers { workers })?;
         return Ok(Code::Completed.into());
     }
     if workers.is_empty() {
         let target = target.unwrap_or("default");
-        output::say(format_args!("no worker is there; start one: prs worker --target {target}"));
+        output::note(format_args!("no worker is there; start one: prs worker --target {target}"));
         return Ok(Code::Completed.into());
     }
     let headings = ["WORKER", "HOST", "TARGET", "SLOTS", "BUSY WITH", "VERSION", "LAST SEEN"];
@@ -41,7 +40,7 @@ pub(super) async fn workers(arguments: &Workers, format: Format) -> Result<ExitC
     Ok(Code::Completed.into())
 }
 
-fn row(worker: Worker) -> Vec<String> {
+fn row(worker: WorkerView) -> Vec<String> {
     vec![
         worker.worker,
         worker.host,

@@ -6,8 +6,8 @@ use prs_common::ledger::{JobState, PrintedLine, Progress};
 use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{duration, rate};
 
-use super::fit::{Part, fit};
-use crate::standing::Shown;
+use crate::jobs::standing::Shown;
+use crate::terminal::fit::{Part, fit};
 
 /// What a job does, as people see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +168,7 @@ pub(super) mod tests {
     use prs_orchestrator::job::membership::Workers;
 
     use super::*;
-    use crate::standing::Standing;
+    use crate::jobs::standing::Standing;
 
     /// A job of this machine in its running phase: 12 of 30 mini-batches, 240 of 600 items.
     pub(crate) fn running() -> Shown {

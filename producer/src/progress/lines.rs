@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::facts::{Facts, Phase};
-use crate::standing::Shown;
+use crate::jobs::standing::Shown;
 
 /// A phase is told once it has lasted so long: quick jobs need no lines.
 const LASTS: Duration = Duration::from_secs(2);

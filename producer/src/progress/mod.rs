@@ -3,13 +3,11 @@
 //! | file | duty |
 //! |---|---|
 //! | `facts` | what of a job is shown: its phase, counts, rates |
-//! | `fit` | one line of that, for a width |
 //! | `news` | what is told once: the first errors, that no worker is there |
 //! | `lines` | when a plain line is due |
 //! | `uploading` | inputs on their way to storage |
 
 mod facts;
-mod fit;
 mod lines;
 mod news;
 mod uploading;
@@ -23,15 +21,15 @@ use tokio::sync::watch::Receiver;
 use self::facts::Facts;
 use self::lines::Lines;
 use self::news::{News, Told};
-use crate::standing::Shown;
-use crate::{colours, output};
+use crate::jobs::standing::Shown;
+use crate::terminal::{colours, output};
 
 pub(crate) use self::facts::describe_printed;
 pub(crate) use self::news::describe as describe_error;
 pub(crate) use self::uploading::Uploading;
 
-/// Between two looks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Between two lines that are drawn.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// The clock goes on where nothing else does.
 const TICK: Duration = Duration::from_secs(1);
 /// Columns of the spinner and the blank behind it, and one that is kept free: some terminals break a full line.
@@ -54,7 +52,7 @@ where
                 bar.set_message(facts.fit(width()));
                 bar.tick();
             }
-            None => lines.due(&facts, now).into_iter().for_each(output::say),
+            None => lines.due(&facts, now).into_iter().for_each(output::note),
         }
     }
     output::set_bar(None);
@@ -65,8 +63,8 @@ where
 
 fn tell(told: Told) {
     match told {
-        Told::Error(text) => output::say_error(format_args!("{} {text}", colours::error("✗"))),
-        Told::Note(text) => output::say(text),
+        Told::Error(text) => output::print_error(format_args!("{} {text}", colours::error("✗"))),
+        Told::Note(text) => output::note(text),
     }
 }
 
@@ -90,7 +88,7 @@ async fn next<T>(view: &mut Receiver<T>) -> bool {
         () = tokio::time::sleep(TICK) => return true,
     }
     tokio::select! {
-        () = tokio::time::sleep(LOOK_INTERVAL) => true,
+        () = tokio::time::sleep(DRAW_INTERVAL) => true,
         // The job may end meanwhile; `changed` finds out next time.
         () = closed(view) => true,
     }

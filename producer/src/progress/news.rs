@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use prs_common::ledger::{MOST_SEEN_ERRORS, SeenError};
 
-use crate::embedded::shown as shown_path;
-use crate::standing::Shown;
+use crate::jobs::standing::Shown;
+use crate::terminal::paths::shown as shown_path;
 
 /// That no worker is there is told once it has lasted so long.
 const LASTS: Duration = Duration::from_secs(1);

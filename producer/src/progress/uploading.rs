@@ -7,63 +7,54 @@ use indicatif::{HumanBytes, ProgressBar};
 use prs_orchestrator::inputs::Progress;
 
 use super::facts::clock;
-use super::fit::{Part, fit};
 use super::{live_line, width};
-use crate::output;
+use crate::terminal::fit::{Part, fit};
+use crate::terminal::output;
 
 /// Between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a person sees while inputs are brought to storage.
-pub(crate) enum Uploading {
-    /// On a terminal.
-    Bar(ProgressBar, Instant),
-    /// Elsewhere.
-    Lines(Mutex<Lines>),
+/// What a person sees while inputs are brought to storage: on a terminal a bar, elsewhere lines.
+pub(crate) struct Uploading {
+    bar: Option<ProgressBar>,
+    lines: Mutex<Lines>,
+    began: Instant,
 }
 
 impl Uploading {
     /// Begins; nothing is shown before something is known.
     pub(crate) fn begin() -> Self {
-        if !output::is_watched() {
-            return Self::Lines(Mutex::new(Lines::begin(Instant::now())));
-        }
-        Self::Bar(live_line(), Instant::now())
+        let began = Instant::now();
+        Self { bar: output::is_watched().then(live_line), lines: Mutex::new(Lines::begin(began)), began }
     }
 
     /// Whether it shows how much there is.
     pub(crate) fn wants_totals(&self) -> bool {
-        matches!(self, Self::Bar(..))
+        self.bar.is_some()
     }
 
     /// How far an input is.
     pub(crate) fn show(&self, input: &str, seen: Progress) {
-        match self {
-            Self::Bar(bar, began) => {
-                bar.set_message(on_the_way(input, seen, began.elapsed(), width()));
-                bar.tick();
-            }
-            Self::Lines(lines) => {
-                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.hear(input, seen, Instant::now()).into_iter().for_each(output::say);
-            }
+        if let Some(bar) = &self.bar {
+            bar.set_message(on_the_way(input, seen, self.began.elapsed(), width()));
+            return bar.tick();
         }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.hear(input, seen, Instant::now()).into_iter().for_each(output::note);
     }
 
     /// No more is brought.
     pub(crate) fn end(self) {
-        match self {
-            Self::Bar(bar, _) => bar.finish_and_clear(),
-            Self::Lines(lines) => {
-                let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
-                lines.last(Instant::now()).into_iter().for_each(output::say);
-            }
+        if let Some(bar) = self.bar {
+            return bar.finish_and_clear();
         }
+        let lines = self.lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+        lines.last(Instant::now()).into_iter().for_each(output::note);
     }
 }
 
 /// Plain lines about inputs on their way: one every [`LINE_INTERVAL`], and a last one where it took longer.
-pub(crate) struct Lines {
+struct Lines {
     began: Instant,
     next: Instant,
     seen: Option<(String, Progress)>,

@@ -4,19 +4,13 @@
 
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
-use prs_orchestrator::job::errors::{self, ErrorGroup};
+use prs_orchestrator::job::errors::{ErrorGroup, Example};
 use serde::{Deserialize, Serialize};
-
-use super::SCHEMA;
-use crate::failure::Failure;
 
 /// The errors of a job; of one that has not ended, those so far.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Errors {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// Its state.
@@ -72,33 +66,10 @@ pub(super) struct Frame {
     text: String,
 }
 
-/// A try that stands for others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Example {
-    /// Its mini-batch; empty for `init()`.
-    mini_batch_id: String,
-    /// What the mini-batch consists of.
-    detail: String,
-    /// Which try it was, from 1.
-    r#try: u32,
-    /// The node where it ran.
-    node_id: u32,
-    /// The process that ran it.
-    process: String,
-    /// The log that has it in full, below the folder of the logs; empty where none has.
-    log: String,
-    /// Whether its mini-batch got no other try.
-    is_lost: bool,
-}
-
 /// The mini-batches of a job that failed or lack items.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FailedItems {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// The mini-batches, as `failed_mini_batches.jsonl` has them.
@@ -168,45 +139,6 @@ struct FailedTry {
     process: String,
 }
 
-/// That a command failed. It is printed where nothing else is.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CommandError {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
-    /// The failure.
-    error: ErrorDetail,
-}
-
-/// Why a command failed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ErrorDetail {
-    /// What kind of failure it is.
-    #[cfg_attr(test, schemars(extend("enum" = ["usage", "cannot_connect", "failed", "interrupted"])))]
-    code: &'static str,
-    /// The exit code of the command.
-    exit_code: u8,
-    /// What standard error says: the cause, and what helps against it.
-    message: String,
-    /// What led to it, the nearest first; empty where the message is all there is.
-    causes: Vec<String>,
-}
-
-impl CommandError {
-    /// Why a command failed.
-    pub(crate) fn new(failure: &Failure) -> Self {
-        let error = ErrorDetail {
-            code: failure.code.name(),
-            exit_code: failure.code as u8,
-            message: failure.to_string(),
-            causes: failure.causes(),
-        };
-        Self { schema: SCHEMA, error }
-    }
-}
-
 impl From<ErrorGroup> for DistinctError {
     fn from(group: ErrorGroup) -> Self {
         Self {
@@ -219,7 +151,7 @@ impl From<ErrorGroup> for DistinctError {
             mini_batches_lost: group.mini_batches_lost,
             items_lost: group.items_lost,
             nodes: group.nodes.into_iter().collect(),
-            example: group.example.into(),
+            example: group.example,
             traceback: Some(group.traceback).filter(|traceback| !traceback.is_empty()),
         }
     }
@@ -228,12 +160,5 @@ impl From<ErrorGroup> for DistinctError {
 impl From<SourceLine> for Frame {
     fn from(SourceLine { file, line, function, text }: SourceLine) -> Self {
         Self { file, line, function, text }
-    }
-}
-
-impl From<errors::Example> for Example {
-    fn from(of: errors::Example) -> Self {
-        let errors::Example { mini_batch_id, detail, number, node_id, process, log, is_lost } = of;
-        Self { mini_batch_id, detail, r#try: number, node_id, process, log, is_lost }
     }
 }

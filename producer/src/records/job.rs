@@ -6,23 +6,20 @@ use prs_common::ledger::{Conclusion, JobState, PrintedLine, SeenError};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
-use prs_orchestrator::job::findings;
-use prs_orchestrator::job::membership;
+use prs_orchestrator::job::findings::Surplus;
+use prs_orchestrator::job::membership::Workers;
 use prs_orchestrator::job::record::{self, ItemCounts, MiniBatchCounts, StartResult};
 use serde::Serialize;
 
+use super::DistinctError;
 use super::errors::Frame;
-use super::{DistinctError, SCHEMA};
-use crate::place::Seen;
-use crate::standing::{Shown, WaitsFor};
+use crate::jobs::Seen;
+use crate::jobs::standing::{Shown, WaitsFor};
 
 /// A job: how it stands, or how it ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Job {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Id of the job.
     pub(crate) job_id: String,
     /// Its name in the job file.
@@ -48,9 +45,9 @@ pub(crate) struct Job {
     /// How long the last start of the job took, or takes so far.
     pub(crate) seconds: f64,
     /// Counts of mini-batches.
-    pub(crate) mini_batches: MiniBatches,
+    pub(crate) mini_batches: MiniBatchCounts,
     /// Counts of items.
-    items: Items,
+    items: ItemCounts,
     /// Mini-batches of which items are missing, all or some; known once the job has ended.
     mini_batches_missing: u64,
     /// Those of them that `failed_mini_batches.jsonl` in the output leaves out.
@@ -68,7 +65,7 @@ pub(crate) struct Job {
     /// Folder of the logs: a path, or a URL.
     logs: String,
     /// What each start of the job brought to the result, the first one first; empty before the end.
-    starts: Vec<Start>,
+    starts: Vec<StartResult>,
     /// Nodes that serve the job at the moment.
     nodes: u32,
     /// Processes that are up at the moment.
@@ -86,31 +83,7 @@ pub(crate) struct Job {
     /// Who could serve the job, where no node does; null elsewhere.
     workers: Option<Workers>,
     /// The server that gives no answer; null where all do.
-    waits_for: Option<Awaited>,
-}
-
-/// Counts of mini-batches.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct MiniBatches {
-    /// Planned so far.
-    pub(crate) scheduled: u64,
-    /// With a try that succeeded.
-    pub(crate) succeeded: u64,
-    /// Without, and no try is left.
-    pub(crate) failed: u64,
-}
-
-/// Counts of items: files, or rows of tables.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Items {
-    /// In mini-batches that have their outcome.
-    total: u64,
-    /// Of these, succeeded.
-    succeeded: u64,
-    /// Of these, failed: they are not in the result.
-    failed: u64,
+    waits_for: Option<WaitsFor>,
 }
 
 /// Counts of tries of mini-batches.
@@ -121,18 +94,6 @@ struct Tries {
     failed: u64,
     /// Of these, of mini-batches of which a later try succeeded; null while the job runs.
     made_good: Option<u64>,
-}
-
-/// Mini-batches of which more elements were returned than they have items.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Surplus {
-    /// How many mini-batches.
-    mini_batches: u64,
-    /// Their items.
-    items: u64,
-    /// The elements that were returned for them.
-    elements: u64,
 }
 
 /// The result of a job.
@@ -149,24 +110,6 @@ struct Output {
     bytes: u64,
     /// SHA-256 of the result file, hexadecimal; null where there is none.
     sha256: Option<String>,
-}
-
-/// What one start of a job brought to its result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Start {
-    /// 1 for the first start, and one more with each `resume`.
-    start: u32,
-    /// SHA-256 of the code that it ran, hexadecimal.
-    code: String,
-    /// Mini-batches whose rows in the result are of this start.
-    mini_batches: u64,
-    /// Their rows.
-    rows: u64,
-    /// The first and the last of each group of them that follow one another, as far as these are listed.
-    ranges: Vec<(u64, u64)>,
-    /// Groups that are not listed.
-    ranges_left_out: u64,
 }
 
 /// An error while the job runs.
@@ -212,42 +155,6 @@ struct Decided {
     reason: String,
 }
 
-/// The workers of the job's compute target.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Workers {
-    /// With nothing to do.
-    idle: u64,
-    /// Busy with other jobs.
-    busy: u64,
-    /// Whether one of them watches over this job.
-    watches: bool,
-    /// Where the target has none: some of the targets that have.
-    elsewhere: Vec<Elsewhere>,
-}
-
-/// Workers of another compute target.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Elsewhere {
-    /// The target.
-    target: String,
-    /// How many workers it has.
-    workers: u64,
-}
-
-/// A server that gives no answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Awaited {
-    /// `Redis` or `storage`.
-    server: &'static str,
-    /// For how long so far; null where this program has just come.
-    seconds: Option<f64>,
-    /// What it said, or did not say.
-    reason: String,
-}
-
 impl Job {
     /// A job that has ended.
     pub(crate) fn ended(result: &JobResult) -> Self {
@@ -268,7 +175,6 @@ impl Job {
             (Tries { failed: of_end.failed, made_good: Some(of_end.made_good) }, Vec::new())
         };
         Self {
-            schema: SCHEMA,
             job_id: result.job_id.clone(),
             name: result.name.clone(),
             state: result.state,
@@ -279,17 +185,17 @@ impl Job {
             ended: result.ended_us.map(format_us),
             kept_until: result.kept_until_us.map(format_us),
             seconds: result.seconds,
-            mini_batches: result.mini_batches.into(),
-            items: result.items.into(),
+            mini_batches: result.mini_batches,
+            items: result.items,
             mini_batches_missing: findings.mini_batches_missing,
             mini_batches_unlisted: findings.mini_batches_unlisted,
             tries,
-            surplus: findings.surplus.map(Surplus::from),
+            surplus: findings.surplus,
             distinct_errors: findings.distinct_errors,
             errors: findings.errors.iter().cloned().map(DistinctError::from).collect(),
             output: (&result.output).into(),
             logs: result.logs.trim_end_matches('/').to_owned(),
-            starts: result.starts.iter().cloned().map(Start::from).collect(),
+            starts: result.starts.clone(),
             nodes: if running { status.nodes } else { 0 },
             processes: if running { status.processes } else { 0 },
             per_second: if running { status.per_second } else { 0.0 },
@@ -297,27 +203,9 @@ impl Job {
             first_errors: errors.into_iter().map(FirstError::from).collect(),
             printed: status.printed.filter(|_| running).map(Printed::from),
             conclusion: status.progress.conclusion.filter(|_| running).map(Decided::from),
-            workers: standing.workers.map(Workers::from),
-            waits_for: standing.waits_for.map(Awaited::from),
+            workers: standing.workers,
+            waits_for: standing.waits_for,
         }
-    }
-}
-
-impl From<MiniBatchCounts> for MiniBatches {
-    fn from(MiniBatchCounts { scheduled, succeeded, failed }: MiniBatchCounts) -> Self {
-        Self { scheduled, succeeded, failed }
-    }
-}
-
-impl From<ItemCounts> for Items {
-    fn from(ItemCounts { total, succeeded, failed }: ItemCounts) -> Self {
-        Self { total, succeeded, failed }
-    }
-}
-
-impl From<findings::Surplus> for Surplus {
-    fn from(findings::Surplus { mini_batches, items, elements }: findings::Surplus) -> Self {
-        Self { mini_batches, items, elements }
     }
 }
 
@@ -325,13 +213,6 @@ impl From<&record::Output> for Output {
     fn from(output: &record::Output) -> Self {
         let record::Output { rows, bytes, sha256, .. } = output.clone();
         Self { uri: output.folder().to_owned(), file: output.file().map(str::to_owned), rows, bytes, sha256 }
-    }
-}
-
-impl From<StartResult> for Start {
-    fn from(of: StartResult) -> Self {
-        let StartResult { start, code, mini_batches, rows, ranges, ranges_left_out } = of;
-        Self { start, code, mini_batches, rows, ranges, ranges_left_out }
     }
 }
 
@@ -351,20 +232,5 @@ impl From<PrintedLine> for Printed {
 impl From<Conclusion> for Decided {
     fn from(Conclusion { state, reason }: Conclusion) -> Self {
         Self { state, reason }
-    }
-}
-
-impl From<membership::Workers> for Workers {
-    fn from(of: membership::Workers) -> Self {
-        let membership::Workers { idle, busy, watches, elsewhere } = of;
-        let elsewhere = elsewhere.into_iter();
-        let elsewhere = elsewhere.map(|one| Elsewhere { target: one.target, workers: one.workers }).collect();
-        Self { idle, busy, watches, elsewhere }
-    }
-}
-
-impl From<WaitsFor> for Awaited {
-    fn from(WaitsFor { server, seconds, reason }: WaitsFor) -> Self {
-        Self { server, seconds, reason }
     }
 }

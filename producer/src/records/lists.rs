@@ -1,22 +1,19 @@
 //! Lists: jobs, logs, workers, what was removed; and the id of a job that is left to a fleet.
 
-#![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
-
 use prs_common::ledger::JobState;
+use prs_orchestrator::gc::Amount;
 use prs_orchestrator::job::workers::WorkerView;
 use serde::Serialize;
 
-use super::{Job, SCHEMA};
+use super::Job;
+use crate::terminal::output::Versioned;
 
 /// Jobs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Jobs {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The jobs, in the order that was asked for.
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<Versioned<Job>>,
     /// Jobs beyond the number that was asked for.
     pub(crate) left_out: u64,
 }
@@ -25,9 +22,6 @@ pub(crate) struct Jobs {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Submitted {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Id of the job.
     job_id: String,
 }
@@ -35,7 +29,7 @@ pub(crate) struct Submitted {
 impl Submitted {
     /// The job with this id.
     pub(crate) fn new(job_id: &str) -> Self {
-        Self { schema: SCHEMA, job_id: job_id.to_owned() }
+        Self { job_id: job_id.to_owned() }
     }
 }
 
@@ -43,9 +37,6 @@ impl Submitted {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Logs {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The logs.
     pub(crate) logs: Vec<Log>,
 }
@@ -64,49 +55,14 @@ pub(crate) struct Log {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Workers {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The workers.
-    pub(crate) workers: Vec<Worker>,
-}
-
-/// A worker.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Worker {
-    /// Its name, the same as long as it runs.
-    pub(crate) worker: String,
-    /// Its host.
-    pub(crate) host: String,
-    /// Address of the host.
-    ip: String,
-    /// The compute targets that it looks for jobs of; of a busy one that of its job.
-    pub(crate) targets: Vec<String>,
-    /// Processes it runs, or may run.
-    pub(crate) slots: u32,
-    /// The job that it serves; null where it is idle.
-    pub(crate) job: Option<String>,
-    /// Its version of prs.
-    pub(crate) version: String,
-    /// How long ago it was heard of, seconds.
-    pub(crate) seen_seconds: f64,
-}
-
-impl From<WorkerView> for Worker {
-    fn from(of: WorkerView) -> Self {
-        let WorkerView { worker, host, ip, targets, slots, job, version, seen_seconds } = of;
-        Self { worker, host, ip, targets, slots, job, version, seen_seconds }
-    }
+    pub(crate) workers: Vec<WorkerView>,
 }
 
 /// Jobs that were removed.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Removed {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// The jobs.
     pub(crate) jobs: Vec<RemovedJob>,
 }
@@ -133,9 +89,6 @@ pub(crate) struct RemovedJob {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Collected {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    pub(crate) schema: u32,
     /// Whether it is removed; else it is only shown.
     pub(crate) removed: bool,
     /// Jobs that are kept no longer.
@@ -143,7 +96,7 @@ pub(crate) struct Collected {
     /// What is left in storage of ids that are no job, and of jobs whose removal was interrupted.
     pub(crate) leftovers: Vec<Leftover>,
     /// Uploaded inputs that no job names.
-    pub(crate) inputs: Inputs,
+    pub(crate) inputs: Amount,
 }
 
 /// A job that is kept no longer.
@@ -168,16 +121,6 @@ pub(crate) struct Leftover {
     /// The id.
     pub(crate) job_id: String,
     /// Objects.
-    pub(crate) objects: u64,
-    /// Bytes in them.
-    pub(crate) bytes: u64,
-}
-
-/// Uploaded inputs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Inputs {
-    /// How many.
     pub(crate) objects: u64,
     /// Bytes in them.
     pub(crate) bytes: u64,

@@ -16,11 +16,8 @@ mod lists;
 #[cfg(test)]
 pub(crate) mod schema;
 
-pub(crate) use errors::{CommandError, DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
+pub(crate) use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub(crate) use job::Job;
 pub(crate) use lists::{
-    Collected, ExpiredJob, Inputs, Jobs, Leftover, Log, Logs, Removed, RemovedJob, Submitted, Worker, Workers,
+    Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, Submitted, Workers,
 };
-
-/// The form of what is printed.
-pub(crate) const SCHEMA: u32 = 1;

@@ -1,18 +1,7 @@
-//! The records as JSON Schemas: those in `docs/schema` are the ones of these types.
-
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+//! What the schemas of several records have in common.
 
 use prs_common::ledger::JobState;
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-
-use super::{
-    Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers,
-};
-use crate::commands::{Diagnosis, Explained, Made, ManualPages, ProfilesView, Shown, Validated};
-use crate::trial;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The states of a job.
 pub(crate) fn states(_: &mut SchemaGenerator) -> Schema {
@@ -23,61 +12,4 @@ pub(crate) fn states(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn state_or_null(_: &mut SchemaGenerator) -> Schema {
     let states: Vec<_> = JobState::ALL.map(JobState::as_str).into_iter().map(Some).chain([None]).collect();
     json_schema!({ "type": ["string", "null"], "enum": states })
-}
-
-/// The schema of a record, as a file has it.
-fn text<R: JsonSchema>() -> String {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let schema = settings.into_generator().into_root_schema_for::<R>();
-    serde_json::to_string_pretty(&schema).unwrap() + "\n"
-}
-
-/// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 18] {
-    [
-        ("collected", text::<Collected>()),
-        ("command-error", text::<CommandError>()),
-        ("diagnosis", text::<Diagnosis>()),
-        ("errors", text::<Errors>()),
-        ("explained", text::<Explained>()),
-        ("failed-items", text::<FailedItems>()),
-        ("job", text::<Job>()),
-        ("jobs", text::<Jobs>()),
-        ("logs", text::<Logs>()),
-        ("made", text::<Made>()),
-        ("manual", text::<ManualPages>()),
-        ("profiles", text::<ProfilesView>()),
-        ("removed", text::<Removed>()),
-        ("shown", text::<Shown>()),
-        ("submitted", text::<Submitted>()),
-        ("tried", text::<trial::Shown>()),
-        ("validated", text::<Validated>()),
-        ("workers", text::<Workers>()),
-    ]
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schema")
-}
-
-/// With `PRS_WRITE_SCHEMAS` set it writes the files.
-#[test]
-fn the_schemas_that_are_documented_are_those_of_the_records() {
-    let folder = folder();
-    for (name, schema) in records() {
-        let path = folder.join(format!("{name}.json"));
-        if std::env::var_os("PRS_WRITE_SCHEMAS").is_some() {
-            fs::write(&path, &schema).unwrap();
-        }
-        let documented = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            documented == schema,
-            "{name} is not as docs/schema/{name}.json says, which is schema {SCHEMA}: where keys were only added, run this \
-             test with PRS_WRITE_SCHEMAS=1; else count SCHEMA up first, and list the change in CHANGELOG.md"
-        );
-    }
-    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
-    files.sort();
-    let expected = records().map(|(name, _)| OsString::from(format!("{name}.json")));
-    assert_eq!(files, expected, "no other record is documented");
 }

@@ -17,6 +17,7 @@ use super::Trial;
 use super::item::{Found, ItemSearch, Part};
 use crate::cli::Try;
 use crate::failure::Failure;
+use crate::terminal::names;
 
 /// Mini-batches that failed that a message names.
 const NAMED: usize = 20;
@@ -216,10 +217,7 @@ impl Trial {
 
 /// The numbers of mini-batches that failed, of the first ones.
 fn named(failed: &[FailedMiniBatch]) -> String {
-    let numbers: Vec<String> = failed.iter().take(NAMED).map(|one| one.index.to_string()).collect();
-    let more = failed.len() - numbers.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    numbers.join(", ") + &more
+    names::first(failed.iter().map(|one| one.index), NAMED)
 }
 
 /// Whether it is of a copy that the job made in its own scratch folder, which is gone.

@@ -20,27 +20,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use bytes::Bytes;
-use prs_common::code::archive::{is_intact, unpack};
+use prs_common::code::archive::unpack;
 use prs_common::code::files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
-use prs_common::ledger::EmbeddedLedger;
-use prs_common::queue::EmbeddedQueue;
 use prs_common::storage::{LocalStorage, PutMode, Storage, StorageExt};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
-use prs_orchestrator::{JobContext, JobRecord, Policy, run_name};
-use prs_worker::{Host, NodeSettings, Prefetch, opener};
+use prs_orchestrator::{JobContext, JobRecord};
+use prs_worker::{NodeSettings, opener};
 
 pub(crate) use chosen::{Chosen, Wanted};
 pub(crate) use pytest::test_file;
 pub(crate) use shown::{Shown, describe};
 
-use crate::cli::{CodeChoice, Job, Try};
-use crate::code_notes;
+use crate::cli::{CodeChoice, Try, is_job_file};
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::jobs;
+use crate::submit::code_notes;
+use crate::submit::local::{self, Python};
 
 /// What mini-batches are tried of.
 #[derive(Debug)]
@@ -106,17 +104,16 @@ impl Trial {
     }
 
     async fn of_former(arguments: &Try, scratch: TemporaryFolder) -> Result<Self, Failure> {
-        let job = Job { name: arguments.name.clone(), whereabouts: arguments.whereabouts.clone() };
-        let place = Place::find_to_run(&job).await?;
-        let record = place.record().await?;
+        let home = jobs::find_to_run(&arguments.name, &arguments.whereabouts).await?;
+        let record = home.record().await?;
         check_version(&record)?;
         let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-        let spec = adjust(&record.spec, &job.name, &arguments.set, &here, RunsOn::ThisMachine)
+        let spec = adjust(&record.spec, &arguments.name, &arguments.set, &here, RunsOn::ThisMachine)
             .map_err(Failure::usage)?;
         let code = match arguments.code.unwrap_or(CodeChoice::New) {
             CodeChoice::New => code_of_now(&spec)?,
             CodeChoice::Old => {
-                let archive = code_of_job(&place, &record).await?;
+                let archive = home.code(&record, "--code new takes that of now").await?;
                 if arguments.pytest {
                     cache::code(&archive, layout::checksum_of_code(&record.code))?
                 } else {
@@ -129,15 +126,14 @@ impl Trial {
         let stores = stores_in(scratch.path());
         for input in &spec.inputs {
             if let InputSource::Manifest { key, .. } = &input.source {
-                let manifest = place.storage.get(key).await.context("cannot read the inputs of the job");
-                let manifest = manifest.map_err(|error| place.failure(error))?;
+                let manifest = home.storage().get(key).await;
+                let manifest = manifest.map_err(home.cannot("read the inputs of the job"))?;
                 let put = stores.job().put(key, manifest.into(), PutMode::Overwrite).await;
                 put.context("cannot write to the temporary folder")?;
             }
         }
-        let stores =
-            InputStores::new(Arc::clone(place.inputs().shared()), Arc::clone(stores.job()), opener());
-        let former = Some(Former { storage: Arc::clone(&place.storage), stores: place.inputs() });
+        let stores = InputStores::new(Arc::clone(home.inputs().shared()), Arc::clone(stores.job()), opener());
+        let former = Some(Former { storage: Arc::clone(home.storage()), stores: home.inputs() });
         Ok(Self { spec: Arc::new(spec), job_id: record.job_id, code, former, stores, scratch })
     }
 
@@ -150,55 +146,20 @@ impl Trial {
     pub(crate) fn context(&self) -> JobContext {
         let storage = self.former.as_ref().map_or_else(|| self.stores.job(), |former| &former.storage);
         let output = self.spec.output.clone().unwrap_or_else(|| self.folder("output"));
-        JobContext {
-            id: self.job_id.clone(),
-            run: run_name(&self.job_id, 1),
-            code: String::new(),
-            spec: Arc::clone(&self.spec),
-            incarnation: 1,
-            queue: Arc::new(EmbeddedQueue::default()),
-            ledger: Arc::new(EmbeddedLedger::default()),
-            storage: Arc::clone(storage),
-            inputs: self.stores.clone(),
-            output: Arc::new(LocalStorage::new(output)),
-            output_prefix: None,
-            logs: self.folder("logs"),
-            logs_uri: self.folder("logs").display().to_string(),
-            log_shipper: None,
-            work: self.work(),
-            policy: Policy::embedded(),
-            active: None,
-        }
+        let start = (&*self.job_id, 1);
+        let (spec, storage) = (Arc::clone(&self.spec), Arc::clone(storage));
+        local::context(start, spec, storage, self.stores.clone(), &output, self.scratch.path())
     }
 
     /// What a process of the job is started with on this machine.
-    pub(crate) fn node_settings(&self, python: PathBuf, extension: PathBuf) -> NodeSettings {
-        let host = Host::detect();
-        NodeSettings {
-            python,
-            extension,
-            worker: host.name.clone(),
-            instance: host.name.clone(),
-            slots: self.spec.process_count_per_node.unwrap_or_else(|| host.default_slots()),
-            host,
-            prefetch: Prefetch::Fixed(1),
-            cache_bytes: NodeSettings::CACHE_BYTES,
-            memory_bytes: 0,
-            unfit: None,
-        }
+    pub(crate) fn node_settings(&self, python: Python) -> NodeSettings {
+        NodeSettings { memory_bytes: 0, ..python.node(&self.spec, 1) }
     }
 
     /// Where plain copies of compressed inputs are.
     fn work(&self) -> PathBuf {
         self.folder("work")
     }
-}
-
-/// Whether a name is that of a job file, and not of a job.
-pub(crate) fn is_job_file(name: &str) -> bool {
-    let path = Path::new(name);
-    let is_yaml = path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
-    path.is_file() || (is_yaml && !path.is_dir())
 }
 
 /// Refuses a job of another version of prs, which has stored what it did in another form.
@@ -239,40 +200,4 @@ fn code_of_now(spec: &JobSpec) -> Result<PathBuf, Failure> {
 fn check_code(spec: &JobSpec) -> Result<(), Failure> {
     let code = CodeFiles::find(&spec.source_directory).map_err(Failure::usage)?;
     code_notes::check(spec, &code)
-}
-
-/// The archive of the code that the job ran last.
-async fn code_of_job(place: &Place, record: &JobRecord) -> Result<Bytes, Failure> {
-    let archive = place.storage.get(&record.code).await.context("cannot read the code of the job");
-    let archive = archive.map_err(|error| place.failure(error))?;
-    if !is_intact(&archive, layout::checksum_of_code(&record.code)) {
-        let key = place.storage.uri(&record.code);
-        return Err(Failure::wrong(format!(
-            "the code of the job is damaged in storage: {key} is not what its name says; --code new takes that of now"
-        )));
-    }
-    Ok(archive)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_file_is_told_from_a_job() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        std::fs::write(path("job"), "").unwrap();
-        std::fs::create_dir(path("run.yml")).unwrap();
-        for (name, is) in [
-            (path("job"), true),
-            (path("absent.yml"), true),
-            (path("absent.yaml"), true),
-            (path("run.yml"), false),
-            (path(""), false),
-            ("job-20261121-120000-1a2b".to_owned(), false),
-        ] {
-            assert_eq!(is_job_file(&name), is, "{name}");
-        }
-    }
 }

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use super::Trial;
 use crate::failure::{Code, Failure};
-use crate::records::SCHEMA;
 
 /// Rows that are shown.
 const FIRST_ROWS: usize = 10;
@@ -23,9 +22,6 @@ const WIDTH: usize = 200;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Shown {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// Which mini-batch.
     mini_batch_id: String,
     /// The same as a number, from 0.
@@ -99,7 +95,6 @@ impl Shown {
             notices.push(format!("shutdown() failed: {}: {}", error.category, error.message));
         }
         Self {
-            schema: SCHEMA,
             mini_batch_id: id_of(mini_batch.index),
             minibatch_index: mini_batch.index,
             input: input.map(|input| input.name.clone()).unwrap_or_default(),

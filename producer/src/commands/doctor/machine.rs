@@ -12,7 +12,7 @@ use rustix::fs::{Access, access, statvfs};
 use serde::Deserialize;
 use tokio::process::Command;
 
-use super::{Check, Place, Verdict};
+use super::{Check, Verdict};
 
 /// Tells of the interpreter: its version, the packages that prs or people look for, whether the extension can be loaded.
 const PROBE: &str = "
@@ -53,10 +53,6 @@ struct Probed {
     extension: Option<String>,
 }
 
-fn check(name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Check {
-    Check::new(Place::Machine, name, verdict, finding)
-}
-
 /// Looks at this machine. `environment` is the interpreter, as a job file would name it.
 pub(super) async fn look(environment: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -65,7 +61,7 @@ pub(super) async fn look(environment: Option<&str>) -> Vec<Check> {
     match find_interpreter(environment) {
         Err(missing) => {
             let remedy = "install Python 3.9 or newer, or activate a virtual environment";
-            checks.push(check("interpreter", Verdict::Fail, missing.to_string()).with_remedy(remedy));
+            checks.push(Check::new("interpreter", Verdict::Fail, missing.to_string(), remedy));
         }
         Ok(python) => {
             let home =
@@ -78,14 +74,15 @@ pub(super) async fn look(environment: Option<&str>) -> Vec<Check> {
     }
     if let Err(missing) = extension {
         let remedy = "install prs again: it belongs beside the program";
-        checks.push(check("extension", Verdict::Fail, missing.to_string()).with_remedy(remedy));
+        checks.push(Check::new("extension", Verdict::Fail, missing.to_string(), remedy));
     }
     checks.push(match &temporary {
         Ok(folder) => {
             room("temporary folder", &std::env::temp_dir(), folder.path(), "TMPDIR names another one")
         }
-        Err(error) => check("temporary folder", Verdict::Fail, error.to_string())
-            .with_remedy("name another one with TMPDIR"),
+        Err(error) => {
+            Check::new("temporary folder", Verdict::Fail, error.to_string(), "name another one with TMPDIR")
+        }
     });
     checks.push(current_folder());
     checks.push(memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()));
@@ -121,24 +118,21 @@ fn interpreter(
     let probed = match probed {
         Ok(probed) => probed,
         Err(reason) => {
-            let failed = check("interpreter", Verdict::Fail, format!("{shown} ({found}): {reason}"));
-            return vec![failed.with_remedy("name another one with the key environment of the job file")];
+            let finding = format!("{shown} ({found}): {reason}");
+            let remedy = "name another one with the key environment of the job file";
+            return vec![Check::new("interpreter", Verdict::Fail, finding, remedy)];
         }
     };
     let finding = format!("{shown}, Python {} ({found})", probed.version);
-    let mut checks = vec![if probed.new_enough {
-        check("interpreter", Verdict::Ok, finding)
-    } else {
-        check("interpreter", Verdict::Fail, finding).with_remedy("use Python 3.9 or newer")
-    }];
+    let verdict = if probed.new_enough { Verdict::Ok } else { Verdict::Fail };
+    let mut checks = vec![Check::new("interpreter", verdict, finding, "use Python 3.9 or newer")];
     if has_extension {
-        checks.push(match probed.extension {
-            None => check("extension", Verdict::Ok, "the interpreter loads it"),
-            Some(error) => {
-                check("extension", Verdict::Fail, format!("the interpreter cannot load it: {error}"))
-                    .with_remedy("install the prs that is built for this machine and CPython 3.9 or newer")
-            }
-        });
+        let (verdict, finding) = match probed.extension {
+            None => (Verdict::Ok, "the interpreter loads it".to_owned()),
+            Some(error) => (Verdict::Fail, format!("the interpreter cannot load it: {error}")),
+        };
+        let remedy = "install the prs that is built for this machine and CPython 3.9 or newer";
+        checks.push(Check::new("extension", verdict, finding, remedy));
     }
     let versions: Vec<String> = probed
         .packages
@@ -148,12 +142,9 @@ fn interpreter(
     let lacks =
         |name: &&&str| probed.packages.iter().any(|(known, version)| known == **name && version.is_none());
     let missing: Vec<&str> = FOR_TABLES.iter().filter(lacks).copied().collect();
-    checks.push(if missing.is_empty() {
-        check("packages", Verdict::Ok, versions.join(", "))
-    } else {
-        let remedy = format!("for tabular inputs: {shown} -m pip install {}", missing.join(" "));
-        check("packages", Verdict::Warn, versions.join(", ")).with_remedy(remedy)
-    });
+    let verdict = if missing.is_empty() { Verdict::Ok } else { Verdict::Warn };
+    let remedy = format!("for tabular inputs: {shown} -m pip install {}", missing.join(" "));
+    checks.push(Check::new("packages", verdict, versions.join(", "), remedy));
     checks
 }
 
@@ -162,15 +153,11 @@ fn room(name: &'static str, shown: &Path, folder: &Path, elsewhere: &str) -> Che
     let free = match statvfs(folder) {
         Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
         Err(error) => {
-            return check(name, Verdict::Fail, format!("{}: {error}", shown.display()))
-                .with_remedy(elsewhere);
+            return Check::new(name, Verdict::Fail, format!("{}: {error}", shown.display()), elsewhere);
         }
     };
     let finding = format!("{}: {} free", shown.display(), HumanBytes(free));
-    match verdict(free) {
-        Verdict::Ok => check(name, Verdict::Ok, finding),
-        short => check(name, short, finding).with_remedy(format!("make room; {elsewhere}")),
-    }
+    Check::new(name, verdict(free), finding, format!("make room; {elsewhere}"))
 }
 
 /// The folder that runs of this machine are made in.
@@ -179,15 +166,14 @@ fn current_folder() -> Check {
     let here = match std::env::current_dir() {
         Ok(here) => here,
         Err(error) => {
-            return check(name, Verdict::Fail, error.to_string()).with_remedy("go to a folder that exists");
+            return Check::new(name, Verdict::Fail, error.to_string(), "go to a folder that exists");
         }
     };
     if let Err(error) = access(&here, Access::WRITE_OK) {
         let finding = format!("{}: runs cannot be made here ({error})", here.display());
-        return check(name, Verdict::Warn, finding)
-            .with_remedy("go elsewhere, or name a folder with --run-dir");
+        return Check::new(name, Verdict::Warn, finding, "go elsewhere, or name a folder with --run-dir");
     }
-    room(name, &here, &here, "--run-dir names another place for a run")
+    room(name, &here, &here, "--run-dir names another subject for a run")
 }
 
 fn memory(meminfo: &str) -> Check {
@@ -196,25 +182,20 @@ fn memory(meminfo: &str) -> Check {
         line.split_ascii_whitespace().nth(1)?.parse().ok()
     };
     let (Some(available), Some(total)) = (kibibytes("MemAvailable:"), kibibytes("MemTotal:")) else {
-        return check("memory", Verdict::Warn, "not known").with_remedy("make /proc readable");
+        return Check::new("memory", Verdict::Warn, "not known", "make /proc readable");
     };
     let finding = format!("{} of {} free", HumanBytes(available << 10), HumanBytes(total << 10));
-    match verdict(available << 10) {
-        Verdict::Ok => check("memory", Verdict::Ok, finding),
-        short => check("memory", short, finding).with_remedy("run fewer processes: process_count_per_node"),
-    }
+    Check::new("memory", verdict(available << 10), finding, "run fewer processes: process_count_per_node")
 }
 
 fn shared_memory() -> Check {
     let free =
         statvfs(SHARED_MEMORY).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)).unwrap_or_default();
     let finding = format!("{SHARED_MEMORY}: {} free", HumanBytes(free));
-    if free >= NOTHING {
-        return check("shared memory", Verdict::Ok, finding);
-    }
+    let verdict = if free >= NOTHING { Verdict::Ok } else { Verdict::Warn };
     let remedy =
         "in a container give --shm-size; without it small inputs of buckets go to the disk, which is slower";
-    check("shared memory", Verdict::Warn, finding).with_remedy(remedy)
+    Check::new("shared memory", verdict, finding, remedy)
 }
 
 fn verdict(free: u64) -> Verdict {

@@ -18,8 +18,7 @@ use serde::Serialize;
 
 use crate::cli::{Doctor, Format};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// What is wrong, if anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,7 +35,7 @@ enum Verdict {
 
 /// What is looked at; it decides about the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Subject {
     Machine,
     Server,
 }
@@ -54,17 +53,19 @@ struct Check {
     /// What to do; null where all is well.
     remedy: Option<String>,
     #[serde(skip)]
-    place: Place,
+    subject: Subject,
 }
 
 impl Check {
-    fn new(place: Place, name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Self {
-        Self { name, verdict, finding: finding.into(), remedy: None, place }
-    }
-
-    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
+    /// What was found on this machine, and what to do where not all is well.
+    fn new(
+        name: &'static str,
+        verdict: Verdict,
+        finding: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        let remedy = (verdict != Verdict::Ok).then(|| remedy.into());
+        Self { name, verdict, finding: finding.into(), remedy, subject: Subject::Machine }
     }
 }
 
@@ -72,9 +73,6 @@ impl Check {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Diagnosis {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// The worst of the checks.
     verdict: Verdict,
     /// Everything that was looked at.
@@ -93,15 +91,12 @@ pub(super) async fn doctor(arguments: &Doctor, format: Format) -> Result<ExitCod
         Ok(Some(urls)) => checks.extend(Box::pin(servers::look(&urls)).await),
         Ok(None) => {}
         Err(error) => {
-            let check = Check::new(Place::Machine, "servers", Verdict::Fail, error.to_string());
-            checks.push(check.with_remedy("name all three, or none"));
+            let remedy = "name all three, or none";
+            checks.push(Check::new("servers", Verdict::Fail, error.to_string(), remedy));
         }
     }
-    let report = Diagnosis { schema: SCHEMA, verdict: worst(&checks), checks };
-    match format {
-        Format::Json => output::json(&report)?,
-        Format::Table => output::text(&text(&report))?,
-    }
+    let report = Diagnosis { verdict: worst(&checks), checks };
+    output::print(format, &report, text)?;
     Ok(code(&report.checks).into())
 }
 
@@ -111,8 +106,9 @@ fn worst(checks: &[Check]) -> Verdict {
 
 /// A server that fails counts first: the machine may be in order without the fleet.
 fn code(checks: &[Check]) -> Code {
-    let fails = |place| checks.iter().any(|check| check.place == place && check.verdict == Verdict::Fail);
-    match (fails(Place::Server), fails(Place::Machine)) {
+    let fails =
+        |subject| checks.iter().any(|check| check.subject == subject && check.verdict == Verdict::Fail);
+    match (fails(Subject::Server), fails(Subject::Machine)) {
         (true, _) => Code::CannotConnect,
         (false, true) => Code::Usage,
         (false, false) => Code::Completed,
@@ -133,8 +129,7 @@ fn configuration(choice: &Choice) -> Check {
         None => servers,
     };
     let verdict = if choice.notes.is_empty() { Verdict::Ok } else { Verdict::Warn };
-    let check = Check::new(Place::Machine, "configuration", verdict, finding);
-    if choice.notes.is_empty() { check } else { check.with_remedy(choice.notes.join("; ")) }
+    Check::new("configuration", verdict, finding, choice.notes.join("; "))
 }
 
 fn text(report: &Diagnosis) -> String {
@@ -160,13 +155,13 @@ mod tests {
 
     #[test]
     fn the_worst_finding_decides() {
-        let check = |place, verdict| Check::new(place, "x", verdict, "found");
+        let check = |subject, verdict| Check { subject, ..Check::new("x", verdict, "found", "remedy") };
         let table = [
             (vec![], Verdict::Ok, Code::Completed),
-            (vec![check(Place::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
-            (vec![check(Place::Machine, Verdict::Fail)], Verdict::Fail, Code::Usage),
+            (vec![check(Subject::Machine, Verdict::Warn)], Verdict::Warn, Code::Completed),
+            (vec![check(Subject::Machine, Verdict::Fail)], Verdict::Fail, Code::Usage),
             (
-                vec![check(Place::Machine, Verdict::Fail), check(Place::Server, Verdict::Fail)],
+                vec![check(Subject::Machine, Verdict::Fail), check(Subject::Server, Verdict::Fail)],
                 Verdict::Fail,
                 Code::CannotConnect,
             ),
@@ -179,10 +174,10 @@ mod tests {
     #[test]
     fn findings_stand_below_one_another() {
         let checks = vec![
-            Check::new(Place::Machine, "memory", Verdict::Ok, "much"),
-            Check::new(Place::Server, "redis", Verdict::Fail, "a\nb").with_remedy("start it"),
+            Check::new("memory", Verdict::Ok, "much", ""),
+            Check::new("redis", Verdict::Fail, "a\nb", "start it"),
         ];
-        let report = Diagnosis { schema: SCHEMA, verdict: Verdict::Fail, checks };
+        let report = Diagnosis { verdict: Verdict::Fail, checks };
         let expected = "\
 ok    memory  much
 fail  redis   a

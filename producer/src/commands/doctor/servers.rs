@@ -9,7 +9,7 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{self, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
 
-use super::{Check, Place, Verdict};
+use super::{Check, Subject, Verdict};
 
 /// The oldest broker that keeps deliveries as long as a queue asks for.
 const KNOWS_CONSUMER_TIMEOUT: (u32, u32) = (3, 12);
@@ -19,22 +19,19 @@ const DELIVERY: Duration = Duration::from_secs(10);
 const CLOCK: Duration = Duration::from_secs(30);
 const CONTENT: &[u8] = b"prs doctor";
 
-fn check(name: &'static str, verdict: Verdict, finding: impl Into<String>) -> Check {
-    Check::new(Place::Server, name, verdict, finding)
-}
-
 /// Looks at the three side by side.
 pub(super) async fn look(urls: &ServerUrls) -> Vec<Check> {
     let (broker, redis, storage) =
         tokio::join!(broker(&urls.broker), redis(&urls.redis), storage(&urls.storage));
-    broker.into_iter().chain(redis).chain(storage).collect()
+    let checks = broker.into_iter().chain(redis).chain(storage);
+    checks.map(|check| Check { subject: Subject::Server, ..check }).collect()
 }
 
 async fn broker(url: &str) -> Vec<Check> {
     let failed = |error: QueueError| {
         let rights = "a user of prs needs to configure, write and read queues in its vhost";
         let remedy = remedy(error.is_retryable(), rights);
-        vec![check("broker", Verdict::Fail, error.to_string()).with_remedy(remedy)]
+        vec![Check::new("broker", Verdict::Fail, error.to_string(), remedy)]
     };
     let queue = match RabbitMqQueue::connect(url).await {
         Ok(queue) => queue,
@@ -53,12 +50,11 @@ async fn broker(url: &str) -> Vec<Check> {
     let shown =
         version.map_or("of an unknown version".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let finding = format!("{queue}, RabbitMQ {shown}; a queue and a message in {} ms", took.as_millis());
-    if version.is_some_and(|version| version < KNOWS_CONSUMER_TIMEOUT) {
-        let remedy = "a mini-batch that takes longer than the broker's consumer_timeout (30 min) is delivered again: raise \
+    let is_old = version.is_some_and(|version| version < KNOWS_CONSUMER_TIMEOUT);
+    let verdict = if is_old { Verdict::Warn } else { Verdict::Ok };
+    let remedy = "a mini-batch that takes longer than the broker's consumer_timeout (30 min) is delivered again: raise \
                       it there, or use RabbitMQ 3.12 or newer";
-        return vec![check("broker", Verdict::Warn, finding).with_remedy(remedy)];
-    }
-    vec![check("broker", Verdict::Ok, finding)]
+    vec![Check::new("broker", verdict, finding, remedy)]
 }
 
 /// Sends a message through a queue of its own.
@@ -84,7 +80,7 @@ async fn redis(url: &str) -> Vec<Check> {
         Err(error) => {
             let rights = "a user of prs needs scripts (eval), and the keys and channels prs:*";
             let remedy = remedy(error.is_retryable(), rights);
-            return vec![check("redis", Verdict::Fail, error.to_string()).with_remedy(remedy)];
+            return vec![Check::new("redis", Verdict::Fail, error.to_string(), remedy)];
         }
     };
     let asked = now_us();
@@ -92,13 +88,13 @@ async fn redis(url: &str) -> Vec<Check> {
         Ok(answer) => answer,
         Err(error) => {
             let remedy = remedy(error.is_retryable(), "a user of prs needs the command TIME");
-            return vec![check("redis", Verdict::Fail, error.to_string()).with_remedy(remedy)];
+            return vec![Check::new("redis", Verdict::Fail, error.to_string(), remedy)];
         }
     };
     let answered = now_us();
     let version = if version.is_empty() { String::new() } else { format!(", Redis {version}") };
     let took = (answered - asked) as f64 / 1e3;
-    let found = check("redis", Verdict::Ok, format!("{ledger}{version}; an answer in {took:.1} ms"));
+    let found = Check::new("redis", Verdict::Ok, format!("{ledger}{version}; an answer in {took:.1} ms"), "");
     vec![found, clock(time, asked, answered)]
 }
 
@@ -112,12 +108,7 @@ fn clock(time: u64, asked: u64, answered: u64) -> Check {
         let which = if early > late { "ahead of" } else { "behind" };
         (Verdict::Warn, format!("{:.0} s {which} that of Redis", differs.as_secs_f64()))
     };
-    let check = check("clock", verdict, finding);
-    if verdict == Verdict::Ok {
-        check
-    } else {
-        check.with_remedy("have both set by NTP: S3 refuses requests with a wrong time")
-    }
+    Check::new("clock", verdict, finding, "have both set by NTP: S3 refuses requests with a wrong time")
 }
 
 async fn storage(url: &str) -> Vec<Check> {
@@ -125,7 +116,7 @@ async fn storage(url: &str) -> Vec<Check> {
         let rights =
             "a user of prs needs to list the bucket, and to put, get and delete objects below its prefix";
         let remedy = remedy(error.is_retryable(), rights);
-        vec![check("storage", Verdict::Fail, error.to_string()).with_remedy(remedy)]
+        vec![Check::new("storage", Verdict::Fail, error.to_string(), remedy)]
     };
     let storage = match storage::open(url).await {
         Ok(storage) => storage,
@@ -141,12 +132,10 @@ async fn storage(url: &str) -> Vec<Check> {
         Err(error) => return failed(&error),
     };
     let finding = format!("{storage}; put, get and delete in {} ms", took.as_millis());
-    if is_conditional {
-        return vec![check("storage", Verdict::Ok, finding)];
-    }
+    let verdict = if is_conditional { Verdict::Ok } else { Verdict::Warn };
     let remedy = "it does not heed conditional writes: where two commands write at the same moment, the later one wins; \
                   use a store that knows If-Match and If-None-Match";
-    vec![check("storage", Verdict::Warn, finding).with_remedy(remedy)]
+    vec![Check::new("storage", verdict, finding, remedy)]
 }
 
 /// Does what prs does with a storage that was opened, and so has let itself be listed; whether it heeds conditions.

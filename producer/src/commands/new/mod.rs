@@ -12,8 +12,7 @@ use serde::Serialize;
 
 use crate::cli::{Format, New};
 use crate::failure::{Code, Failure};
-use crate::output;
-use crate::records::SCHEMA;
+use crate::terminal::output;
 
 /// What stands for the name of the job in a job file.
 const NAME: &str = "NAME";
@@ -53,9 +52,6 @@ const TABLES: Kind = Kind {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Made {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
     /// The new folder.
     folder: PathBuf,
     /// The job file in it.
@@ -87,7 +83,7 @@ pub(super) fn new(arguments: &New, format: Format) -> Result<ExitCode, Failure> 
     })?;
     let job_file = folder.join(JOB_FILE);
     if format == Format::Json {
-        output::json(&Made { schema: SCHEMA, folder: folder.clone(), job_file, files })?;
+        output::json(&Made { folder: folder.clone(), job_file, files })?;
         return Ok(Code::Completed.into());
     }
     let at = |name: &str| folder.join(name).display().to_string();
@@ -99,7 +95,7 @@ pub(super) fn new(arguments: &New, format: Format) -> Result<ExitCode, Failure> 
         ("next", format!("prs submit {}", at(JOB_FILE))),
     ])?;
     if let Some(note) = kind.note {
-        output::say(format_args!("note: {note}"));
+        output::note(format_args!("note: {note}"));
     }
     Ok(Code::Completed.into())
 }

@@ -1,0 +1,27 @@
+//! A job of a fleet as this program sees it, and its entry in the ledger.
+
+use anyhow::Context;
+use prs_common::ledger::{LedgerError, LedgerErrorKind};
+use prs_common::temporary_folder::TemporaryFolder;
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
+
+use super::patience::repeated;
+use crate::failure::Failure;
+
+/// The job, with a local folder.
+pub(crate) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, TemporaryFolder), Failure> {
+    let folder = TemporaryFolder::make("prs-producer-").context("cannot make a temporary folder")?;
+    let folders = LocalFolders { logs: folder.path().join("logs"), work: folder.path().join("work") };
+    let made = [&folders.logs, &folders.work].into_iter().try_for_each(std::fs::create_dir_all);
+    made.with_context(|| format!("cannot make folders in {}", folder.path().display()))?;
+    Ok((fleet.context(record, folders), folder))
+}
+
+/// Makes sure that the ledger knows the job.
+pub(crate) async fn open_books(job: &JobContext) -> Result<(), Failure> {
+    let open = async || match job.ledger.create(&job.run, job.try_limits()).await {
+        Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    };
+    repeated("open the books of the job", LedgerError::is_retryable, open).await
+}

@@ -1,0 +1,214 @@
+//! The folder of a run: where it is, who works in it, and how others ask for its end.
+//!
+//! prs runs the code in it, so a run begins, and goes on, only in a folder that no other user can change. Commands that
+//! only read take any.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use prs_common::layout;
+use prs_common::private_folder::PrivateFolder;
+use prs_common::remove_tree::remove_tree;
+use prs_common::storage::{LocalStorage, TEMPORARY};
+use prs_orchestrator::JobRecord;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::cli::RUNS;
+use crate::failure::Failure;
+use crate::terminal::paths::shown;
+
+/// Folder for what need not outlive the program that runs the job.
+const WORK: &str = "work";
+/// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
+/// them: the user's umask says who may read it.
+const PRIVATE: [&str; 11] = [
+    layout::CODE,
+    layout::DAMAGED,
+    layout::FILES,
+    layout::INPUTS,
+    layout::LOGS,
+    layout::NOTES,
+    layout::PLAIN,
+    layout::PLAN,
+    layout::SEGMENTS,
+    TEMPORARY,
+    WORK,
+];
+const LOCK: &str = ".lock";
+/// Asks the program that works in the folder to cancel the job; holds who asks.
+const CANCEL: &str = "cancel";
+/// Between two looks for such a wish.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long somebody who only looks whether a job is running may hold the lock.
+const LOOKERS: Duration = Duration::from_millis(200);
+
+/// A run folder in which this program works alone.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    _file: File,
+}
+
+/// Locks `folder`, which must exist; nothing when another program has it.
+pub(crate) fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    let deadline = Instant::now() + LOOKERS;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(Locked { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() > deadline => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+}
+
+/// Whether some program works in `folder`.
+pub(crate) fn is_locked(folder: &Path) -> bool {
+    // In the folder of another user it may be anything, also a pipe that would be waited for.
+    let file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(folder.join(LOCK));
+    file.is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    })
+}
+
+/// Makes the folder of a new run.
+pub(crate) fn make(folder: &Path) -> Result<PathBuf, Failure> {
+    prepare(&PrivateFolder::make(folder).context("cannot use the run folder").map_err(Failure::usage)?)
+}
+
+/// The folder of a run that goes on.
+pub(crate) fn find_to_resume(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    prepare(&open_to_run(name, runs)?)
+}
+
+/// The folder of a run whose code is to be run elsewhere.
+pub(crate) fn find_to_run(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    Ok(open_to_run(name, runs)?.path().to_owned())
+}
+
+fn open_to_run(name: &str, runs: &Path) -> Result<PrivateFolder, Failure> {
+    PrivateFolder::open(&look_in(name, runs)?).context("cannot use the run folder").map_err(Failure::usage)
+}
+
+/// Makes the folders of a run that others could look into otherwise.
+fn prepare(folder: &PrivateFolder) -> Result<PathBuf, Failure> {
+    if folder.is_open_to_others() {
+        for name in PRIVATE {
+            let made = folder.make_below(name.trim_end_matches('/'));
+            made.context("cannot use the run folder").map_err(Failure::usage)?;
+        }
+    }
+    Ok(folder.path().to_owned())
+}
+
+/// The folder of the job `name`, an id or a folder, where `runs` holds the runs of this machine.
+pub(crate) fn find(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let found = look_in(name, runs)?;
+    fs::canonicalize(&found)
+        .with_context(|| format!("cannot open {}", found.display()))
+        .map_err(Failure::usage)
+}
+
+/// Removes a run, as it was seen at its `start`, but for an output elsewhere. Its record goes last: until then it is in the
+/// list. False when it works, or was started again since: then all of it stays.
+pub(crate) async fn remove(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let removed = remove_locked(folder, start).await;
+    // Another program may remove it, too.
+    if folder.exists() { removed } else { Ok(true) }
+}
+
+async fn remove_locked(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let Some(_locked) = lock(folder)? else { return Ok(false) };
+    let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
+    if Some(record.incarnation) != start {
+        return Ok(false);
+    }
+    let remove = || {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if !path.ends_with(layout::JOB) && !path.ends_with(LOCK) {
+                remove_tree(&path)?;
+            }
+        }
+        // Before the lock, which the next one would make anew.
+        remove_tree(&folder.join(layout::JOB))?;
+        remove_tree(folder)
+    };
+    remove().with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(true)
+}
+
+/// Whether `name`, an id or a folder, is a job of this machine.
+pub(crate) fn holds_a_job(name: &str) -> bool {
+    look_in(name, Path::new(RUNS)).is_ok()
+}
+
+fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let folders = [PathBuf::from(name), runs.join(name)];
+    let found = folders.iter().find(|folder| folder.join(layout::JOB).is_file());
+    found.cloned().ok_or_else(|| {
+        Failure::wrong(format!(
+            "there is no job {:?}: neither {} nor {} holds a job.json; prs list shows the jobs of a folder",
+            name,
+            folders[0].display(),
+            folders[1].display()
+        ))
+    })
+}
+
+/// What commands call the job in `folder`: its id where they look for it by themselves, else the folder.
+pub(crate) fn called(folder: &Path) -> String {
+    let runs = std::env::current_dir().map(|here| here.join(RUNS));
+    let id = folder.file_name().filter(|_| runs.is_ok_and(|runs| folder.parent() == Some(&runs)));
+    id.map_or_else(|| shown(folder), |id| id.to_string_lossy().into_owned())
+}
+
+/// Where the result of a job goes.
+pub(crate) fn output(folder: &Path, record: &JobRecord) -> PathBuf {
+    record.spec.output.clone().unwrap_or_else(|| folder.join("output"))
+}
+
+/// Asks the program that works in `folder` to cancel the job, unless that is asked already.
+pub(crate) fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
+    let path = folder.join(CANCEL);
+    if path.exists() {
+        return Ok(());
+    }
+    // Seen whole or not at all.
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(who.as_bytes())?;
+        file.persist(&path).map(drop).map_err(|error| error.error)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Takes the wish back.
+pub(crate) fn forget_cancel(folder: &Path) {
+    let _ = fs::remove_file(folder.join(CANCEL));
+}
+
+/// Waits until somebody asks to cancel the job in `folder`, and says who.
+pub(crate) async fn canceled_by(folder: &Path) -> String {
+    loop {
+        if let Ok(who) = fs::read_to_string(folder.join(CANCEL)) {
+            return who.lines().next().map_or("somebody", str::trim).to_owned();
+        }
+        tokio::time::sleep(CANCEL_INTERVAL).await;
+    }
+}
+
+/// Why a job without a result is not running.
+pub(crate) fn interrupted(folder: &Path) -> String {
+    format!(
+        "interrupted: the program that ran it is gone; prs resume {} goes on from there",
+        folder.display()
+    )
+}

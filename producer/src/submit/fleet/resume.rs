@@ -1,0 +1,92 @@
+//! Going on with a job of a fleet.
+
+use anyhow::Context;
+use prs_common::ledger::{JobState, LedgerError, LedgerErrorKind};
+use prs_common::storage::StorageErrorKind;
+use prs_orchestrator::job::leases::is_watched;
+use prs_orchestrator::job::words;
+use prs_orchestrator::orchestrate::clean_up;
+use prs_orchestrator::segments::recover::recover;
+use prs_orchestrator::watch::WatchError;
+use prs_orchestrator::{Fleet, JobContext, JobRecord};
+
+use super::start::{Submitted, activate, enter, hand_in};
+use crate::failure::Failure;
+use crate::jobs::fleet::books::{context, open_books};
+use crate::jobs::fleet::patience::repeated;
+use crate::submit::code_choice::NextStart;
+use crate::submit::resume_hint::ResumeHint;
+use crate::terminal::output;
+
+/// Starts a former job again: what is missing or failed of it runs.
+pub(crate) async fn resume(
+    fleet: &Fleet,
+    mut record: JobRecord,
+    next: NextStart,
+    hint: &ResumeHint,
+) -> Result<Submitted, Failure> {
+    let (before, _folder) = context(fleet, &record)?;
+    refuse_at_work(&before, &record).await?;
+    next.store(&*before.storage).await.map_err(Failure::server)?;
+    next.begin(&mut record);
+    match record.write(&*before.storage).await {
+        // Of two that resume or remove a job at once, the other was first; or the job has ended since its record was read.
+        Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
+            return Err(Failure::wrong(format!(
+                "job {} has ended, or was resumed or removed, at this moment; prs status {} shows it",
+                record.job_id, record.job_id
+            )));
+        }
+        written => written.context("cannot store the job").map_err(Failure::server)?,
+    }
+    enter(fleet, &record, hint).await?;
+    // Whoever still works on the former start finds nothing under its name.
+    let what = "close the books of the former start";
+    repeated(what, WatchError::is_retryable, || clean_up(&before)).await?;
+    let (job, folder) = context(fleet, &record)?;
+    activate(&job).await?;
+    open_books(&job).await?;
+    // Not repeated: of segments that the ledger knows already it would not tell the checksums again.
+    let recovered =
+        recover(&job).await.context("cannot read what is done already").map_err(Failure::server)?;
+    output::note(words::done_already(recovered.ended));
+    for damaged in &recovered.damaged {
+        output::note(format_args!("{damaged}; its mini-batches run again"));
+    }
+    hand_in(record, (job, folder), recovered.known).await
+}
+
+/// Refuses to start a job again that somebody works on, before anything is asked about that.
+pub(crate) async fn check_at_rest(fleet: &Fleet, record: &JobRecord) -> Result<(), Failure> {
+    let (job, _folder) = context(fleet, record)?;
+    refuse_at_work(&job, record).await
+}
+
+async fn refuse_at_work(job: &JobContext, record: &JobRecord) -> Result<(), Failure> {
+    if record.result.is_none()
+        && let Some(doing) = is_at_work(job).await.map_err(Failure::server)?
+    {
+        let id = &record.job_id;
+        return Err(Failure::wrong(format!("job {id} is {doing}; prs stream {id} follows it")));
+    }
+    Ok(())
+}
+
+/// What somebody does with the job at the moment, if anybody does.
+async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
+    match ask_who_works(job).await {
+        Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(None),
+        answer => answer,
+    }
+}
+
+async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
+    let (ledger, run) = (&job.ledger, &job.run);
+    if ledger.nodes(run).await?.iter().any(|node| job.policy.is_present(node)) {
+        return Ok(Some("running"));
+    }
+    // Its nodes leave before the last of them has written how it ended.
+    let ends =
+        ledger.state(run).await? == JobState::Finalizing || ledger.progress(run).await?.conclusion.is_some();
+    Ok((ends && is_watched(job).await?).then_some("about to end"))
+}

@@ -1,0 +1,76 @@
+//! Waiting for a job that was handed in: publishes its plan meanwhile, shows its progress, and can be left at any time.
+
+use prs_common::ledger::Duty;
+use prs_orchestrator::plan::schedule::{Assignment, Scheduled, schedule};
+use prs_orchestrator::{JobContext, JobRecord, JobResult};
+use tokio_util::sync::CancellationToken;
+
+use super::start::Submitted;
+use crate::failure::Failure;
+use crate::jobs::fleet::{note_who_serves, until_ended};
+use crate::jobs::standing::Shown;
+use crate::progress;
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
+
+/// Leaves a job to its nodes: one of them publishes the plan.
+pub(crate) async fn leave(submitted: Submitted) {
+    let Submitted { job, record, owner, .. } = submitted;
+    if let Err(error) = job.ledger.release(&job.run, Duty::Schedule, &owner).await {
+        tracing::warn!(%error, "a node begins to publish the plan some seconds later");
+    }
+    Box::pin(note_who_serves(&*job.ledger, &record)).await;
+}
+
+/// Publishes the plan of a job and waits for its end; nothing where the user left it. The first Ctrl-C says what the second does: leave.
+pub(crate) async fn wait(submitted: Submitted, signals: &mut Signals) -> Result<Option<JobResult>, Failure> {
+    let Submitted { job, record, owner, assignment, _folder } = submitted;
+    let stop = CancellationToken::new();
+    let scheduling = {
+        let (job, stop) = (job.clone(), stop.clone());
+        tokio::spawn(async move { publish(&job, &owner, assignment, &stop).await })
+    };
+    let waited = follow(&job, &record, signals).await;
+    stop.cancel();
+    if let Err(panic) = scheduling.await {
+        output::note(format_args!("publishing the plan broke: {panic}; a node goes on with it"));
+    }
+    waited
+}
+
+/// Publishes the plan; a node goes on where this is interrupted.
+async fn publish(job: &JobContext, owner: &str, assignment: Assignment, stop: &CancellationToken) {
+    if schedule(job, owner, assignment, stop).await == Scheduled::Interrupted {
+        tracing::warn!("the servers went away while the plan was published; a node goes on with it");
+    }
+}
+
+/// Shows the progress of a job until it has ended or the user leaves.
+async fn follow(
+    job: &JobContext,
+    record: &JobRecord,
+    signals: &mut Signals,
+) -> Result<Option<JobResult>, Failure> {
+    let (view, seen) = tokio::sync::watch::channel(Shown::default());
+    let display = tokio::spawn(progress::show(seen));
+    let mut asked = false;
+    let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
+    let waited = loop {
+        tokio::select! {
+            result = &mut ended => break result.map(Some),
+            name = signals.next() => {
+                if asked {
+                    break Ok(None);
+                }
+                asked = true;
+                output::note(format_args!(
+                    "{name}: the job goes on without this program; once more leaves it, prs cancel {} ends it",
+                    job.id
+                ));
+            }
+        }
+    };
+    drop(ended);
+    let _ = display.await;
+    waited
+}

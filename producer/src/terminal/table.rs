@@ -1,0 +1,120 @@
+//! Tables for people: columns side by side, of which some give way on a narrow terminal.
+
+use console::{Term, measure_text_width, truncate_str};
+
+/// Columns that a cut text needs at least.
+const LEAST_TEXT: usize = 20;
+/// Blanks between columns.
+const GAP: usize = 2;
+
+/// Headings, and rows of cells, which may have colours.
+pub(crate) struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table whose rows have a cell for each heading.
+    pub(crate) fn new(headings: &[&'static str], rows: Vec<Vec<String>>) -> Self {
+        Self { headings: headings.to_vec(), rows }
+    }
+
+    /// The same, no wider than `terminal` where it is one: the columns with these headings give way, in this order. The
+    /// last column is cut before it goes.
+    pub(crate) fn fit(self, terminal: &Term, yielding: &[&str]) -> Self {
+        match terminal.size_checked().filter(|_| terminal.is_term()) {
+            Some((_, columns)) => self.within(columns.into(), yielding),
+            None => self,
+        }
+    }
+
+    fn within(mut self, columns: usize, yielding: &[&str]) -> Self {
+        for heading in yielding {
+            let widths = self.widths();
+            let wide = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
+            if wide(&widths) <= columns + GAP {
+                break;
+            }
+            let Some(at) = self.headings.iter().position(|known| known == heading) else { continue };
+            let room = columns.saturating_sub(wide(&widths) - widths[at] - GAP);
+            if at + 1 == self.headings.len() && room >= LEAST_TEXT {
+                for cell in self.rows.iter_mut().filter_map(|row| row.last_mut()) {
+                    *cell = truncate_str(cell, room, "...").into_owned();
+                }
+                break;
+            }
+            self.headings.remove(at);
+            for row in &mut self.rows {
+                row.remove(at);
+            }
+        }
+        self
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.len()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(measure_text_width(cell));
+            }
+        }
+        widths
+    }
+
+    /// The text.
+    pub(crate) fn text(&self) -> String {
+        let widths = self.widths();
+        let headings: Vec<String> = self.headings.iter().map(|&heading| heading.to_owned()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&headings).chain(&self.rows) {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', width + GAP - measure_text_width(cell)));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Names and values, one a line.
+pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n"));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gives_way_does_so_in_its_order() {
+        let reason = "a reason that is longer than there is room for";
+        let table = [
+            (
+                80,
+                "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room for\n",
+            ),
+            (
+                67,
+                "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room for\n",
+            ),
+            (
+                66,
+                "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is longer than there is room...\n",
+            ),
+            (41, "JOB    STATE   DONE  REASON\njob-1  failed  1/2   a reason that is ...\n"),
+            (40, "JOB    STATE   DONE\njob-1  failed  1/2\n"),
+            (18, "JOB    STATE\njob-1  failed\n"),
+            (10, "JOB    STATE\njob-1  failed\n"),
+        ];
+        for (columns, expected) in table {
+            let row = ["job-1", "failed", "1/2", reason].map(str::to_owned).to_vec();
+            let whole = Table::new(&["JOB", "STATE", "DONE", "REASON"], vec![row]);
+            assert_eq!(whole.within(columns, &["REASON", "DONE"]).text(), expected, "{columns}");
+        }
+    }
+}
