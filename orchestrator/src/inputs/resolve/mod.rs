@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
-use prs_common::dataset::listing::{Entry, Listing, ListingError, ListingOptions};
+use prs_common::dataset::listing::{Entry, EntryRef, Listing, ListingError, ListingOptions};
 use prs_common::dataset::names;
 use prs_common::dataset::remote::{self, RemotePath};
 use prs_common::failpoint;
@@ -39,7 +39,7 @@ pub enum Where {
 
 /// How far the resolving of an input is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct InputProgress {
     /// Files done with.
     pub files: u64,
     /// Bytes done with.
@@ -54,7 +54,7 @@ pub struct Progress {
 #[derive(Clone, Copy)]
 pub struct Audience<'a> {
     /// Hears of each input, by its name.
-    pub tell: &'a (dyn Fn(&str, Progress) + Sync),
+    pub tell: &'a (dyn Fn(&str, InputProgress) + Sync),
     /// Whether files to be uploaded are counted before, which takes another walk over them.
     pub wants_totals: bool,
 }
@@ -128,7 +128,7 @@ pub async fn resolve(
         let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
         let label = input.source.label();
         let summary = {
-            let heard = |seen: Progress| (audience.tell)(&input.name, seen);
+            let heard = |seen: InputProgress| (audience.tell)(&input.name, seen);
             let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
             match &input.source {
                 InputSource::Remote(urls) => resolver.remote(urls).await?,
@@ -159,15 +159,12 @@ pub async fn resolve(
 struct Resolver<'a> {
     input: &'a Input,
     stores: &'a InputStores,
-    progress: &'a (dyn Fn(Progress) + Sync),
+    progress: &'a (dyn Fn(InputProgress) + Sync),
     wants_totals: bool,
 }
 
-/// A file of the input, on its way to the manifest.
-struct Located {
-    source: Source,
-    file: File,
-}
+/// A file of the input, on its way to the manifest, and what it has in common with others.
+type Located = (Source, File);
 
 /// Finds or brings a file to where nodes can fetch it.
 type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveError>> + Sync + 'a;
@@ -195,7 +192,7 @@ impl Resolver<'_> {
     async fn remote(&self, urls: &[String]) -> Result<Summary, ResolveError> {
         let empty = |pattern: String| self.listing(ListingError::Empty { pattern });
         let mut manifest = self.manifest().await?;
-        let mut seen = Progress::default();
+        let mut seen = InputProgress::default();
         for url in urls {
             let url = RemotePath::parse(url).map_err(|reason| self.name(url, &reason))?;
             let store =
@@ -217,10 +214,9 @@ impl Resolver<'_> {
                     seen.files += 1;
                     seen.bytes += object.size;
                     let relative = object.key[source.prefix.len()..].to_owned();
-                    let number = manifest.source(&source).await.map_err(|error| self.store(error))?;
                     let (size, version) = (Some(object.size), object.version);
-                    let file = File { source: number, relative, key: String::new(), size, version };
-                    manifest.push(file).await.map_err(|error| self.store(error))?;
+                    let file = File { relative, size, version, ..File::default() };
+                    manifest.push(&source, file).await.map_err(|error| self.store(error))?;
                 }
                 (self.progress)(seen);
             }
@@ -236,12 +232,12 @@ impl Resolver<'_> {
 
     /// Local files: uploaded. What a list names in buckets stays there.
     async fn upload(&self) -> Result<Summary, ResolveError> {
-        let total = if self.wants_totals { self.count().await? } else { Progress::default() };
+        let total = if self.wants_totals { self.count().await? } else { InputProgress::default() };
         (self.progress)(total);
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let report = || {
             let (files, bytes) = (files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
-            (self.progress)(Progress { files, bytes, ..total });
+            (self.progress)(InputProgress { files, bytes, ..total });
         };
         let sent = |count: u64| {
             bytes.fetch_add(count, Ordering::Relaxed);
@@ -260,19 +256,13 @@ impl Resolver<'_> {
     }
 
     /// How much there is to upload.
-    async fn count(&self) -> Result<Progress, ResolveError> {
-        self.on_disk(|listing| {
-            let (mut files, mut bytes) = (0, Some(0));
-            let mut count = |listing: &mut Listing| {
-                listing.visit(LISTED_AT_ONCE, |entry| {
-                    files += 1;
-                    bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
-                })
-            };
-            while count(listing)? > 0 {}
-            Ok(Progress { files_total: Some(files), bytes_total: bytes, ..Progress::default() })
-        })
-        .await
+    async fn count(&self) -> Result<InputProgress, ResolveError> {
+        let count = |(files, bytes): &mut (u64, Option<u64>), entry: EntryRef<'_>| {
+            *files += 1;
+            *bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
+        };
+        let (files, bytes_total) = self.walk((0, Some(0)), count).await?;
+        Ok(InputProgress { files_total: Some(files), bytes_total, ..InputProgress::default() })
     }
 
     /// A list that also names files in buckets, where local files need no upload.
@@ -304,10 +294,8 @@ impl Resolver<'_> {
             let entries = stream::poll_fn(|context| receiver.poll_recv(context)).flat_map(stream::iter);
             let mut ready = std::pin::pin!(entries.map(locate).buffered(UPLOADS));
             while let Some(located) = ready.next().await {
-                let Located { source, file } = located?;
-                let number = manifest.source(&source).await.map_err(|error| self.store(error))?;
-                let file = File { source: number, ..file };
-                manifest.push(file).await.map_err(|error| self.store(error))?;
+                let (source, file) = located?;
+                manifest.push(&source, file).await.map_err(|error| self.store(error))?;
             }
             Ok(manifest)
         };
@@ -330,16 +318,21 @@ impl Resolver<'_> {
         done.map_err(|error| self.listing(error))
     }
 
-    async fn names_remote_files(&self) -> Result<bool, ResolveError> {
-        self.on_disk(|listing| {
-            let mut found = false;
-            let mut look = |listing: &mut Listing| {
-                listing.visit(LISTED_AT_ONCE, |entry| found |= remote::is_remote(entry.relative))
-            };
-            while look(listing)? > 0 {}
-            Ok(found)
+    /// Shows each file of the input to `each`, which gathers what it saw.
+    async fn walk<T: Send + 'static>(
+        &self,
+        mut seen: T,
+        mut each: impl FnMut(&mut T, EntryRef<'_>) + Send + 'static,
+    ) -> Result<T, ResolveError> {
+        self.on_disk(move |listing| {
+            while listing.visit(LISTED_AT_ONCE, |entry| each(&mut seen, entry))? > 0 {}
+            Ok(seen)
         })
         .await
+    }
+
+    async fn names_remote_files(&self) -> Result<bool, ResolveError> {
+        self.walk(false, |found, entry| *found |= remote::is_remote(entry.relative)).await
     }
 
     /// Brings a file to where nodes can fetch it.
@@ -396,143 +389,8 @@ impl Resolver<'_> {
 }
 
 fn located(source: Source, relative: String, key: String, size: Option<u64>) -> Located {
-    Located { source, file: File { source: 0, relative, key, size, version: String::new() } }
+    (source, File { relative, key, size, ..File::default() })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-    use std::sync::{Arc, Mutex};
-
-    use prs_common::job::InputKind;
-    use prs_common::storage::{LocalStorage, Storage};
-
-    use super::*;
-
-    /// Stores in a folder, and a listener to the progress.
-    struct Place {
-        folder: tempfile::TempDir,
-        stores: InputStores,
-        heard: Mutex<Vec<Progress>>,
-        wants_totals: bool,
-    }
-
-    impl Place {
-        fn new(files: &[(&str, &str)]) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            for (name, content) in files {
-                let path = folder.path().join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, content).unwrap();
-            }
-            let shared: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path().join("storage")));
-            let job = shared.below("jobs/job-1");
-            let buckets = folder.path().join("buckets");
-            let open = move |url: String| -> BoxFuture<'static, _> {
-                let bucket = buckets.join(url.trim_start_matches("s3://"));
-                let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
-                Box::pin(std::future::ready(Ok(store)))
-            };
-            let stores = InputStores::new(shared, job, Arc::new(open));
-            Self { folder, stores, heard: Mutex::default(), wants_totals: true }
-        }
-
-        fn path(&self, relative: &str) -> String {
-            self.folder.path().join(relative).display().to_string()
-        }
-
-        async fn resolve(
-            &self,
-            source: InputSource,
-            mode: InputMode,
-            runs: Where,
-        ) -> Result<InputSource, ResolveError> {
-            let input = Input { name: "data".to_owned(), kind: InputKind::File, source, mode, tabular: None };
-            let spec = JobSpec::new("job-1", "/code", "main.py", vec![input]);
-            let hear = |name: &str, progress| {
-                assert_eq!(name, "data");
-                self.heard.lock().unwrap().push(progress);
-            };
-            let audience = Audience { tell: &hear, wants_totals: self.wants_totals };
-            resolve(spec, &self.stores, runs, audience).await.map(|spec| spec.inputs[0].source.clone())
-        }
-
-        async fn upload(&self, source: InputSource) -> Result<InputSource, ResolveError> {
-            self.resolve(source, InputMode::Upload, Where::Fleet).await
-        }
-    }
-
-    #[tokio::test]
-    async fn what_every_node_has_stays_as_it_is() {
-        let place = Place::new(&[("in/a", "x"), ("in/list", "a\n")]);
-        let paths = InputSource::Paths(vec![place.path("in")]);
-        let list = InputSource::List(place.path("in/list").into());
-        for source in [paths, list] {
-            for (mode, runs) in [
-                (InputMode::Direct, Where::Fleet),
-                (InputMode::Upload, Where::Embedded),
-                (InputMode::Direct, Where::Embedded),
-            ] {
-                assert_eq!(place.resolve(source.clone(), mode, runs).await.unwrap(), source);
-            }
-        }
-        assert!(!place.folder.path().join("storage").exists());
-    }
-
-    #[tokio::test]
-    async fn an_upload_tells_how_far_it_is_and_sends_nothing_twice() {
-        let mut place = Place::new(&[("in/a", "one"), ("in/b/c", "three"), ("in/d", "one"), ("in/.e", "")]);
-        let source = InputSource::Paths(vec![place.path("in")]);
-        let resolved = place.upload(source.clone()).await.unwrap();
-        let InputSource::Manifest { key, label, files, bytes, .. } = &resolved else {
-            panic!("{resolved:?}")
-        };
-        assert_eq!((key.as_str(), *files, *bytes), ("inputs/data.manifest", 4, 11));
-        assert_eq!(*label, place.path("in"));
-        let heard = std::mem::take(&mut *place.heard.lock().unwrap());
-        let total = Progress { files_total: Some(4), bytes_total: Some(11), ..Progress::default() };
-        assert_eq!(heard.first(), Some(&total));
-        assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..total }));
-        let blobs = place.stores.shared().list("inputs/").await.unwrap();
-        assert_eq!(blobs.len(), 3);
-        place.wants_totals = false;
-        assert_eq!(place.upload(source).await.unwrap(), resolved);
-        assert_eq!(place.stores.shared().list("inputs/").await.unwrap(), blobs);
-        let heard = place.heard.lock().unwrap();
-        assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..Progress::default() }));
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_uploaded_is_told_by_its_name() {
-        let place = Place::new(&[
-            ("in/a", "x"),
-            ("tab/a\tb", "x"),
-            ("list", "in/a\nin/absent\n"),
-            ("web", "in/a\nhttps://user:secret@host/x\n"),
-            ("prefix", "s3://bucket/in/\n"),
-            ("empty/list", "\n"),
-        ]);
-        symlink("nowhere", place.path("in/link")).unwrap();
-        let list = |name: &str| InputSource::List(place.path(name).into());
-        for (source, says) in [
-            (InputSource::Paths(vec![place.path("in")]), "link: No such file"),
-            (InputSource::Paths(vec![place.path("tab")]), r"tab/a\tb: the name has a control character"),
-            (list("list"), "in/absent: No such file"),
-            (list("web"), "https://: not supported yet"),
-            (list("prefix"), "s3://bucket/in/: the name has an empty part"),
-            (list("empty/list"), "no file found in"),
-            (
-                InputSource::Remote(vec!["s3://bucket/absent".to_owned()]),
-                "no file found in s3://bucket/absent",
-            ),
-            (InputSource::Remote(vec!["s3://bucket/*.csv".to_owned()]), "no file found in s3://bucket/*.csv"),
-        ] {
-            let error = place.upload(source).await.unwrap_err();
-            let told = error.to_string();
-            assert!(told.starts_with("input data: ") && told.contains(says), "{told}");
-            assert!(!told.contains("secret") && !error.is_retryable());
-        }
-        assert!(place.stores.job().list("").await.unwrap().is_empty());
-    }
-}
+mod tests;
