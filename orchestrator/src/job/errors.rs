@@ -125,13 +125,8 @@ impl ErrorGroup {
 struct Kind {
     status: &'static str,
     category: String,
-    place: Place,
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Line(String, u32),
-    Pattern(String),
+    /// The line of the user's code, or what the messages have in common.
+    cause: Result<(String, u32), String>,
 }
 
 /// The distinct errors of a job.
@@ -157,15 +152,8 @@ impl ErrorSummary {
         let group = self.groups.entry(kind).or_insert_with(|| ErrorGroup {
             status: record.status.as_str().to_owned(),
             category: record.category.clone(),
-            message: String::new(),
-            messages_differ: false,
             frame: detail.and_then(|detail| detail.frame.clone()),
-            tries: 0,
-            mini_batches_lost: 0,
-            items_lost: 0,
-            nodes: BTreeSet::new(),
-            example: Example::default(),
-            traceback: String::new(),
+            ..ErrorGroup::default()
         });
         group.messages_differ |= group.tries > 0 && cut(&record.message) != group.message;
         if group.tries == 0 || (is_lost && !group.example.is_lost) {
@@ -222,11 +210,10 @@ impl ErrorSummary {
 
 fn kind(record: &TryRecord, detail: Option<&ErrorDetail>) -> Kind {
     let frame = detail.and_then(|detail| detail.frame.as_ref());
-    let place = match frame {
-        Some(frame) => Place::Line(frame.file.clone(), frame.line),
-        None => Place::Pattern(pattern(record.message.lines().next().unwrap_or_default())),
-    };
-    Kind { status: record.status.as_str(), category: record.category.clone(), place }
+    let cause = frame
+        .map(|frame| (frame.file.clone(), frame.line))
+        .ok_or_else(|| pattern(record.message.lines().next().unwrap_or_default()));
+    Kind { status: record.status.as_str(), category: record.category.clone(), cause }
 }
 
 fn cut(message: &str) -> &str {

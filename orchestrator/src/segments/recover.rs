@@ -6,17 +6,16 @@
 //! only those of the present one, for what failed or lacked items before is open again.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures_util::StreamExt;
-use prs_common::layout;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError};
+use prs_common::ledger::{Blame, Entry, FailedTry};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::segment::{ReadIndex, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, StorageError};
+use prs_common::segment::{ReadIndex, SegmentIndex, TryRecord, TryStatus};
+use prs_common::storage::ObjectMeta;
 
-use super::READ_AT_ONCE;
+use super::{Contents, read_all, read_segment};
 use crate::JobContext;
+use crate::job::ServerError;
 use crate::plan::schedule::KnownChecksums;
 use crate::segments::bundles::{self, GROUP};
 
@@ -34,22 +33,8 @@ pub struct Recovered {
     pub damaged: Vec<String>,
 }
 
-/// Why the ledger cannot be brought up to the segments.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// The ledger failed.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// A segment cannot be read.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-}
-
 /// Commits the segments of `job` that its ledger does not know.
-pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
+pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     let mut committed = HashSet::new();
     loop {
         let listed = job.ledger.segments(&job.run, committed.len() as u64, LISTED_AT_ONCE).await?;
@@ -59,11 +44,8 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
             break;
         }
     }
-    let listed = job.storage.list(layout::SEGMENTS).await?.into_iter();
-    let is_unknown =
-        |object: &ObjectMeta| layout::is_segment(&object.key) && !committed.contains(&object.key);
-    let mut unknown: BTreeMap<_, _> =
-        listed.filter(is_unknown).map(|object| (object.key.clone(), object)).collect();
+    let unknown = super::list(&*job.storage).await?.into_iter().filter(|one| !committed.contains(&one.key));
+    let mut unknown: BTreeMap<_, _> = unknown.map(|object| (object.key.clone(), object)).collect();
     let progress = job.ledger.progress(&job.run).await?;
     let mut recovery = Recovery {
         job,
@@ -85,16 +67,10 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
             }
         }
     }
-    let read = |object: ObjectMeta| {
-        let storage = Arc::clone(&job.storage);
-        async move {
-            let index = read_index(&*storage, &object).await;
-            (object, index)
-        }
-    };
-    let mut read = futures_util::stream::iter(unknown.into_values().map(read)).buffered(READ_AT_ONCE);
-    while let Some((object, index)) = read.next().await {
-        recovery.take_in(object, index).await?;
+    let mut read = std::pin::pin!(read_all(&job.storage, unknown.into_values()));
+    while let Some(read) = read.next().await {
+        let (object, contents) = read?;
+        recovery.take_in(object, contents).await?;
     }
     recovery.end().await
 }
@@ -109,38 +85,33 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    async fn take_in(
-        &mut self,
-        object: ObjectMeta,
-        read: Result<ReadIndex, SegmentError>,
-    ) -> Result<(), RecoverError> {
-        match read {
+    async fn take_in(&mut self, object: ObjectMeta, contents: Contents) -> Result<(), ServerError> {
+        match contents {
             Ok(ReadIndex { index, .. }) if self.reach.covers(&index) => {
                 self.reach.add(&index);
                 commit(self.job, &object, &index, &mut self.recovered).await?;
             }
             // Others may show that the plan has come so far.
             Ok(read) => self.far.push((Reach::of(&read.index), object)),
-            Err(error) if error.is_damage() => {
+            Err(reason) => {
                 self.reach.add_damaged(&object);
-                self.recovered.damaged.push(error.to_string());
+                self.recovered.damaged.push(reason);
             }
-            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    async fn end(mut self) -> Result<Recovered, RecoverError> {
+    async fn end(mut self) -> Result<Recovered, ServerError> {
         self.far.sort_unstable_by_key(|(highest, _)| *highest);
         for (highest, object) in std::mem::take(&mut self.far) {
-            let read = read_index(&*self.job.storage, &object).await;
-            if read.as_ref().is_ok_and(|read| !self.reach.covers(&read.index)) {
+            let contents = read_segment(&*self.job.storage, &object).await?;
+            if contents.as_ref().is_ok_and(|read| !self.reach.covers(&read.index)) {
                 self.recovered.damaged.push(format!(
                     "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
                     object.key
                 ));
             } else {
-                self.take_in(object, read).await?;
+                self.take_in(object, contents).await?;
             }
         }
         Ok(self.recovered)
@@ -184,24 +155,24 @@ async fn commit(
     object: &ObjectMeta,
     index: &SegmentIndex,
     recovered: &mut Recovered,
-) -> Result<(), RecoverError> {
+) -> Result<(), ServerError> {
     let current = index.incarnation == job.incarnation;
-    let mut spoiled = Vec::new();
+    let mut failed_tries = Vec::new();
     let mut ended = Vec::new();
     for record in &index.tries {
         if record.is_outcome(current) {
             ended.push(record);
         } else if current && !record.id.is_empty() {
             let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
-            spoiled.push(FailedTry { index: record.index, id: record.id.clone(), blame });
+            failed_tries.push(FailedTry { index: record.index, id: record.id.clone(), blame });
         }
     }
-    for failed in &spoiled {
+    for failed in &failed_tries {
         job.ledger.record_failure(&job.run, failed).await?;
     }
     let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-    let lost = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
-    recovered.ended += entries.len().saturating_sub(lost.len()) as u64;
+    let duplicates = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+    recovered.ended += entries.len().saturating_sub(duplicates.len()) as u64;
     for record in ended {
         let at = record.index as usize;
         if at >= recovered.known.len() {
@@ -228,7 +199,8 @@ pub fn entry(record: &TryRecord) -> Entry {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::segment::{Bundle, Bundled};
+    use prs_common::layout;
+    use prs_common::segment::{Bundle, Bundled, read_index};
     use prs_common::storage::{PutMode, Storage};
 
     use super::*;
