@@ -8,14 +8,13 @@ use std::sync::Arc;
 use prs_common::dataset::listing::PathPattern;
 use prs_common::dataset::names;
 use prs_common::dataset::remote::RemotePath;
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{ObjectMeta, Storage, StorageErrorKind};
 
-use super::resolve::ResolveError;
+use super::resolve::ResolveCause;
 
 /// What a URL names, page by page.
 pub(super) struct RemoteListing {
     store: Arc<dyn Storage>,
-    input: String,
     /// What all keys begin with; the names below it are the relative ones.
     pub(super) prefix: String,
     /// The same as the user knows it.
@@ -31,16 +30,10 @@ pub(super) struct RemoteListing {
 
 impl RemoteListing {
     /// Finds out what `url` is.
-    pub(super) async fn open(
-        store: Arc<dyn Storage>,
-        input: &str,
-        url: &RemotePath,
-    ) -> Result<Self, ResolveError> {
-        let failed = |source| ResolveError::Store { input: input.to_owned(), source };
+    pub(super) async fn open(store: Arc<dyn Storage>, url: &RemotePath) -> Result<Self, ResolveCause> {
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
             store: Arc::clone(&store),
-            input: input.to_owned(),
             origin: format!("{}/{prefix}", url.bucket),
             prefix,
             glob: None,
@@ -61,27 +54,25 @@ impl RemoteListing {
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
             // A glob need not be a valid key.
             Err(error) if is_glob && error.kind == StorageErrorKind::InvalidKey => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error.into()),
         }
         if !is_glob {
             return Ok(listing(slashed(&url.key)));
         }
-        let pattern = PathPattern::new(&format!("/{}", url.key))
-            .map_err(|source| ResolveError::Listing { input: input.to_owned(), source })?;
+        let pattern = PathPattern::new(&format!("/{}", url.key))?;
         let folder = pattern.base().trim_start_matches('/').to_owned();
         Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
     }
 
     /// The next files; none at the end.
-    pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveError> {
+    pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveCause> {
         if let Some(single) = self.single.take() {
             self.over = true;
             self.check(&single)?;
             return Ok(vec![single]);
         }
         while !self.over {
-            let page = self.store.list_after(&self.prefix, &self.after).await;
-            let page = page.map_err(|source| self.failed(source))?;
+            let page = self.store.list_after(&self.prefix, &self.after).await?;
             let Some(last) = page.last() else {
                 self.over = true;
                 break;
@@ -107,10 +98,6 @@ impl RemoteListing {
         self.glob.is_some()
     }
 
-    fn failed(&self, source: StorageError) -> ResolveError {
-        ResolveError::Store { input: self.input.clone(), source }
-    }
-
     fn relative<'a>(&self, key: &'a str) -> &'a str {
         key.strip_prefix(&*self.prefix).unwrap_or(key)
     }
@@ -120,15 +107,11 @@ impl RemoteListing {
     }
 
     /// Refuses what could not be a file of a node beside the files before it.
-    fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveError> {
+    fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveCause> {
         let relative = self.relative(&object.key);
-        let refused = |reason: &str| ResolveError::Name {
-            input: self.input.clone(),
-            name: format!("{}{relative}", self.origin).escape_debug().to_string(),
-            reason: reason.to_owned(),
-        };
+        let refused = |reason: &str| Err(ResolveCause::name(&format!("{}{relative}", self.origin), reason));
         if let Some(reason) = names::unusable(relative) {
-            return Err(refused(reason));
+            return refused(reason);
         }
         // In bytewise order everything between `a` and `a/b` begins with `a` too.
         while self.open.last().is_some_and(|open| !object.key.starts_with(&**open)) {
@@ -137,7 +120,7 @@ impl RemoteListing {
         let is_folder = |open: &&String| object.key.as_bytes().get(open.len()) == Some(&b'/');
         if let Some(both) = self.open.iter().find(is_folder) {
             let both = self.relative(both);
-            return Err(refused(&format!("{both} is an object, and cannot be a folder on a node as well")));
+            return refused(&format!("{both} is an object, and cannot be a folder on a node as well"));
         }
         self.open.push(object.key.clone());
         Ok(())
@@ -148,7 +131,7 @@ impl RemoteListing {
 mod tests {
     use async_trait::async_trait;
     use bytes::Bytes;
-    use prs_common::storage::{IfExists, LocalStorage, PutMode, Upload, Version};
+    use prs_common::storage::{IfExists, LocalStorage, PutMode, StorageError, Upload, Version};
     use std::fmt;
     use std::ops::Range;
     use std::path::Path;
@@ -226,8 +209,7 @@ mod tests {
 
     async fn list(store: Arc<dyn Storage>, url: &str) -> Result<(String, Vec<String>), String> {
         let url = RemotePath::parse(url).unwrap();
-        let mut listing =
-            RemoteListing::open(store, "input_1", &url).await.map_err(|error| error.to_string())?;
+        let mut listing = RemoteListing::open(store, &url).await.map_err(|error| error.to_string())?;
         let mut seen = Vec::new();
         loop {
             let page = listing.next().await.map_err(|error| error.to_string())?;

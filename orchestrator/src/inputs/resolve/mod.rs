@@ -21,7 +21,7 @@ use prs_common::storage::StorageError;
 use super::manifest::{File, ManifestWriter, Source, Store, Summary};
 use super::remote::RemoteListing;
 use super::stores::InputStores;
-use super::upload::{UploadError, upload};
+use super::upload::upload;
 
 /// Files uploaded side by side.
 const UPLOADS: usize = 16;
@@ -64,41 +64,38 @@ impl Audience<'_> {
     pub const NONE: Self = Self { tell: &|_, _| {}, wants_totals: false };
 }
 
-/// Why the inputs of a job cannot be resolved.
+/// Why an input of a job cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+#[error("input {input}: {cause}")]
+pub struct ResolveError {
+    /// Name of the input.
+    pub input: String,
+    /// The reason.
+    #[source]
+    pub cause: ResolveCause,
+}
+
+/// What is wrong with an input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ResolveError {
-    /// An input cannot be listed.
-    #[error("input {input}: {source}")]
-    Listing {
-        /// Name of the input.
-        input: String,
-        /// The reason.
-        source: ListingError,
-    },
+pub enum ResolveCause {
+    /// It cannot be listed.
+    #[error(transparent)]
+    Listing(#[from] ListingError),
     /// A store fails.
-    #[error("input {input}: {source}")]
-    Store {
-        /// Name of the input.
-        input: String,
-        /// The reason.
-        source: StorageError,
-    },
+    #[error(transparent)]
+    Store(#[from] StorageError),
     /// A local file cannot be uploaded.
-    #[error("input {input}: cannot upload {}: {reason}", path.display())]
+    #[error("cannot upload {}: {reason}", path.display())]
     File {
-        /// Name of the input.
-        input: String,
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
     /// A name that cannot be a file of a node.
-    #[error("input {input}: {name}: {reason}")]
+    #[error("{name}: {reason}")]
     Name {
-        /// Name of the input.
-        input: String,
         /// The object or file, as the user knows it.
         name: String,
         /// What is wrong with it.
@@ -106,13 +103,20 @@ pub enum ResolveError {
     },
 }
 
+impl ResolveCause {
+    /// What is wrong with a name, which may have characters that nobody sees.
+    pub(super) fn name(name: &str, reason: &str) -> Self {
+        Self::Name { name: name.escape_debug().to_string(), reason: reason.to_owned() }
+    }
+}
+
 impl ResolveError {
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Listing { source, .. } => source.is_retryable(),
-            Self::Store { source, .. } => source.is_retryable(),
-            Self::File { .. } | Self::Name { .. } => false,
+        match &self.cause {
+            ResolveCause::Listing(error) => error.is_retryable(),
+            ResolveCause::Store(error) => error.is_retryable(),
+            ResolveCause::File { .. } | ResolveCause::Name { .. } => false,
         }
     }
 }
@@ -127,20 +131,11 @@ pub async fn resolve(
     for input in &mut spec.inputs {
         let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
         let label = input.source.label();
-        let summary = {
-            let heard = |seen: InputProgress| (audience.tell)(&input.name, seen);
-            let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
-            match &input.source {
-                InputSource::Remote(urls) => resolver.remote(urls).await?,
-                InputSource::Paths(_) if !uploads => continue,
-                InputSource::Paths(_) => resolver.upload().await?,
-                InputSource::List(_) if uploads => resolver.upload().await?,
-                InputSource::List(_) if resolver.names_remote_files().await? => {
-                    resolver.upload_nothing().await?
-                }
-                InputSource::List(_) | InputSource::Manifest { .. } => continue,
-            }
-        };
+        let heard = |seen: InputProgress| (audience.tell)(&input.name, seen);
+        let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
+        let summary = resolver.resolve(uploads).await;
+        let summary = summary.map_err(|cause| ResolveError { input: input.name.clone(), cause })?;
+        let Some(summary) = summary else { continue };
         let named = Some(Box::new(input.source.clone()));
         input.source = InputSource::Manifest {
             key: layout::manifest(&input.name),
@@ -167,37 +162,34 @@ struct Resolver<'a> {
 type Located = (Source, File);
 
 /// Finds or brings a file to where nodes can fetch it.
-type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveError>> + Sync + 'a;
+type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveCause>> + Sync + 'a;
 
 impl Resolver<'_> {
-    fn listing(&self, source: ListingError) -> ResolveError {
-        ResolveError::Listing { input: self.input.name.clone(), source }
+    /// The manifest of the input; nothing where it stays as it is.
+    async fn resolve(&self, uploads: bool) -> Result<Option<Summary>, ResolveCause> {
+        let summary = match &self.input.source {
+            InputSource::Remote(urls) => self.remote(urls).await?,
+            InputSource::Paths(_) | InputSource::List(_) if uploads => self.upload().await?,
+            InputSource::List(_) if self.names_remote_files().await? => self.upload_nothing().await?,
+            InputSource::Paths(_) | InputSource::List(_) | InputSource::Manifest { .. } => return Ok(None),
+        };
+        Ok(Some(summary))
     }
 
-    fn store(&self, source: StorageError) -> ResolveError {
-        ResolveError::Store { input: self.input.name.clone(), source }
-    }
-
-    fn name(&self, name: &str, reason: &str) -> ResolveError {
-        let name = name.escape_debug().to_string();
-        ResolveError::Name { input: self.input.name.clone(), name, reason: reason.to_owned() }
-    }
-
-    async fn manifest(&self) -> Result<ManifestWriter, ResolveError> {
+    async fn manifest(&self) -> Result<ManifestWriter, ResolveCause> {
         let key = layout::manifest(&self.input.name);
-        ManifestWriter::create(&**self.stores.job(), &key).await.map_err(|error| self.store(error))
+        Ok(ManifestWriter::create(&**self.stores.job(), &key).await?)
     }
 
     /// Buckets: listed, and left where they are.
-    async fn remote(&self, urls: &[String]) -> Result<Summary, ResolveError> {
-        let empty = |pattern: String| self.listing(ListingError::Empty { pattern });
+    async fn remote(&self, urls: &[String]) -> Result<Summary, ResolveCause> {
+        let empty = |pattern: String| Err(ListingError::Empty { pattern }.into());
         let mut manifest = self.manifest().await?;
         let mut seen = InputProgress::default();
         for url in urls {
-            let url = RemotePath::parse(url).map_err(|reason| self.name(url, &reason))?;
-            let store =
-                self.stores.get(StoreRef::Url(&url.bucket)).await.map_err(|error| self.store(error))?;
-            let mut listing = RemoteListing::open(store, &self.input.name, &url).await?;
+            let url = RemotePath::parse(url).map_err(|reason| ResolveCause::name(url, &reason))?;
+            let store = self.stores.get(StoreRef::Url(&url.bucket)).await?;
+            let mut listing = RemoteListing::open(store, &url).await?;
             let source = Source {
                 store: Store::Url(url.bucket.clone()),
                 prefix: listing.prefix.clone(),
@@ -216,22 +208,22 @@ impl Resolver<'_> {
                     let relative = object.key[source.prefix.len()..].to_owned();
                     let (size, version) = (Some(object.size), object.version);
                     let file = File { relative, size, version, ..File::default() };
-                    manifest.push(&source, file).await.map_err(|error| self.store(error))?;
+                    manifest.push(&source, file).await?;
                 }
                 (self.progress)(seen);
             }
             if seen.files == before && listing.is_glob() {
-                return Err(empty(url.to_string()));
+                return empty(url.to_string());
             }
         }
         if seen.files == 0 {
-            return Err(empty(self.input.source.label()));
+            return empty(self.input.source.label());
         }
-        manifest.finish().await.map_err(|error| self.store(error))
+        Ok(manifest.finish().await?)
     }
 
     /// Local files: uploaded. What a list names in buckets stays there.
-    async fn upload(&self) -> Result<Summary, ResolveError> {
+    async fn upload(&self) -> Result<Summary, ResolveCause> {
         let total = if self.wants_totals { self.count().await? } else { InputProgress::default() };
         (self.progress)(total);
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -256,7 +248,7 @@ impl Resolver<'_> {
     }
 
     /// How much there is to upload.
-    async fn count(&self) -> Result<InputProgress, ResolveError> {
+    async fn count(&self) -> Result<InputProgress, ResolveCause> {
         let count = |(files, bytes): &mut (u64, Option<u64>), entry: EntryRef<'_>| {
             *files += 1;
             *bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
@@ -266,7 +258,7 @@ impl Resolver<'_> {
     }
 
     /// A list that also names files in buckets, where local files need no upload.
-    async fn upload_nothing(&self) -> Result<Summary, ResolveError> {
+    async fn upload_nothing(&self) -> Result<Summary, ResolveCause> {
         let local =
             || Source { store: Store::Local, prefix: String::new(), origin: String::new(), mixes: true };
         let locate = |entry: Entry| -> BoxFuture<'_, _> {
@@ -278,7 +270,7 @@ impl Resolver<'_> {
     }
 
     /// Writes the manifest: what `locate` makes of each file, in listing order, several side by side.
-    async fn write(&self, locate: &Locate<'_>) -> Result<Summary, ResolveError> {
+    async fn write(&self, locate: &Locate<'_>) -> Result<Summary, ResolveCause> {
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<Vec<Entry>>(2);
         let listed = self.on_disk(move |listing| {
             loop {
@@ -295,27 +287,27 @@ impl Resolver<'_> {
             let mut ready = std::pin::pin!(entries.map(locate).buffered(UPLOADS));
             while let Some(located) = ready.next().await {
                 let (source, file) = located?;
-                manifest.push(&source, file).await.map_err(|error| self.store(error))?;
+                manifest.push(&source, file).await?;
             }
             Ok(manifest)
         };
         // What is listed goes on being written while the listing goes on; whichever fails ends both.
         let (manifest, ()) = futures_util::try_join!(written, listed)?;
         failpoint::pass("inputs_located");
-        manifest.finish().await.map_err(|error| self.store(error))
+        Ok(manifest.finish().await?)
     }
 
     /// Lists the input on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Listing) -> Result<T, ListingError> + Send + 'static,
-    ) -> Result<T, ResolveError> {
+    ) -> Result<T, ResolveCause> {
         let source = self.input.source.clone();
         let done = tokio::task::spawn_blocking(move || {
             work(&mut Listing::open(&source, ListingOptions { versions: true })?)
         });
         let done = done.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        done.map_err(|error| self.listing(error))
+        Ok(done?)
     }
 
     /// Shows each file of the input to `each`, which gathers what it saw.
@@ -323,7 +315,7 @@ impl Resolver<'_> {
         &self,
         mut seen: T,
         mut each: impl FnMut(&mut T, EntryRef<'_>) + Send + 'static,
-    ) -> Result<T, ResolveError> {
+    ) -> Result<T, ResolveCause> {
         self.on_disk(move |listing| {
             while listing.visit(LISTED_AT_ONCE, |entry| each(&mut seen, entry))? > 0 {}
             Ok(seen)
@@ -331,12 +323,12 @@ impl Resolver<'_> {
         .await
     }
 
-    async fn names_remote_files(&self) -> Result<bool, ResolveError> {
+    async fn names_remote_files(&self) -> Result<bool, ResolveCause> {
         self.walk(false, |found, entry| *found |= remote::is_remote(entry.relative)).await
     }
 
     /// Brings a file to where nodes can fetch it.
-    async fn locate(&self, entry: &Entry, sent: &(dyn Fn(u64) + Sync)) -> Result<Located, ResolveError> {
+    async fn locate(&self, entry: &Entry, sent: &(dyn Fn(u64) + Sync)) -> Result<Located, ResolveCause> {
         let is_listed = entry.base.is_empty();
         if is_listed && let Some(located) = self.locate_remote(&entry.relative) {
             return located;
@@ -344,15 +336,16 @@ impl Resolver<'_> {
         if is_listed && entry.relative.contains("://") {
             // What follows a scheme may hold a password.
             let scheme = entry.relative.split("://").next().unwrap_or_default();
-            return Err(
-                self.name(&format!("{scheme}://"), "not supported yet: name local files and s3:// ones")
-            );
+            return Err(ResolveCause::name(
+                &format!("{scheme}://"),
+                "not supported yet: name local files and s3:// ones",
+            ));
         }
         let path = entry.path();
         let named = names::without_detours(&entry.relative);
         let relative = if is_listed { named.trim_start_matches('/') } else { &entry.relative }.to_owned();
         if let Some(reason) = names::unusable(&relative) {
-            return Err(self.name(&path.to_string_lossy(), reason));
+            return Err(ResolveCause::name(&path.to_string_lossy(), reason));
         }
         let slash = if entry.base.ends_with('/') { "" } else { "/" };
         let source = Source {
@@ -361,26 +354,21 @@ impl Resolver<'_> {
             origin: format!("{}{slash}", entry.base),
             mixes: is_listed,
         };
-        match upload(&**self.stores.shared(), &path, sent).await {
-            Ok(uploaded) => Ok(located(source, relative, uploaded.key, Some(uploaded.size))),
-            Err(UploadError::Store(error)) => Err(self.store(error)),
-            Err(UploadError::File(reason)) => {
-                Err(ResolveError::File { input: self.input.name.clone(), path, reason })
-            }
-        }
+        let uploaded = upload(&**self.stores.shared(), &path, sent).await?;
+        Ok(located(source, relative, uploaded.key, Some(uploaded.size)))
     }
 
     /// What a line of a list says, if it is the URL of an object.
-    fn locate_remote(&self, line: &str) -> Option<Result<Located, ResolveError>> {
+    fn locate_remote(&self, line: &str) -> Option<Result<Located, ResolveCause>> {
         if !remote::is_remote(line) {
             return None;
         }
         let url = match RemotePath::parse(line) {
             Ok(url) => url,
-            Err(reason) => return Some(Err(self.name("s3://", &reason))),
+            Err(reason) => return Some(Err(ResolveCause::name("s3://", &reason))),
         };
         if let Some(reason) = names::unusable(&url.key) {
-            return Some(Err(self.name(line, reason)));
+            return Some(Err(ResolveCause::name(line, reason)));
         }
         let origin = format!("{}/", url.bucket);
         let source = Source { store: Store::Url(url.bucket), prefix: String::new(), origin, mixes: true };
