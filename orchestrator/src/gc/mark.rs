@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::GcError;
+use crate::job::record::is_conflict;
 
 /// Key of the mark in the storage of a fleet.
 const MARK: &str = "gc.json";
@@ -74,14 +75,7 @@ async fn write(
     let body = Bytes::from(serde_json::to_vec(mark).expect("a mark holds only plain values"));
     match storage.put(MARK, body, over.map_or(PutMode::Create, PutMode::Update)).await {
         Ok(version) => Ok(Some(version)),
-        Err(error)
-            if matches!(
-                error.kind,
-                StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists
-            ) =>
-        {
-            Ok(None)
-        }
+        Err(error) if is_conflict(error.kind) => Ok(None),
         Err(error) => Err(error),
     }
 }

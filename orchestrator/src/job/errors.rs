@@ -5,6 +5,7 @@
 //! that come from no line, when their messages differ in numbers and names alone. Of each only an example is kept, one
 //! that cost items where there is one.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
@@ -180,11 +181,11 @@ impl ErrorSummary {
         }
     }
 
-    /// The distinct errors: first those that cost most items, then those of most tries.
-    pub fn groups(&self) -> Vec<&ErrorGroup> {
-        let mut groups: Vec<_> = self.groups.values().collect();
+    /// The distinct errors: first those that cost most items, then those of most tries. `more` are put among them.
+    pub fn groups(&self, more: Vec<ErrorGroup>) -> Vec<ErrorGroup> {
+        let mut groups: Vec<_> = self.groups.values().cloned().chain(more).collect();
         let rank = |group: &ErrorGroup| (group.items_lost, group.mini_batches_lost, group.tries);
-        groups.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.in_one_line().cmp(&b.in_one_line())));
+        groups.sort_by_cached_key(|group| (Reverse(rank(group)), group.in_one_line()));
         groups
     }
 
@@ -258,9 +259,9 @@ mod tests {
             ("cannot parse b.txt", Some(7), false),
             ("cannot parse b.txt", Some(7), false),
         ]);
-        let groups = summary.groups();
+        let groups = summary.groups(Vec::new());
         assert_eq!(groups.len(), 2);
-        let first = groups[0];
+        let first = &groups[0];
         assert_eq!((first.tries, first.mini_batches_lost, first.items_lost), (2, 1, 5), "what costs most");
         assert!(first.messages_differ && !groups[1].messages_differ);
         // The example is one that was lost.
@@ -291,8 +292,8 @@ mod tests {
             .collect();
         let tries: Vec<_> = tries.iter().map(|(message, line, lost)| (&**message, *line, *lost)).collect();
         let summary = summary(&tries);
-        assert_eq!(summary.groups().len(), 1);
-        assert_eq!(summary.groups()[0].tries, 2 * MOST as u64);
+        assert_eq!(summary.groups(Vec::new()).len(), 1);
+        assert_eq!(summary.groups(Vec::new())[0].tries, 2 * MOST as u64);
     }
 
     #[test]
@@ -300,7 +301,7 @@ mod tests {
         let tries: Vec<_> = (0..MOST as u32 + 7).map(|line| ("m", Some(line), false)).collect();
         let summary = summary(&tries);
         assert_eq!(
-            (summary.groups().len(), summary.others(), summary.failed_tries()),
+            (summary.groups(Vec::new()).len(), summary.others(), summary.failed_tries()),
             (MOST, 7, MOST as u64 + 7)
         );
         let text = |summary: &ErrorSummary| ErrorList::new(summary, Vec::new()).text();

@@ -8,9 +8,10 @@ use prs_common::segment::{OutputFile, READS, read_again_after};
 use prs_common::storage::{Storage, StorageError};
 
 use super::FinalizeError;
-use super::rows::{Batch, CutRows, Position, is_damage};
+use super::rows::{Batch, CutRows, Position};
 use crate::segments::catalog::{Catalog, RowRange};
 use crate::segments::damage::Damaged;
+use crate::segments::is_damage;
 
 /// Segments read side by side.
 const SEGMENTS_AT_ONCE: usize = 4;

@@ -14,11 +14,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::Storage;
 
 use super::FinalizeError;
 use crate::segments::catalog::RowRange;
 use crate::segments::damage::Damaged;
+use crate::segments::is_damage;
 
 /// Rows of a batch at most, bytes.
 pub(crate) const BATCH: u64 = 8 << 20;
@@ -214,11 +215,6 @@ impl Fetched {
         }
         Ok(())
     }
-}
-
-/// Whether storage has lost, or changed, what it was given.
-pub(super) fn is_damage(error: &StorageError) -> bool {
-    matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
 }
 
 #[cfg(test)]

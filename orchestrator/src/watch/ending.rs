@@ -169,11 +169,7 @@ impl Watch<'_> {
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
-        let submitted_us = self.record.submitted_us;
-        let mut result = result(self.job, submitted_us, end, output, &self.status.progress, took, known);
-        if let Some(catalog) = &self.catalog {
-            result.starts = starts::results(&self.record, catalog);
-        }
+        let result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -255,8 +251,7 @@ pub(crate) async fn fail_at_once(
     job.ledger.set_state(&job.run, conclusion.state, fence).await?;
     let progress = job.ledger.progress(&job.run).await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let submitted_us = record.submitted_us;
-    let result = result(job, submitted_us, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
+    let result = result(job, &record, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write_unless_ended(&*job.storage).await {
@@ -276,7 +271,7 @@ pub(super) fn nothing(job: &JobContext) -> Output {
 
 fn result(
     job: &JobContext,
-    submitted_us: u64,
+    record: &JobRecord,
     end: &Conclusion,
     output: Output,
     progress: &Progress,
@@ -288,7 +283,7 @@ fn result(
     JobResult {
         job_id: job.id.clone(),
         name: job.spec.name.clone(),
-        submitted_us,
+        submitted_us: record.submitted_us,
         ended_us: Some(ended_us),
         kept_until_us: keep_us.map(|keep| ended_us.saturating_add(keep)),
         state: end.state,
@@ -298,7 +293,7 @@ fn result(
         mini_batches: progress.into(),
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
-        starts: Vec::new(),
+        starts: catalog.map(|catalog| starts::results(record, catalog)).unwrap_or_default(),
         findings: findings(&job.spec, end.state, progress, catalog, init_errors),
     }
 }
