@@ -2,7 +2,7 @@
 //! program.
 //!
 //! On a fleet the panic may be of this program alone (its memory, its build), so it is noted in storage, the lease is
-//! given up, and whoever comes next takes over. When [`MAX_PANICS`] were noted in one start of the job, the next
+//! given up, and the next program that looks takes over. When [`MAX_PANICS`] were noted in one start of the job, the next
 //! orchestrator records it as failed without a look at what panics. An embedded run has nobody who could take over.
 
 use std::any::Any;

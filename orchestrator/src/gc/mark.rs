@@ -56,7 +56,7 @@ pub async fn until_quiet(storage: &dyn Storage, tell: &(dyn Fn(&str) + Sync)) ->
 
 async fn read(storage: &dyn Storage) -> Result<(Mark, Option<Version>), StorageError> {
     match storage.get_versioned(MARK).await {
-        // What cannot be understood is of another version of prs, and may mean that somebody collects.
+        // What cannot be understood is of another version of prs, and may mean that a program collects.
         Ok((body, version)) => {
             let unknown = Mark { collects: true, by: "another version of prs".to_owned(), ..Mark::default() };
             Ok((serde_json::from_slice(&body).unwrap_or(unknown), Some(version)))

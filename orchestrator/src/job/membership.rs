@@ -88,7 +88,7 @@ pub async fn untried_workers(
     Ok(idle.iter().filter(is_other).count() as u64)
 }
 
-/// The workers of a job's target, as somebody sees them who asks for the job.
+/// The workers of a job's target, as a command shows them that asks for the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workers {
     /// With nothing to do.

@@ -67,7 +67,7 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
                 give_up_the_lease(job, owner).await;
-                // What failed may be this host's fault: whoever else looks comes first.
+                // What failed may be this host's fault: other programs look first.
                 look * 3
             }
         };
@@ -160,7 +160,7 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, W
     end(job, owner, watch(job, owner, record, &job.id, &view).await).await
 }
 
-/// Ends a job that panics whoever watches over it, and tidies up behind it.
+/// Ends a job over which every orchestrator panics, and tidies up behind it.
 async fn end_without_a_look(
     job: &JobContext,
     owner: &str,
@@ -170,9 +170,7 @@ async fn end_without_a_look(
     tracing::error!(job = job.id, text = panicked.text, "the job broke its orchestrators too often; it ends");
     match record {
         Some(record) if record.result.is_none() => {
-            let result = panics::fail(job, owner, record, &job.id, panicked).await?;
-            clean_up(job).await?;
-            Ok(Some(WatchEnd::Ended(Box::new(result))))
+            end(job, owner, panics::fail(job, owner, record, &job.id, panicked).await).await
         }
         ended => restore_and_leave(job, ended).await,
     }
@@ -213,8 +211,8 @@ async fn rebuild(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
         Err(error) => return Err(error.into()),
     }
     tracing::warn!(job = job.id, "the ledger lost the job; it is rebuilt from storage");
-    // How far the plan was published is lost too. What waits is published again with the rest, not twice. Whoever
-    // watches next makes the queue anew: made at once, under consumers that have not heard of its end, it would have
+    // How far the plan was published is lost too. What waits is published again with the rest, not twice. The
+    // next orchestrator makes the queue anew: made at once, under consumers that have not heard of its end, it would have
     // messages and nobody to take them.
     if let Err(error) = queue::delete_all(job).await {
         tracing::warn!(%error, "some mini-batches may run twice; the first outcome counts");
@@ -278,7 +276,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     Ok(membership::withdraw(job).await?)
 }
 
-/// Whether the orchestrator, whoever it is, writes this log.
+/// Whether the orchestrator writes this log, on whatever node.
 fn is_orchestrators_log(name: &str) -> bool {
     name.starts_with("job_progress_overview.")
         || name.starts_with("sys/master_role")

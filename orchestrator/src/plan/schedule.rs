@@ -1,7 +1,7 @@
 //! Scheduling: publishes the plan of a job on its queue, with a bounded backlog.
 //!
 //! After every confirmed publish the ledger gets a checkpoint. A mini-batch that has its outcome already is not
-//! published again. On a fleet whoever submits a job schedules it, and when that program dies, the orchestrator
+//! published again. On a fleet the program that submits a job schedules it, and when that dies, the orchestrator
 //! goes on from the checkpoint; the lease of the duty keeps them apart. A batch that both publish runs twice and
 //! counts once.
 
@@ -59,7 +59,7 @@ impl From<ScheduleError> for EndReason {
 }
 
 impl ScheduleError {
-    /// Whether somebody may go on later: a server was away, or lost what it had and will be given it again.
+    /// Whether a scheduler may go on later: a server was away, or lost what it had and will be given it again.
     fn may_pass(&self) -> bool {
         match self {
             Self::Changed { .. } | Self::Stopped => false,
@@ -90,7 +90,7 @@ pub enum Scheduled {
     Failed,
     /// It was stopped, or another program has the duty.
     Stopped,
-    /// A server does not answer, or lost the job; somebody may try again later.
+    /// A server does not answer, or lost the job; a scheduler may try again later.
     Interrupted,
     /// This host of a fleet cannot make the plan; another one may.
     Unable {
@@ -109,7 +109,7 @@ pub async fn schedule(
 ) -> Scheduled {
     let outcome = run(job, owner, &assignment, stop).await;
     if outcome.is_err() {
-        // Whoever goes on need not wait until the lease has run out.
+        // The next scheduler need not wait until the lease has run out.
         let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
     }
     match outcome {
@@ -142,7 +142,7 @@ async fn run(
 ) -> Result<(), ScheduleError> {
     let fence = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await?;
     let fence = fence.ok_or(ScheduleError::Stopped)?;
-    // Whoever had the duty before may have come further than anybody here knows.
+    // The scheduler before this one may have come further than the orchestrator knows.
     let before = job.ledger.progress(&job.run).await?;
     if before.checkpoint.complete && !assignment.again {
         return Ok(());

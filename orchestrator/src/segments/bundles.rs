@@ -50,7 +50,7 @@ pub(crate) struct Bundles {
     are_read: bool,
     incarnation: u32,
     storage: Arc<dyn Storage>,
-    /// Positions of the bundles that others wrote, once somebody looked.
+    /// Positions of the bundles that others wrote, once they were listed.
     known: Option<BTreeSet<u64>>,
     /// The bundle that is being collected, and the position of its first segment.
     open: Option<(u64, Bundle)>,

@@ -48,7 +48,7 @@ impl Watch<'_> {
         self.close(&end, output).await
     }
 
-    /// Writes the output, unless somebody cancels the job meanwhile.
+    /// Writes the output, unless a user cancels the job meanwhile.
     async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_all(progress.segments).await?;
@@ -111,8 +111,8 @@ impl Watch<'_> {
         Ok((end, nothing(job)))
     }
 
-    /// Waits until somebody ends the job early, or takes it over. That it completed may have been decided before,
-    /// by whoever did not come to write it down.
+    /// Waits until the job is ended early, or another orchestrator takes it over. That it completed may have been decided
+    /// before, by an orchestrator that died before it wrote that down.
     async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
             tokio::time::sleep(self.job.policy.watch).await;
@@ -132,7 +132,7 @@ impl Watch<'_> {
         }
     }
 
-    /// How the job ends early, where that is decided: somebody canceled it, or it has failed.
+    /// How the job ends early, where that is decided: a user canceled it, or it has failed.
     pub(super) async fn ended_early(&self) -> Result<Option<Conclusion>, WatchError> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         Ok(progress.conclusion.filter(|conclusion| conclusion.state != JobState::Completed))
@@ -163,8 +163,8 @@ impl Watch<'_> {
 
     /// Writes down how the job ended: the end of it.
     pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
-        // Whoever lost the lease has lost the right to say how the job ended: the successor may have removed what
-        // this one could not find any more.
+        // An orchestrator without the lease may not say how the job ended: its successor may have removed what this one
+        // could not find any more.
         self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
