@@ -6,7 +6,6 @@ pub mod job_result;
 pub mod journal;
 pub mod processed_mini_batches;
 pub mod progress_overview;
-pub mod readme;
 pub mod starts;
 pub mod summaries;
 

@@ -77,7 +77,9 @@ impl Summaries {
         let mut text = format!("Node Id,Processes,{SUM_COLUMNS}");
         for (node_id, processes) in &self.nodes {
             let mut node = Sums::default();
-            processes.values().for_each(|sums| node.add(sums));
+            for sums in processes.values() {
+                node.add(sums);
+            }
             let _ = write!(text, "{node_id},{}", processes.len());
             node.push(&mut text);
         }

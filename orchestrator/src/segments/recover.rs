@@ -21,6 +21,11 @@ use crate::segments::bundles::{self, GROUP};
 
 /// Committed segments asked for at a time.
 const LISTED_AT_ONCE: usize = 4_096;
+/// Mini-batches that may wait or be in hand beyond those that have ended: the backlog of the scheduler, and the most that
+/// five hundred nodes take.
+const OPEN: u64 = 1 << 20;
+/// Bytes of a segment for each of its outcomes, at least.
+const LEAST_OUTCOME: u64 = 64;
 
 /// What the segments of a job tell.
 #[derive(Debug, Default)]
@@ -49,7 +54,7 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     let progress = job.ledger.progress(&job.run).await?;
     let mut recovery = Recovery {
         job,
-        reach: Reach { published: progress.checkpoint.scheduled.max(progress.ended()) },
+        published: progress.checkpoint.scheduled.max(progress.ended()),
         far: Vec::new(),
         recovered: Recovered::default(),
     };
@@ -78,7 +83,9 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
 /// A recovery under way.
 struct Recovery<'a> {
     job: &'a JobContext,
-    reach: Reach,
+    /// So many mini-batches have been published, or more, as what was run of the plan tells. It bounds what an index costs
+    /// that no plan has.
+    published: u64,
     /// Segments that name mini-batches farther than the plan is known to have come, by how far.
     far: Vec<(MiniBatchIndex, ObjectMeta)>,
     recovered: Recovered,
@@ -87,17 +94,53 @@ struct Recovery<'a> {
 impl Recovery<'_> {
     async fn take_in(&mut self, object: ObjectMeta, contents: Contents) -> Result<(), ServerError> {
         match contents {
-            Ok(ReadIndex { index, .. }) if self.reach.covers(&index) => {
-                self.reach.add(&index);
-                commit(self.job, &object, &index, &mut self.recovered).await?;
-            }
+            Ok(ReadIndex { index, .. }) if self.covers(&index) => self.commit(&object, &index).await?,
             // Others may show that the plan has come so far.
-            Ok(read) => self.far.push((Reach::of(&read.index), object)),
+            Ok(read) => self.far.push((highest(&read.index), object)),
             Err(reason) => {
-                self.reach.add_damaged(&object);
+                self.published += object.size / LEAST_OUTCOME;
                 self.recovered.damaged.push(reason);
             }
         }
+        Ok(())
+    }
+
+    /// Whether the plan can have come as far as a segment says.
+    fn covers(&self, index: &SegmentIndex) -> bool {
+        highest(index) < self.published.saturating_add(OPEN)
+    }
+
+    /// Enters one segment into the ledger.
+    async fn commit(&mut self, object: &ObjectMeta, index: &SegmentIndex) -> Result<(), ServerError> {
+        let (job, recovered) = (self.job, &mut self.recovered);
+        let current = index.incarnation == job.incarnation;
+        let (mut failed_tries, mut ended) = (Vec::new(), Vec::new());
+        for record in &index.tries {
+            if record.is_outcome(current) {
+                ended.push(record);
+            } else if current && !record.id.is_empty() {
+                let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
+                failed_tries.push(FailedTry { index: record.index, id: record.id.clone(), blame });
+            }
+        }
+        for failed in &failed_tries {
+            job.ledger.record_failure(&job.run, failed).await?;
+        }
+        let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
+        let duplicates = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+        recovered.ended += entries.len().saturating_sub(duplicates.len()) as u64;
+        for record in ended {
+            let at = record.index as usize;
+            if at >= recovered.known.len() {
+                recovered.known.resize(at + 1, 0);
+            }
+            // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run, whose outcome
+            // loses against the first.
+            if recovered.known[at] == 0 {
+                recovered.known[at] = record.checksum;
+            }
+        }
+        self.published += index.tries.iter().filter(|record| record.last).count() as u64;
         Ok(())
     }
 
@@ -105,7 +148,7 @@ impl Recovery<'_> {
         self.far.sort_unstable_by_key(|(highest, _)| *highest);
         for (highest, object) in std::mem::take(&mut self.far) {
             let contents = read_segment(&*self.job.storage, &object).await?;
-            if contents.as_ref().is_ok_and(|read| !self.reach.covers(&read.index)) {
+            if contents.as_ref().is_ok_and(|read| !self.covers(&read.index)) {
                 self.recovered.damaged.push(format!(
                     "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
                     object.key
@@ -118,73 +161,9 @@ impl Recovery<'_> {
     }
 }
 
-/// How far the plan can have come, as what was run of it tells. It bounds what an index costs that no plan has.
-struct Reach {
-    /// So many mini-batches have been published, or more.
-    published: u64,
-}
-
-impl Reach {
-    /// Mini-batches that may wait or be in hand beyond those that have ended: the backlog of the scheduler, and the most
-    /// that five hundred nodes take.
-    const OPEN: u64 = 1 << 20;
-    /// Bytes of a segment for each of its outcomes, at least.
-    const LEAST_OUTCOME: u64 = 64;
-
-    /// The highest index in a segment.
-    fn of(index: &SegmentIndex) -> MiniBatchIndex {
-        index.tries.iter().map(|record| record.index).max().unwrap_or(0)
-    }
-
-    fn covers(&self, index: &SegmentIndex) -> bool {
-        Self::of(index) < self.published.saturating_add(Self::OPEN)
-    }
-
-    fn add(&mut self, index: &SegmentIndex) {
-        self.published += index.tries.iter().filter(|record| record.last).count() as u64;
-    }
-
-    fn add_damaged(&mut self, object: &ObjectMeta) {
-        self.published += object.size / Self::LEAST_OUTCOME;
-    }
-}
-
-/// Enters one segment into the ledger.
-async fn commit(
-    job: &JobContext,
-    object: &ObjectMeta,
-    index: &SegmentIndex,
-    recovered: &mut Recovered,
-) -> Result<(), ServerError> {
-    let current = index.incarnation == job.incarnation;
-    let mut failed_tries = Vec::new();
-    let mut ended = Vec::new();
-    for record in &index.tries {
-        if record.is_outcome(current) {
-            ended.push(record);
-        } else if current && !record.id.is_empty() {
-            let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
-            failed_tries.push(FailedTry { index: record.index, id: record.id.clone(), blame });
-        }
-    }
-    for failed in &failed_tries {
-        job.ledger.record_failure(&job.run, failed).await?;
-    }
-    let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-    let duplicates = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
-    recovered.ended += entries.len().saturating_sub(duplicates.len()) as u64;
-    for record in ended {
-        let at = record.index as usize;
-        if at >= recovered.known.len() {
-            recovered.known.resize(at + 1, 0);
-        }
-        // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run, whose outcome
-        // loses against the first.
-        if recovered.known[at] == 0 {
-            recovered.known[at] = record.checksum;
-        }
-    }
-    Ok(())
+/// The highest index in a segment.
+fn highest(index: &SegmentIndex) -> MiniBatchIndex {
+    index.tries.iter().map(|record| record.index).max().unwrap_or(0)
 }
 
 /// The outcome of a mini-batch, as its record tells it.
@@ -245,12 +224,12 @@ mod tests {
         let mut fixture = Fixture::new(3).await;
         fixture.store([0, 1]).await;
         // The highest that is possible, and then one of a plan that has come that far.
-        fixture.store([Reach::OPEN + 1]).await;
-        fixture.store([2 * Reach::OPEN + 4]).await;
+        fixture.store([OPEN + 1]).await;
+        fixture.store([2 * OPEN + 4]).await;
         fixture.store([u64::from(u32::MAX)]).await;
         let recovered = recover(&fixture.job).await.unwrap();
         assert_eq!(recovered.ended, 3);
-        assert_eq!(recovered.known.len() as u64, Reach::OPEN + 2);
+        assert_eq!(recovered.known.len() as u64, OPEN + 2);
         assert_eq!(recovered.damaged.len(), 2);
         assert!(recovered.damaged[1].contains("names mini-batch 4294967295"), "{:?}", recovered.damaged);
     }

@@ -157,15 +157,7 @@ impl WatchError {
             Self::Plan(error) => error.is_retryable(),
             // Nodes that cannot use it say so, and fail the job where no other can.
             Self::Queue(_) => true,
-            Self::Damaged(_)
-            | Self::RunAgain { .. }
-            | Self::Logs { .. }
-            | Self::NoPlan { .. }
-            | Self::NotTheOrchestrator
-            | Self::LedgerLost
-            | Self::Panicked { .. }
-            | Self::Superseded
-            | Self::Record(_) => false,
+            _ => false,
         }
     }
 

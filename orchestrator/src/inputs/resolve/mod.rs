@@ -262,7 +262,7 @@ impl Resolver<'_> {
         let local =
             || Source { store: Store::Local, prefix: String::new(), origin: String::new(), mixes: true };
         let locate = |entry: Entry| -> BoxFuture<'_, _> {
-            let remote = self.locate_remote(&entry.relative);
+            let remote = locate_remote(&entry.relative);
             let located = remote.unwrap_or_else(|| Ok(located(local(), entry.relative, String::new(), None)));
             Box::pin(std::future::ready(located))
         };
@@ -330,7 +330,7 @@ impl Resolver<'_> {
     /// Brings a file to where nodes can fetch it.
     async fn locate(&self, entry: &Entry, sent: &(dyn Fn(u64) + Sync)) -> Result<Located, ResolveCause> {
         let is_listed = entry.base.is_empty();
-        if is_listed && let Some(located) = self.locate_remote(&entry.relative) {
+        if is_listed && let Some(located) = locate_remote(&entry.relative) {
             return located;
         }
         if is_listed && entry.relative.contains("://") {
@@ -357,23 +357,23 @@ impl Resolver<'_> {
         let uploaded = upload(&**self.stores.shared(), &path, sent).await?;
         Ok(located(source, relative, uploaded.key, Some(uploaded.size)))
     }
+}
 
-    /// What a line of a list says, if it is the URL of an object.
-    fn locate_remote(&self, line: &str) -> Option<Result<Located, ResolveCause>> {
-        if !remote::is_remote(line) {
-            return None;
-        }
-        let url = match RemotePath::parse(line) {
-            Ok(url) => url,
-            Err(reason) => return Some(Err(ResolveCause::name("s3://", &reason))),
-        };
-        if let Some(reason) = names::unusable(&url.key) {
-            return Some(Err(ResolveCause::name(line, reason)));
-        }
-        let origin = format!("{}/", url.bucket);
-        let source = Source { store: Store::Url(url.bucket), prefix: String::new(), origin, mixes: true };
-        Some(Ok(located(source, url.key, String::new(), None)))
+/// What a line of a list says, if it is the URL of an object.
+fn locate_remote(line: &str) -> Option<Result<Located, ResolveCause>> {
+    if !remote::is_remote(line) {
+        return None;
     }
+    let url = match RemotePath::parse(line) {
+        Ok(url) => url,
+        Err(reason) => return Some(Err(ResolveCause::name("s3://", &reason))),
+    };
+    if let Some(reason) = names::unusable(&url.key) {
+        return Some(Err(ResolveCause::name(line, reason)));
+    }
+    let origin = format!("{}/", url.bucket);
+    let source = Source { store: Store::Url(url.bucket), prefix: String::new(), origin, mixes: true };
+    Some(Ok(located(source, url.key, String::new(), None)))
 }
 
 fn located(source: Source, relative: String, key: String, size: Option<u64>) -> Located {
