@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use prs_common::job::JobSpec;
 use prs_common::layout::FAILED_MINI_BATCHES;
-use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
 use prs_common::storage::{Storage, StorageError};
 use serde_json::{Value, json};
 
@@ -71,8 +71,7 @@ fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
         Work::Files { .. } | Work::Objects { .. } => {
             mini_batch.file_names().into_iter().map(Value::from).collect()
         }
-        Work::Delimited { origin, start, end, records, .. }
-        | Work::DelimitedObject { origin, start, end, records, .. } => {
+        Work::Slice(SliceRef { origin, start, end, records, .. }) => {
             vec![json!({"file": origin, "start": start, "end": end, "records": records})]
         }
         Work::Stored { key, .. } => vec![json!({"descriptor": key})],
