@@ -50,7 +50,7 @@ pub(super) async fn upload(
     if is_there {
         sent(size);
     } else if let Some(content) = content {
-        store.put(&whole_key, content, PutMode::Overwrite).await?;
+        store.put(&whole_key, content.into(), PutMode::Overwrite).await?;
         sent(size);
     } else {
         send(store, &whole_key, file, (&digest, size), sent).await?;
@@ -94,7 +94,7 @@ async fn send(
     (digest, size): (&str, u64),
     sent: &(dyn Fn(u64) + Sync),
 ) -> Result<(), ResolveCause> {
-    let mut upload = store.upload(key, IfExists::Overwrite).await?;
+    let mut upload = store.writer(key, IfExists::Overwrite).await?;
     let mut file = blocking(path, File::open).await?;
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {
@@ -137,7 +137,7 @@ fn failed(path: &Path, reason: String) -> ResolveCause {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use prs_common::storage::LocalStorage;
+    use prs_common::storage::{LocalStorage, StorageExt};
 
     use super::*;
 
@@ -163,7 +163,7 @@ mod tests {
             let key = format!("{BLOBS}{}", uploaded[0].key);
             assert_eq!(store.get(&key).await.unwrap(), content);
         }
-        assert_eq!(store.list(BLOBS).await.unwrap().len(), 3);
+        assert_eq!(store.list_all(BLOBS).await.unwrap().len(), 3);
     }
 
     #[tokio::test]
@@ -199,6 +199,6 @@ mod tests {
             matches!(&error, ResolveCause::File { reason, .. } if reason.contains("No such file")),
             "{error:?}"
         );
-        assert!(store.list(BLOBS).await.unwrap().is_empty());
+        assert!(store.list_all(BLOBS).await.unwrap().is_empty());
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, stream};
 use prs_common::layout;
 use prs_common::segment::{ReadIndex, SegmentError, read_index};
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, delete_below};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// Segments read side by side.
 const READ_AT_ONCE: usize = 64;
@@ -57,7 +57,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
 
 /// All segments of a job.
 pub(crate) async fn list(storage: &dyn Storage) -> Result<Vec<ObjectMeta>, StorageError> {
-    let mut listed = storage.list(layout::SEGMENTS).await?;
+    let mut listed = storage.list_all(layout::SEGMENTS).await?;
     listed.retain(|object| layout::is_segment(&object.key));
     Ok(listed)
 }
@@ -74,7 +74,7 @@ pub(crate) async fn remove(storage: &dyn Storage) -> Result<(), StorageError> {
         layout::PLAIN,
         layout::NOTES,
     ] {
-        delete_below(storage, folder).await?;
+        storage.delete_below(folder, None).await?;
     }
     Ok(())
 }

@@ -213,7 +213,7 @@ mod tests {
         bundled[7].size += 1;
         let bundle = Bundle { segments: bundled }.encode();
         // One of a former start serves as well.
-        fixture.storage.put(&layout::bundle(3, 512), bundle, PutMode::Overwrite).await.unwrap();
+        fixture.storage.put(&layout::bundle(3, 512), bundle.into(), PutMode::Overwrite).await.unwrap();
         let before = fixture.storage.calls("get");
         assert_eq!(recover(&fixture.job).await.unwrap().ended, GROUP + 3);
         assert_eq!(fixture.storage.calls("get") - before, 1 + 3 + 1);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 
 use prs_common::job::InputKind;
-use prs_common::storage::{LocalStorage, Storage};
+use prs_common::storage::{LocalStorage, Storage, StorageExt};
 
 use super::*;
 
@@ -91,11 +91,11 @@ async fn an_upload_tells_how_far_it_is_and_sends_nothing_twice() {
     let total = InputProgress { files_total: Some(4), bytes_total: Some(11), ..InputProgress::default() };
     assert_eq!(heard.first(), Some(&total));
     assert_eq!(heard.last(), Some(&InputProgress { files: 4, bytes: 11, ..total }));
-    let blobs = inputs.stores.shared().list("inputs/").await.unwrap();
+    let blobs = inputs.stores.shared().list_all("inputs/").await.unwrap();
     assert_eq!(blobs.len(), 3);
     inputs.wants_totals = false;
     assert_eq!(inputs.upload(source).await.unwrap(), resolved);
-    assert_eq!(inputs.stores.shared().list("inputs/").await.unwrap(), blobs);
+    assert_eq!(inputs.stores.shared().list_all("inputs/").await.unwrap(), blobs);
     let heard = inputs.heard.lock().unwrap();
     assert_eq!(heard.last(), Some(&InputProgress { files: 4, bytes: 11, ..InputProgress::default() }));
 }
@@ -127,5 +127,5 @@ async fn what_cannot_be_uploaded_is_told_by_its_name() {
         assert!(told.starts_with("input data: ") && told.contains(says), "{told}");
         assert!(!told.contains("secret") && !error.is_retryable());
     }
-    assert!(inputs.stores.job().list("").await.unwrap().is_empty());
+    assert!(inputs.stores.job().list_all("").await.unwrap().is_empty());
 }
