@@ -22,4 +22,4 @@ pub use job::context::JobContext;
 pub use job::fleet::{Fleet, LocalFolders};
 pub use job::policy::Policy;
 pub use job::record::{JobRecord, JobResult, run_name};
-pub use orchestrate::{Place, orchestrate};
+pub use orchestrate::{WatchEnd, orchestrate};

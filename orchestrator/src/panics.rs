@@ -2,7 +2,7 @@
 //! program.
 //!
 //! On a fleet the panic may be of this program alone (its memory, its build), so it is noted in storage, the lease is
-//! given up, and whoever comes next takes over. When [`MAX_PANICS`] were noted in one start of the job, the next
+//! given up, and the next program that looks takes over. When [`MAX_PANICS`] were noted in one start of the job, the next
 //! orchestrator records it as failed without a look at what panics. An embedded run has nobody who could take over.
 
 use std::any::Any;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::fixtures::Fixture;
     use crate::job::leases::is_watched;
-    use crate::orchestrate::{OrchestratorEnd, Place, orchestrate};
+    use crate::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
 
     /// A job with all its outcomes, of which nothing takes long.
     async fn fixture() -> Fixture {
@@ -137,10 +137,10 @@ mod tests {
         fixture
     }
 
-    async fn orchestrated(fixture: &Fixture) -> Place {
+    async fn orchestrated(fixture: &Fixture) -> WatchEnd {
         let end = OrchestratorEnd::default();
-        let place = orchestrate(&fixture.job, "worker-1", &end);
-        tokio::time::timeout(Duration::from_secs(20), place).await.expect("it ends")
+        let ended = orchestrate(&fixture.job, "worker-1", &end);
+        tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends")
     }
 
     async fn notes(fixture: &Fixture) -> usize {
@@ -151,7 +151,7 @@ mod tests {
     async fn a_job_whose_orchestrators_always_panic_fails_with_their_words() {
         let fixture = fixture().await;
         fixture.ledger.panic("nodes", usize::MAX);
-        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
+        let WatchEnd::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         let reason = "a fault of prs ended the job: nodes was told to panic";
         assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some(reason)));
         assert_eq!(result.mini_batches.succeeded, 3, "{result:?}");
@@ -176,7 +176,7 @@ mod tests {
     async fn a_panic_that_passes_costs_nothing() {
         let fixture = fixture().await;
         fixture.ledger.panic("segments", 1);
-        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
+        let WatchEnd::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!((result.state, result.output.rows), (JobState::Completed, 3), "{result:?}");
     }
 
@@ -186,7 +186,7 @@ mod tests {
         fixture.ledger.panic("nodes", usize::MAX);
         let end = Conclusion { state: JobState::Canceled, reason: "canceled by ana".to_owned() };
         fixture.ledger.conclude(&fixture.job.run, &end).await.unwrap();
-        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
+        let WatchEnd::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
         assert_eq!(notes(&fixture).await, MAX_PANICS_OF_AN_END);
     }
@@ -196,7 +196,7 @@ mod tests {
         let fixture = fixture().await;
         // The output is there, and what would record it panics.
         fixture.storage.panic("put job.json", MAX_PANICS);
-        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
+        let WatchEnd::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!(result.state, JobState::Failed, "{result:?}");
         assert!(
             fixture.storage.list_all("output/").await.unwrap().is_empty(),
@@ -208,7 +208,7 @@ mod tests {
     async fn reports_that_panic_do_not_keep_a_job_that_has_ended() {
         let fixture = fixture().await;
         fixture.storage.panic("put logs/", MAX_PANICS);
-        assert!(matches!(orchestrated(&fixture).await, Place::Over));
+        assert!(matches!(orchestrated(&fixture).await, WatchEnd::Over));
         let result = fixture.record().await.result.unwrap();
         assert_eq!(result.state, JobState::Completed, "it stands");
         assert!(fixture.storage.get("logs/job_result.txt").await.unwrap().starts_with(b"completed"));
@@ -220,7 +220,7 @@ mod tests {
         let fixture = fixture().await;
         fixture.ledger.panic("nodes", usize::MAX);
         fixture.ledger.panic("conclude", usize::MAX);
-        assert!(matches!(orchestrated(&fixture).await, Place::Stopped));
+        assert!(matches!(orchestrated(&fixture).await, WatchEnd::Stopped));
         assert!(!is_watched(&fixture.job).await.unwrap());
         assert!(fixture.record().await.result.is_none());
     }

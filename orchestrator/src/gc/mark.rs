@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::GcError;
+use crate::job::record::is_conflict;
 
 /// Key of the mark in the storage of a fleet.
 const MARK: &str = "gc.json";
@@ -55,7 +56,7 @@ pub async fn until_quiet(storage: &dyn Storage, tell: &(dyn Fn(&str) + Sync)) ->
 
 async fn read(storage: &dyn Storage) -> Result<(Mark, Option<Version>), StorageError> {
     match storage.get_versioned(MARK).await {
-        // What cannot be understood is of another version of prs, and may mean that somebody collects.
+        // What cannot be understood is of another version of prs, and may mean that a program collects.
         Ok((body, version)) => {
             let unknown = Mark { collects: true, by: "another version of prs".to_owned(), ..Mark::default() };
             Ok((serde_json::from_slice(&body).unwrap_or(unknown), Some(version)))
@@ -74,14 +75,7 @@ async fn write(
     let body = Bytes::from(serde_json::to_vec(mark).expect("a mark holds only plain values"));
     match storage.put(MARK, body.into(), over.map_or(PutMode::Create, PutMode::Update)).await {
         Ok(version) => Ok(Some(version)),
-        Err(error)
-            if matches!(
-                error.kind,
-                StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists
-            ) =>
-        {
-            Ok(None)
-        }
+        Err(error) if is_conflict(error.kind) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -57,11 +57,10 @@ impl Place {
             origin: "/data/".to_owned(),
             mixes: false,
         };
-        let source = listing.source(&source).await.unwrap();
         for content in contents {
             let key = layout::blob(&digest(content.as_bytes()).unwrap());
-            let (relative, version) = ((*content).to_owned(), String::new());
-            listing.push(File { source, relative, key, size: None, version }).await.unwrap();
+            let file = File { relative: (*content).to_owned(), key, ..File::default() };
+            listing.push(&source, file).await.unwrap();
         }
         listing.finish().await.unwrap();
     }

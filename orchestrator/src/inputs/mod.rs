@@ -13,5 +13,5 @@ pub mod stores;
 mod upload;
 
 pub use named::unnamed_store;
-pub use resolve::{Audience, Progress, ResolveError, Where, resolve};
+pub use resolve::{Audience, InputProgress, ResolveCause, ResolveError, Where, resolve};
 pub use stores::{InputStores, Opener};

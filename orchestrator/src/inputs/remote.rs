@@ -9,16 +9,15 @@ use futures_util::{StreamExt, TryStreamExt, future, stream};
 use prs_common::dataset::listing::PathPattern;
 use prs_common::dataset::names;
 use prs_common::dataset::remote::RemotePath;
-use prs_common::storage::{Listing, ObjectMeta, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Listing, ObjectMeta, Storage, StorageErrorKind};
 
-use super::resolve::ResolveError;
+use super::resolve::ResolveCause;
 
 /// Files that are given at a time.
 const PAGE: usize = 1_000;
 
 /// What a URL names, page by page.
 pub(super) struct RemoteListing {
-    input: String,
     /// What all keys begin with; the names below it are the relative ones.
     pub(super) prefix: String,
     /// The same as the user knows it.
@@ -31,15 +30,9 @@ pub(super) struct RemoteListing {
 
 impl RemoteListing {
     /// Finds out what `url` is.
-    pub(super) async fn open(
-        store: Arc<dyn Storage>,
-        input: &str,
-        url: &RemotePath,
-    ) -> Result<Self, ResolveError> {
-        let failed = |source| ResolveError::Store { input: input.to_owned(), source };
+    pub(super) async fn open(store: Arc<dyn Storage>, url: &RemotePath) -> Result<Self, ResolveCause> {
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
-            input: input.to_owned(),
             origin: format!("{}/{prefix}", url.bucket),
             objects: store.list(&prefix, ""),
             prefix,
@@ -59,23 +52,21 @@ impl RemoteListing {
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
             // A glob need not be a valid key.
             Err(error) if is_glob && error.kind == StorageErrorKind::InvalidKey => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error.into()),
         }
         if !is_glob {
             return Ok(listing(slashed(&url.key)));
         }
-        let pattern = PathPattern::new(&format!("/{}", url.key))
-            .map_err(|source| ResolveError::Listing { input: input.to_owned(), source })?;
+        let pattern = PathPattern::new(&format!("/{}", url.key))?;
         let folder = pattern.base().trim_start_matches('/').to_owned();
         Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
     }
 
     /// The next files; none at the end.
-    pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveError> {
+    pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveCause> {
         let mut files = Vec::new();
         while files.len() < PAGE {
-            let object = self.objects.try_next().await;
-            let Some(object) = object.map_err(|source| self.failed(source))? else { break };
+            let Some(object) = self.objects.try_next().await? else { break };
             if !object.key.ends_with('/') && self.picks(&object.key) {
                 self.check(&object)?;
                 files.push(object);
@@ -89,10 +80,6 @@ impl RemoteListing {
         self.glob.is_some()
     }
 
-    fn failed(&self, source: StorageError) -> ResolveError {
-        ResolveError::Store { input: self.input.clone(), source }
-    }
-
     fn relative<'a>(&self, key: &'a str) -> &'a str {
         key.strip_prefix(&*self.prefix).unwrap_or(key)
     }
@@ -102,15 +89,11 @@ impl RemoteListing {
     }
 
     /// Refuses what could not be a file of a node beside the files before it.
-    fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveError> {
+    fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveCause> {
         let relative = self.relative(&object.key);
-        let refused = |reason: &str| ResolveError::Name {
-            input: self.input.clone(),
-            name: format!("{}{relative}", self.origin).escape_debug().to_string(),
-            reason: reason.to_owned(),
-        };
+        let refused = |reason: &str| Err(ResolveCause::name(&format!("{}{relative}", self.origin), reason));
         if let Some(reason) = names::unusable(relative) {
-            return Err(refused(reason));
+            return refused(reason);
         }
         // In bytewise order everything between `a` and `a/b` begins with `a` too.
         while self.open.last().is_some_and(|open| !object.key.starts_with(&**open)) {
@@ -119,7 +102,7 @@ impl RemoteListing {
         let is_folder = |open: &&String| object.key.as_bytes().get(open.len()) == Some(&b'/');
         if let Some(both) = self.open.iter().find(is_folder) {
             let both = self.relative(both);
-            return Err(refused(&format!("{both} is an object, and cannot be a folder on a node as well")));
+            return refused(&format!("{both} is an object, and cannot be a folder on a node as well"));
         }
         self.open.push(object.key.clone());
         Ok(())
@@ -146,8 +129,7 @@ mod tests {
 
     async fn list(store: Arc<dyn Storage>, url: &str) -> Result<(String, Vec<String>), String> {
         let url = RemotePath::parse(url).unwrap();
-        let mut listing =
-            RemoteListing::open(store, "input_1", &url).await.map_err(|error| error.to_string())?;
+        let mut listing = RemoteListing::open(store, &url).await.map_err(|error| error.to_string())?;
         let mut seen = Vec::new();
         loop {
             let page = listing.next().await.map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ pub struct InputStores {
     inner: Arc<Inner>,
 }
 
-/// A store that is opened by whoever asks for it first.
+/// A store that is opened when it is first asked for.
 type Opened = Arc<OnceCell<Arc<dyn Storage>>>;
 
 struct Inner {

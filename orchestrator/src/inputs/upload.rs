@@ -12,24 +12,16 @@ use bytes::Bytes;
 use prs_common::file_version::SeenFile;
 use prs_common::hexadecimal;
 use prs_common::layout::{BLOBS, blob};
-use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind};
 use sha2::{Digest, Sha256};
 
 use super::blob::digest;
+use super::resolve::ResolveCause;
 
 /// Files up to this size are held in memory, bytes.
 const SMALL: u64 = 8 << 20;
 /// Bytes of a larger one that are read at a time.
 const PIECE: usize = 8 << 20;
-
-/// Why a file is not uploaded.
-#[derive(Debug)]
-pub(super) enum UploadError {
-    /// The file cannot be read, or does not stand still.
-    File(String),
-    /// The store fails.
-    Store(StorageError),
-}
 
 /// A file that is in the store.
 #[derive(Debug)]
@@ -45,7 +37,7 @@ pub(super) async fn upload(
     store: &dyn Storage,
     file: &Path,
     sent: &(dyn Fn(u64) + Sync),
-) -> Result<Uploaded, UploadError> {
+) -> Result<Uploaded, ResolveCause> {
     let looked_at = blocking(file, |path| look_at(&path)).await?;
     let Looked { digest, size, content } = looked_at;
     let key = blob(&digest);
@@ -53,12 +45,12 @@ pub(super) async fn upload(
     let is_there = match store.head(&whole_key).await {
         Ok(object) => object.size == size,
         Err(error) if error.kind == StorageErrorKind::NotFound => false,
-        Err(error) => return Err(UploadError::Store(error)),
+        Err(error) => return Err(error.into()),
     };
     if is_there {
         sent(size);
     } else if let Some(content) = content {
-        store.put(&whole_key, content.into(), PutMode::Overwrite).await.map_err(UploadError::Store)?;
+        store.put(&whole_key, content.into(), PutMode::Overwrite).await?;
         sent(size);
     } else {
         send(store, &whole_key, file, (&digest, size), sent).await?;
@@ -101,8 +93,8 @@ async fn send(
     path: &Path,
     (digest, size): (&str, u64),
     sent: &(dyn Fn(u64) + Sync),
-) -> Result<(), UploadError> {
-    let mut upload = store.writer(key, IfExists::Overwrite).await.map_err(UploadError::Store)?;
+) -> Result<(), ResolveCause> {
+    let mut upload = store.writer(key, IfExists::Overwrite).await?;
     let mut file = blocking(path, File::open).await?;
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {
@@ -119,23 +111,26 @@ async fn send(
         if length == 0 || done > size {
             break;
         }
-        upload.write(piece).await.map_err(UploadError::Store)?;
+        upload.write(piece).await?;
         sent(length);
     }
     if done != size || hexadecimal(&hasher.finalize()) != digest {
-        return Err(UploadError::File(CHANGED.to_owned()));
+        return Err(failed(path, CHANGED.to_owned()));
     }
-    upload.finish().await.map_err(UploadError::Store)
+    Ok(upload.finish().await?)
 }
 
 async fn blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(PathBuf) -> io::Result<T> + Send + 'static,
-) -> Result<T, UploadError> {
-    let path = path.to_owned();
-    let done = tokio::task::spawn_blocking(move || work(path)).await;
-    done.unwrap_or_else(|error| Err(io::Error::other(error)))
-        .map_err(|error| UploadError::File(error.to_string()))
+) -> Result<T, ResolveCause> {
+    let own = path.to_owned();
+    let done = tokio::task::spawn_blocking(move || work(own)).await;
+    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| failed(path, error.to_string()))
+}
+
+fn failed(path: &Path, reason: String) -> ResolveCause {
+    ResolveCause::File { path: path.to_owned(), reason }
 }
 
 #[cfg(test)]
@@ -194,13 +189,16 @@ mod tests {
         // Overwritten after its checksum was taken: at the first bytes that are sent.
         let overwrite = |_| std::fs::write(&file, vec![2; content.len()]).unwrap();
         let error = upload(&store, &file, &overwrite).await.unwrap_err();
-        assert!(matches!(&error, UploadError::File(reason) if reason == CHANGED), "{error:?}");
+        assert!(matches!(&error, ResolveCause::File { reason, .. } if reason == CHANGED), "{error:?}");
         let shrink = |_| std::fs::write(&file, "short").unwrap();
         let error = upload(&store, &file, &shrink).await.unwrap_err();
-        assert!(matches!(&error, UploadError::File(reason) if reason == CHANGED), "{error:?}");
+        assert!(matches!(&error, ResolveCause::File { reason, .. } if reason == CHANGED), "{error:?}");
         std::fs::remove_file(&file).unwrap();
         let error = upload(&store, &file, &|_| ()).await.unwrap_err();
-        assert!(matches!(&error, UploadError::File(reason) if reason.contains("No such file")), "{error:?}");
+        assert!(
+            matches!(&error, ResolveCause::File { reason, .. } if reason.contains("No such file")),
+            "{error:?}"
+        );
         assert!(store.list_all(BLOBS).await.unwrap().is_empty());
     }
 }

@@ -1,7 +1,6 @@
 //! The place of a start of a job among those that the workers of its target are to serve: an object in storage,
 //! `active/<target>/<job>/<start>`, and an offer in the ledger.
 
-use std::fmt;
 use std::sync::Arc;
 
 use prs_common::ledger::Offer;
@@ -10,19 +9,13 @@ use prs_common::storage::Storage;
 use super::record::{JobRecord, run_name};
 
 /// The place of a start of a job among those that its target's workers are to serve.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ActiveJob {
     /// The storage of the fleet.
     pub(super) storage: Arc<dyn Storage>,
     /// The object that says so there.
     pub(super) key: String,
     pub(super) offer: Offer,
-}
-
-impl fmt::Debug for ActiveJob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActiveJob").field(&self.key).finish()
-    }
 }
 
 impl ActiveJob {

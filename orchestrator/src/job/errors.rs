@@ -5,6 +5,7 @@
 //! that come from no line, when their messages differ in numbers and names alone. Of each only an example is kept, one
 //! that cost items where there is one.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
@@ -126,13 +127,8 @@ impl ErrorGroup {
 struct Kind {
     status: &'static str,
     category: String,
-    place: Place,
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Place {
-    Line(String, u32),
-    Pattern(String),
+    /// The line of the user's code, or what the messages have in common.
+    cause: Result<(String, u32), String>,
 }
 
 /// The distinct errors of a job.
@@ -158,15 +154,8 @@ impl ErrorSummary {
         let group = self.groups.entry(kind).or_insert_with(|| ErrorGroup {
             status: record.status.as_str().to_owned(),
             category: record.category.clone(),
-            message: String::new(),
-            messages_differ: false,
             frame: detail.and_then(|detail| detail.frame.clone()),
-            tries: 0,
-            mini_batches_lost: 0,
-            items_lost: 0,
-            nodes: BTreeSet::new(),
-            example: Example::default(),
-            traceback: String::new(),
+            ..ErrorGroup::default()
         });
         group.messages_differ |= group.tries > 0 && cut(&record.message) != group.message;
         if group.tries == 0 || (is_lost && !group.example.is_lost) {
@@ -193,11 +182,11 @@ impl ErrorSummary {
         }
     }
 
-    /// The distinct errors: first those that cost most items, then those of most tries.
-    pub fn groups(&self) -> Vec<&ErrorGroup> {
-        let mut groups: Vec<_> = self.groups.values().collect();
+    /// The distinct errors: first those that cost most items, then those of most tries. `more` are put among them.
+    pub fn groups(&self, more: Vec<ErrorGroup>) -> Vec<ErrorGroup> {
+        let mut groups: Vec<_> = self.groups.values().cloned().chain(more).collect();
         let rank = |group: &ErrorGroup| (group.items_lost, group.mini_batches_lost, group.tries);
-        groups.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.in_one_line().cmp(&b.in_one_line())));
+        groups.sort_by_cached_key(|group| (Reverse(rank(group)), group.in_one_line()));
         groups
     }
 
@@ -223,11 +212,10 @@ impl ErrorSummary {
 
 fn kind(record: &TryRecord, detail: Option<&ErrorDetail>) -> Kind {
     let frame = detail.and_then(|detail| detail.frame.as_ref());
-    let place = match frame {
-        Some(frame) => Place::Line(frame.file.clone(), frame.line),
-        None => Place::Pattern(pattern(record.message.lines().next().unwrap_or_default())),
-    };
-    Kind { status: record.status.as_str(), category: record.category.clone(), place }
+    let cause = frame
+        .map(|frame| (frame.file.clone(), frame.line))
+        .ok_or_else(|| pattern(record.message.lines().next().unwrap_or_default()));
+    Kind { status: record.status.as_str(), category: record.category.clone(), cause }
 }
 
 fn cut(message: &str) -> &str {
@@ -272,9 +260,9 @@ mod tests {
             ("cannot parse b.txt", Some(7), false),
             ("cannot parse b.txt", Some(7), false),
         ]);
-        let groups = summary.groups();
+        let groups = summary.groups(Vec::new());
         assert_eq!(groups.len(), 2);
-        let first = groups[0];
+        let first = &groups[0];
         assert_eq!((first.tries, first.mini_batches_lost, first.items_lost), (2, 1, 5), "what costs most");
         assert!(first.messages_differ && !groups[1].messages_differ);
         // The example is one that was lost.
@@ -305,8 +293,8 @@ mod tests {
             .collect();
         let tries: Vec<_> = tries.iter().map(|(message, line, lost)| (&**message, *line, *lost)).collect();
         let summary = summary(&tries);
-        assert_eq!(summary.groups().len(), 1);
-        assert_eq!(summary.groups()[0].tries, 2 * MOST as u64);
+        assert_eq!(summary.groups(Vec::new()).len(), 1);
+        assert_eq!(summary.groups(Vec::new())[0].tries, 2 * MOST as u64);
     }
 
     #[test]
@@ -314,7 +302,7 @@ mod tests {
         let tries: Vec<_> = (0..MOST as u32 + 7).map(|line| ("m", Some(line), false)).collect();
         let summary = summary(&tries);
         assert_eq!(
-            (summary.groups().len(), summary.others(), summary.failed_tries()),
+            (summary.groups(Vec::new()).len(), summary.others(), summary.failed_tries()),
             (MOST, 7, MOST as u64 + 7)
         );
         let text = |summary: &ErrorSummary| ErrorList::new(summary, Vec::new()).text();

@@ -32,7 +32,7 @@ pub fn what_fails(to_import: bool) -> &'static str {
     if to_import { "importing the script" } else { "init()" }
 }
 
-/// How many nodes have to come to the job before one that could work is given up hope of. `may_come` says whether workers
+/// How many nodes have to join the job before one that could work is given up hope of. `may_come` says whether workers
 /// that have not tried may be nodes soon, `may_come_late` whether any other may be, some time.
 pub fn awaited(spec: &JobSpec, nodes: &[NodeView], may_come: bool, may_come_late: bool) -> u32 {
     let unfit = nodes.iter().filter(|node| node.report.is_unfit).count();

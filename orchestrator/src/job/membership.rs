@@ -13,6 +13,7 @@ use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{PutMode, StorageError, StorageExt};
 use serde::Serialize;
 
+use super::ServerError;
 use super::active::{ActiveJob, parse, prefix};
 use super::context::JobContext;
 use super::fleet::Fleet;
@@ -55,22 +56,11 @@ pub async fn ring(job: &JobContext) {
 }
 
 /// Takes the offer of a job back that has ended, as the last act for it.
-pub async fn withdraw(job: &JobContext) -> Result<(), WithdrawError> {
+pub async fn withdraw(job: &JobContext) -> Result<(), ServerError> {
     let Some(active) = &job.active else { return Ok(()) };
     job.ledger.withdraw(&job.spec.compute_target, &job.run).await?;
     active.storage.delete(&active.key).await?;
     Ok(())
-}
-
-/// Why a job is still among those to be served.
-#[derive(Debug, thiserror::Error)]
-pub enum WithdrawError {
-    /// The ledger failed.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
 }
 
 /// How many nodes the job takes.
@@ -99,7 +89,7 @@ pub async fn untried_workers(
     Ok(idle.iter().filter(is_other).count() as u64)
 }
 
-/// The workers of a job's target, as somebody sees them who asks for the job.
+/// The workers of a job's target, as a command shows them that asks for the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Workers {
@@ -171,7 +161,7 @@ pub async fn offers(fleet: &Fleet, target: &str, worker: &NodeInfo) -> Result<Of
 }
 
 /// Offers every job of `target` that storage has among those to be served.
-async fn fill(fleet: &Fleet, target: &str) -> Result<(), WithdrawError> {
+async fn fill(fleet: &Fleet, target: &str) -> Result<(), ServerError> {
     let prefix = prefix(target);
     let listed = fleet.storage.list_all(&prefix).await?;
     let entries: Vec<_> =
@@ -186,7 +176,7 @@ async fn fill(fleet: &Fleet, target: &str) -> Result<(), WithdrawError> {
 }
 
 /// Offers one job. One that has ended is offered too: who takes it tidies up behind it.
-async fn fill_in(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) -> Result<(), WithdrawError> {
+async fn fill_in(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) -> Result<(), ServerError> {
     let record = match JobRecord::read(&*fleet.job_storage(job_id)).await {
         Ok(record) => record,
         Err(JobRecordError::Storage(error)) => return Err(error.into()),
@@ -207,12 +197,7 @@ async fn fill_in(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) ->
 
 /// Takes a start of a job out of those to be served whose record is gone. The record is looked for some times, for a
 /// gateway may lack it for a moment.
-pub async fn forget(
-    fleet: &Fleet,
-    target: &str,
-    job_id: &str,
-    incarnation: u32,
-) -> Result<(), WithdrawError> {
+pub async fn forget(fleet: &Fleet, target: &str, job_id: &str, incarnation: u32) -> Result<(), ServerError> {
     for reads in 1..READS {
         tokio::time::sleep(read_again_after(reads)).await;
         if !matches!(JobRecord::read(&*fleet.job_storage(job_id)).await, Err(JobRecordError::Absent { .. })) {

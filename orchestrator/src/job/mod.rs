@@ -18,5 +18,18 @@ pub mod status;
 pub mod words;
 pub mod workers;
 
+use prs_common::ledger::LedgerError;
+use prs_common::storage::StorageError;
+
 pub use count::count;
 pub(crate) use error_pattern::pattern;
+
+/// A server that keeps what is known of a job failed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum ServerError {
+    /// The ledger failed.
+    Ledger(#[from] LedgerError),
+    /// The store failed.
+    Storage(#[from] StorageError),
+}

@@ -1,8 +1,8 @@
 //! The queue of a job's mini-batches, and the next one where the broker does not serve it.
 //!
 //! A queue without its leader, or without the majority of its hosts, gives no answers and may come back with all it
-//! held. It is nobody's to delete then. The job leaves it: a note in storage says how many queues were left, whoever
-//! publishes goes on with the next one, and consumers follow. What the left queue held and has no outcome is found
+//! held. It is nobody's to delete then. The job leaves it: a note in storage says how many queues were left, the
+//! scheduler goes on with the next one, and consumers follow. What the left queue held and has no outcome is found
 //! missing and published again; should it be served again, what is in it runs twice at most and counts once. All queues
 //! of a job are deleted when it has ended.
 
@@ -30,7 +30,7 @@ pub fn job_queue_options(spec: &JobSpec) -> QueueOptions {
     QueueOptions { consumer_timeout: Some((4 * one).max(LEAST_TIMEOUT)) }
 }
 
-/// What somebody who submits `spec` should know of the broker.
+/// What a user who submits `spec` should know of the broker.
 pub fn reservation(spec: &JobSpec, unsettled_limit: Option<Duration>) -> Option<String> {
     let one = Duration::from_secs(spec.run_invocation_timeout + spec.task_overhead_timeout);
     let limit = unsettled_limit.filter(|limit| one * 2 > *limit)?;

@@ -6,7 +6,7 @@ use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::leases;
-use crate::job::membership::{self, WithdrawError};
+use crate::job::membership;
 use crate::job::queue;
 use crate::job::record::JobRecordError;
 use crate::panics::{self, Panicked, caught};
@@ -25,12 +25,12 @@ pub struct OrchestratorEnd {
     pub alone: CancellationToken,
 }
 
-/// Where a program stands with a job.
+/// What a program's part in the watching over a job led to.
 #[derive(Debug)]
-pub enum Place {
+pub enum WatchEnd {
     /// It watched over the job to its end.
     Ended(Box<JobResult>),
-    /// The job has ended, or was started anew, under somebody else's eyes.
+    /// The job has ended, or was started anew, while another program watched over it.
     Over,
     /// The job wants nodes again, and this program has none any more; the lease is free.
     Again,
@@ -39,19 +39,19 @@ pub enum Place {
 }
 
 /// Watches over `job` whenever nobody else does, until it is over or `end` says so.
-pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
+pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> WatchEnd {
     let look = job.policy.lease / 8;
     loop {
         if end.alone.is_cancelled() && wants_nodes(job).await {
             give_up_the_lease(job, owner).await;
-            return Place::Again;
+            return WatchEnd::Again;
         }
-        let place = tokio::select! {
-            place = caught(Box::pin(try_to_watch(job, owner))) => place.map_err(WatchError::from).flatten(),
+        let watched = tokio::select! {
+            end = caught(Box::pin(try_to_watch(job, owner))) => end.map_err(WatchError::from).flatten(),
             () = end.stop.cancelled() => break,
         };
-        let pause = match place {
-            Ok(Some(place)) => return place,
+        let pause = match watched {
+            Ok(Some(end)) => return end,
             // Another program has it. Where none has, this one may be the last that can say how the job ends.
             Ok(None) if end.retire.is_cancelled() && leases::is_watched(job).await.unwrap_or(false) => break,
             Ok(None) => look,
@@ -67,7 +67,7 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
                 give_up_the_lease(job, owner).await;
-                // What failed may be this host's fault: whoever else looks comes first.
+                // What failed may be this host's fault: other programs look first.
                 look * 3
             }
         };
@@ -78,7 +78,7 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
         }
     }
     give_up_the_lease(job, owner).await;
-    Place::Stopped
+    WatchEnd::Stopped
 }
 
 /// Whether the job has work for nodes. One that had none left has it again when segments were damaged.
@@ -101,7 +101,7 @@ async fn give_up_the_lease(job: &JobContext, owner: &str) {
 }
 
 /// Watches over the job if nobody else does.
-async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
+async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
     match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(None),
@@ -110,7 +110,7 @@ async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, Wa
     }
     tokio::select! {
         biased;
-        place = watch_over(job, owner) => place,
+        end = watch_over(job, owner) => end,
         why = lease_is_lost(job, owner) => {
             tracing::warn!(job = job.id, "{why}");
             Ok(None)
@@ -133,63 +133,47 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 }
 
 /// Watches over the job, from what storage says on.
-async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
-    let present = Present::read(job).await?;
+async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
+    let record = recorded(job).await?;
     if let Some(panicked) = panics::are_enough(job).await? {
-        return end_without_a_look(job, owner, present, panicked).await;
+        return end_without_a_look(job, owner, record, panicked).await;
     }
     failpoint::pass("watches");
-    if !matches!(present, Present::Gone)
-        && let Some(shipper) = &job.log_shipper
-    {
+    let Some(record) = record else { return leave(job).await };
+    if let Some(shipper) = &job.log_shipper {
         shipper.fetch(is_orchestrators_log).await?;
     }
-    let record = match present {
-        Present::Open(record) => record,
-        Present::Ended(ended) => {
-            let (record, result) = *ended;
-            match finish_reports(job, owner, record, &result).await {
-                Err(WatchError::NotTheOrchestrator) => return Ok(None),
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => tracing::error!(job = job.id, %error, "the last reports are not written"),
-                Ok(()) => {}
-            }
-            clean_up(job).await?;
-            return Ok(Some(Place::Over));
+    if let Some(result) = record.result.clone() {
+        match finish_reports(job, owner, record, &result).await {
+            Err(WatchError::NotTheOrchestrator) => return Ok(None),
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(error) => tracing::error!(job = job.id, %error, "the last reports are not written"),
+            Ok(()) => {}
         }
-        Present::Gone => {
-            clean_up(job).await?;
-            return Ok(Some(Place::Over));
-        }
-    };
+        return leave(job).await;
+    }
     let recovered = recover(job).await?;
     if recovered.ended > 0 {
         tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
-    end(job, owner, watch(job, owner, *record, &job.id, &view).await).await
+    end(job, owner, watch(job, owner, record, &job.id, &view).await).await
 }
 
-/// Ends a job that panics whoever watches over it, and tidies up behind it.
+/// Ends a job over which every orchestrator panics, and tidies up behind it.
 async fn end_without_a_look(
     job: &JobContext,
     owner: &str,
-    present: Present,
+    record: Option<JobRecord>,
     panicked: Panicked,
-) -> Result<Option<Place>, WatchError> {
+) -> Result<Option<WatchEnd>, WatchError> {
     tracing::error!(job = job.id, text = panicked.text, "the job broke its orchestrators too often; it ends");
-    let place = match present {
-        Present::Open(record) => {
-            Place::Ended(Box::new(panics::fail(job, owner, *record, &job.id, panicked).await?))
+    match record {
+        Some(record) if record.result.is_none() => {
+            end(job, owner, panics::fail(job, owner, record, &job.id, panicked).await).await
         }
-        Present::Ended(ended) => {
-            restore_job_result(job, &ended.1).await?;
-            Place::Over
-        }
-        Present::Gone => Place::Over,
-    };
-    clean_up(job).await?;
-    Ok(Some(place))
+        ended => restore_and_leave(job, ended).await,
+    }
 }
 
 /// What follows from the end of a watch.
@@ -197,11 +181,11 @@ async fn end(
     job: &JobContext,
     owner: &str,
     watched: Result<JobResult, WatchError>,
-) -> Result<Option<Place>, WatchError> {
+) -> Result<Option<WatchEnd>, WatchError> {
     match watched {
         Ok(result) => {
             clean_up(job).await?;
-            Ok(Some(Place::Ended(Box::new(result))))
+            Ok(Some(WatchEnd::Ended(Box::new(result))))
         }
         Err(WatchError::NotTheOrchestrator) => Ok(None),
         Err(WatchError::RunAgain { reason }) => {
@@ -216,17 +200,10 @@ async fn end(
 }
 
 /// The ledger does not know the job: it is over, or the ledger was lost and is made anew.
-async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
-    match Present::read(job).await? {
-        Present::Open(_) => {}
-        present => {
-            // The orchestrator that ended it may have died before; what segments would tell besides may be gone.
-            if let Present::Ended(ended) = &present {
-                restore_job_result(job, &ended.1).await?;
-            }
-            clean_up(job).await?;
-            return Ok(Some(Place::Over));
-        }
+async fn rebuild(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
+    match recorded(job).await? {
+        Some(JobRecord { result: None, .. }) => {}
+        ended => return restore_and_leave(job, ended).await,
     }
     match job.ledger.create(&job.run, job.try_limits()).await {
         Ok(()) => {}
@@ -234,8 +211,8 @@ async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
         Err(error) => return Err(error.into()),
     }
     tracing::warn!(job = job.id, "the ledger lost the job; it is rebuilt from storage");
-    // How far the plan was published is lost too. What waits is published again with the rest, not twice. Whoever
-    // watches next makes the queue anew: made at once, under consumers that have not heard of its end, it would have
+    // How far the plan was published is lost too. What waits is published again with the rest, not twice. The
+    // next orchestrator makes the queue anew: made at once, under consumers that have not heard of its end, it would have
     // messages and nobody to take them.
     if let Err(error) = queue::delete_all(job).await {
         tracing::warn!(%error, "some mini-batches may run twice; the first outcome counts");
@@ -243,29 +220,32 @@ async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
     Ok(None)
 }
 
-/// What storage says of this start of the job.
-enum Present {
-    /// It has not ended.
-    Open(Box<JobRecord>),
-    /// It has, and this is how.
-    Ended(Box<(JobRecord, JobResult)>),
-    /// There is no such job any more, or it was started anew.
-    Gone,
+/// The record of this start of the job; nothing where there is no such job any more, or it was started anew.
+async fn recorded(job: &JobContext) -> Result<Option<JobRecord>, WatchError> {
+    match JobRecord::read(&*job.storage).await {
+        Ok(record) => Ok(Some(record).filter(|record| record.incarnation == job.incarnation)),
+        Err(JobRecordError::Absent { .. }) => Ok(None),
+        // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
+        Err(error) => Err(error.into()),
+    }
 }
 
-impl Present {
-    async fn read(job: &JobContext) -> Result<Self, WatchError> {
-        match JobRecord::read(&*job.storage).await {
-            Ok(record) if record.incarnation != job.incarnation => Ok(Self::Gone),
-            Ok(record) => Ok(match record.result.clone() {
-                Some(result) => Self::Ended(Box::new((record, result))),
-                None => Self::Open(Box::new(record)),
-            }),
-            Err(JobRecordError::Absent { .. }) => Ok(Self::Gone),
-            // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
-            Err(error) => Err(error.into()),
-        }
+/// Leaves a job that was `recorded` as ended: the orchestrator that ended it may have died before `job_result.txt` was in
+/// storage; what segments would tell besides may be gone.
+async fn restore_and_leave(
+    job: &JobContext,
+    recorded: Option<JobRecord>,
+) -> Result<Option<WatchEnd>, WatchError> {
+    if let Some(result) = recorded.and_then(|record| record.result) {
+        restore_job_result(job, &result).await?;
     }
+    leave(job).await
+}
+
+/// Leaves a job that has ended, or is gone.
+async fn leave(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
+    clean_up(job).await?;
+    Ok(Some(WatchEnd::Over))
 }
 
 /// Removes what a job that has ended needs no longer: its queue, its books, the segments where nothing is left to
@@ -293,13 +273,10 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     if is_present && let Err(error) = job.storage.sweep().await {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
     }
-    membership::withdraw(job).await.map_err(|error| match error {
-        WithdrawError::Ledger(error) => error.into(),
-        WithdrawError::Storage(error) => WatchError::Storage(error),
-    })
+    Ok(membership::withdraw(job).await?)
 }
 
-/// Whether the orchestrator, whoever it is, writes this log.
+/// Whether the orchestrator writes this log, on whatever node.
 fn is_orchestrators_log(name: &str) -> bool {
     name.starts_with("job_progress_overview.")
         || name.starts_with("sys/master_role")

@@ -37,7 +37,7 @@ async fn who_cannot_watch_lets_others_try() {
     };
     tokio::time::timeout(fixture.job.policy.lease / 2, other_gets_it).await.unwrap();
     stop.cancel();
-    assert!(matches!(trying.await.unwrap(), Place::Stopped));
+    assert!(matches!(trying.await.unwrap(), WatchEnd::Stopped));
     assert!(!is_watched(&fixture.job).await.unwrap(), "it stopped, and the lease is free");
 }
 
@@ -80,7 +80,7 @@ async fn who_finds_the_books_closed_watches_no_longer() {
     resumed.incarnation = 2;
     resumed.write(&*fixture.storage).await.unwrap();
     ledger.remove(&fixture.job.run).await.unwrap();
-    assert!(matches!(trying.await.unwrap(), Place::Over));
+    assert!(matches!(trying.await.unwrap(), WatchEnd::Over));
     assert_eq!(fixture.record().await, resumed);
 }
 
@@ -110,14 +110,14 @@ async fn who_is_to_retire_leaves_the_job_to_another_and_to_nobody_else() {
         .lease(&fixture.job.run, Duty::Watch, "worker-2", Duration::from_mins(1))
         .await
         .unwrap();
-    assert!(matches!(orchestrate(&fixture.job, "worker-1", &end).await, Place::Stopped));
+    assert!(matches!(orchestrate(&fixture.job, "worker-1", &end).await, WatchEnd::Stopped));
 
     // The other is gone, the job is to fail, and the store takes that some moments later only.
     fixture.job.ledger.release(&fixture.job.run, Duty::Watch, "worker-2").await.unwrap();
     let failed = Conclusion { state: JobState::Failed, reason: "refused".to_owned() };
     fixture.job.ledger.conclude(&fixture.job.run, &failed).await.unwrap();
     fixture.storage.fail("get job.json", 3, StorageErrorKind::PermissionDenied);
-    let Place::Ended(result) = orchestrate(&fixture.job, "worker-1", &end).await else {
+    let WatchEnd::Ended(result) = orchestrate(&fixture.job, "worker-1", &end).await else {
         panic!("nobody says how the job ended")
     };
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("refused")));

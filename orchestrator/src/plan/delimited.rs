@@ -28,6 +28,7 @@ struct Planner<'a, 'b> {
 /// Plans one input with about `size` bytes a mini-batch. A file that cannot be split becomes one mini-batch
 /// that fails with the reason (D5); the others are not touched by it.
 pub(super) fn plan(
+    manifest: Option<ManifestReader<ObjectReader>>,
     input: &Input,
     position: u32,
     size: u64,
@@ -36,7 +37,7 @@ pub(super) fn plan(
 ) -> Result<(), PlanError> {
     let options = input.tabular.clone().unwrap_or_default();
     let mut planner = Planner { input, options, position, size, context, sink };
-    match super::manifest(input, context)? {
+    match manifest {
         None => planner.files(),
         Some(manifest) => planner.objects(manifest),
     }

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
-use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize};
+use prs_common::job::{Input, InputKind, InputSource, JobSpec};
 use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
 use prs_common::storage::{DiskError, StorageError, TransferError};
 use tokio::runtime::Handle;
@@ -131,17 +131,16 @@ pub fn plan(
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
 ) -> Result<(), PlanError> {
     let mut sink = Sink { take, stop, batch: Batch::default(), next: 0, size: 1, stopped: false };
+    let size = spec.mini_batch_size.amount();
     for (position, input) in spec.inputs.iter().enumerate() {
-        let done = match (input.kind, spec.mini_batch_size) {
-            (InputKind::File, size) => match manifest(input, context)? {
-                None => files::plan(input, position as u32, size.amount(), &mut sink),
-                Some(manifest) => objects::plan(manifest, input, position as u32, size.amount(), &mut sink),
-            },
-            (InputKind::Tabular, MiniBatchSize::Bytes(size) | MiniBatchSize::Files(size)) => {
-                delimited::plan(input, position as u32, size, context, &mut sink)
+        let position = position as u32;
+        match (input.kind, manifest(input, context)?) {
+            (InputKind::File, None) => files::plan(input, position, size, &mut sink)?,
+            (InputKind::File, Some(manifest)) => objects::plan(manifest, input, position, size, &mut sink)?,
+            (InputKind::Tabular, manifest) => {
+                delimited::plan(manifest, input, position, size, context, &mut sink)?;
             }
-        };
-        done?;
+        }
         if sink.is_stopped() {
             return Ok(());
         }

@@ -1,12 +1,12 @@
 //! Scheduling: publishes the plan of a job on its queue, with a bounded backlog.
 //!
 //! After every confirmed publish the ledger gets a checkpoint. A mini-batch that has its outcome already is not
-//! published again. On a fleet whoever submits a job schedules it, and when that program dies, the orchestrator
+//! published again. On a fleet the program that submits a job schedules it, and when that dies, the orchestrator
 //! goes on from the checkpoint; the lease of the duty keeps them apart. A batch that both publish runs twice and
 //! counts once.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::end_reason::EndReason;
@@ -44,6 +44,8 @@ enum ScheduleError {
     Storage(#[from] StorageError),
     #[error("{id} is not what it was when the job was first started")]
     Changed { id: String },
+    #[error("it was stopped, or another program has the duty")]
+    Stopped,
 }
 
 impl From<ScheduleError> for EndReason {
@@ -57,10 +59,10 @@ impl From<ScheduleError> for EndReason {
 }
 
 impl ScheduleError {
-    /// Whether somebody may go on later: a server was away, or lost what it had and will be given it again.
+    /// Whether a scheduler may go on later: a server was away, or lost what it had and will be given it again.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Changed { .. } => false,
+            Self::Changed { .. } | Self::Stopped => false,
             Self::Plan(error) => error.is_retryable(),
             Self::Storage(error) => error.is_retryable(),
             Self::Queue(error) => error.is_retryable() || error.kind == QueueErrorKind::NotFound,
@@ -88,7 +90,7 @@ pub enum Scheduled {
     Failed,
     /// It was stopped, or another program has the duty.
     Stopped,
-    /// A server does not answer, or lost the job; somebody may try again later.
+    /// A server does not answer, or lost the job; a scheduler may try again later.
     Interrupted,
     /// This host of a fleet cannot make the plan; another one may.
     Unable {
@@ -106,12 +108,13 @@ pub async fn schedule(
     stop: &CancellationToken,
 ) -> Scheduled {
     let outcome = run(job, owner, &assignment, stop).await;
-    if !matches!(outcome, Ok(Scheduled::Complete)) {
-        // Whoever goes on need not wait until the lease has run out.
+    if outcome.is_err() {
+        // The next scheduler need not wait until the lease has run out.
         let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
     }
     match outcome {
-        Ok(outcome) => outcome,
+        Ok(()) => Scheduled::Complete,
+        Err(ScheduleError::Stopped) => Scheduled::Stopped,
         Err(ScheduleError::Ledger(error)) if error.kind == LedgerErrorKind::Superseded => Scheduled::Stopped,
         Err(error) if job.policy.waits_for_servers && error.may_pass() => {
             tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
@@ -136,14 +139,13 @@ async fn run(
     owner: &str,
     assignment: &Assignment,
     stop: &CancellationToken,
-) -> Result<Scheduled, ScheduleError> {
-    let Some(fence) = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await? else {
-        return Ok(Scheduled::Stopped);
-    };
-    // Whoever had the duty before may have come further than anybody here knows.
+) -> Result<(), ScheduleError> {
+    let fence = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await?;
+    let fence = fence.ok_or(ScheduleError::Stopped)?;
+    // The scheduler before this one may have come further than the orchestrator knows.
     let before = job.ledger.progress(&job.run).await?;
     if before.checkpoint.complete && !assignment.again {
-        return Ok(Scheduled::Complete);
+        return Ok(());
     }
     let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
@@ -152,11 +154,11 @@ async fn run(
         Publisher { job, owner, fence, assignment, after, some_ended, stop, leased: Instant::now() };
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let Some(checkpoint) = sent? else { return Ok(Scheduled::Stopped) };
+    let checkpoint = sent?;
     end_of_plan?;
     if stop.is_cancelled() {
         // What ended may be the planner's patience, not the plan.
-        return Ok(Scheduled::Stopped);
+        return Err(ScheduleError::Stopped);
     }
     if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
         return Err(ScheduleError::Changed { id: id_of(gone) });
@@ -164,7 +166,7 @@ async fn run(
     let complete = Checkpoint { complete: true, ..checkpoint };
     job.ledger.checkpoint(&job.run, complete, fence).await?;
     job.ledger.release(&job.run, Duty::Schedule, owner).await?;
-    Ok(Scheduled::Complete)
+    Ok(())
 }
 
 /// Plans `job` on a thread of its own, until the end or until `stop`. What it found comes through the channel; how it
@@ -203,11 +205,8 @@ struct Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// How far it came; `None` when it was stopped.
-    async fn publish(
-        &mut self,
-        mut batches: mpsc::Receiver<Batch>,
-    ) -> Result<Option<Checkpoint>, ScheduleError> {
+    /// Publishes all; returns how far the plan came.
+    async fn publish(&mut self, mut batches: mpsc::Receiver<Batch>) -> Result<Checkpoint, ScheduleError> {
         let job = self.job;
         let number = queue::present(job).await?;
         let queue = queue::name(job, number);
@@ -216,13 +215,11 @@ impl Publisher<'_> {
             let mut batch = tokio::select! {
                 batch = batches.recv() => match batch {
                     Some(batch) => batch,
-                    None => return Ok(Some(checkpoint)),
+                    None => return Ok(checkpoint),
                 },
-                () = self.stop.cancelled() => return Ok(None),
+                () = self.stop.cancelled() => return Err(ScheduleError::Stopped),
                 () = tokio::time::sleep(job.policy.lease / 4) => {
-                    if !self.keeps_the_duty().await? {
-                        return Ok(None);
-                    }
+                    self.keep_the_duty().await?;
                     continue;
                 }
             };
@@ -244,33 +241,22 @@ impl Publisher<'_> {
                 store_long(&*job.storage, &mut bodies).await?;
             }
             while job.queue.depth(&queue).await?.ready > BACKLOG {
-                tokio::select! {
-                    () = tokio::time::sleep(job.policy.full_queue) => {}
-                    () = self.stop.cancelled() => return Ok(None),
-                }
-                if !self.keeps_the_duty().await? {
-                    return Ok(None);
-                }
+                self.wait(job.policy.full_queue).await?;
             }
-            if !self.keeps_the_duty().await? {
-                return Ok(None);
-            }
-            if !self.send(&queue, number, bodies).await? {
-                return Ok(None);
-            }
+            self.keep_the_duty().await?;
+            self.send(&queue, number, bodies).await?;
             failpoint::pass("published");
             job.ledger.checkpoint(&job.run, checkpoint, self.fence).await?;
         }
     }
 
-    /// Puts messages into the queue `number` of the job; false when it was stopped. A queue that the broker has not
-    /// served for long is left.
-    async fn send(&mut self, queue: &str, number: u32, bodies: Vec<Bytes>) -> Result<bool, ScheduleError> {
+    /// Puts messages into the queue `number` of the job. A queue that the broker has not served for long is left.
+    async fn send(&mut self, queue: &str, number: u32, bodies: Vec<Bytes>) -> Result<(), ScheduleError> {
         let job = self.job;
         let since = Instant::now();
         loop {
             match job.queue.publish(queue, bodies.clone()).await {
-                Ok(()) => return Ok(true),
+                Ok(()) => return Ok(()),
                 Err(error) if error.kind != QueueErrorKind::NotServed => return Err(error.into()),
                 Err(error) if since.elapsed() >= job.policy.not_served => {
                     queue::leave(job, number).await;
@@ -278,25 +264,27 @@ impl Publisher<'_> {
                 }
                 Err(error) => tracing::debug!(queue, %error, "trying again"),
             }
-            tokio::select! {
-                () = tokio::time::sleep(job.policy.not_served / 30) => {}
-                () = self.stop.cancelled() => return Ok(false),
-            }
-            if !self.keeps_the_duty().await? {
-                return Ok(false);
-            }
+            self.wait(job.policy.not_served / 30).await?;
         }
     }
 
-    /// Whether the duty is still its own; asks now and then.
-    async fn keeps_the_duty(&mut self) -> Result<bool, ScheduleError> {
+    /// Waits, while it may go on.
+    async fn wait(&mut self, time: Duration) -> Result<(), ScheduleError> {
+        tokio::select! {
+            () = tokio::time::sleep(time) => self.keep_the_duty().await,
+            () = self.stop.cancelled() => Err(ScheduleError::Stopped),
+        }
+    }
+
+    /// Makes sure that the duty is still its own; asks now and then.
+    async fn keep_the_duty(&mut self) -> Result<(), ScheduleError> {
         let job = self.job;
         if self.leased.elapsed() < job.policy.lease / 4 {
-            return Ok(true);
+            return Ok(());
         }
         self.leased = Instant::now();
         let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
-        Ok(lease == Some(self.fence))
+        if lease == Some(self.fence) { Ok(()) } else { Err(ScheduleError::Stopped) }
     }
 
     /// What of `batch` is neither published nor ended.

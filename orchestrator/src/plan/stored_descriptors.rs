@@ -31,7 +31,7 @@ pub async fn store_long(storage: &dyn Storage, bodies: &mut [Bytes]) -> Result<(
 }
 
 async fn store(storage: &dyn Storage, body: &mut Bytes) -> Result<(), StorageError> {
-    // What cannot be read is found out by whoever runs it.
+    // What cannot be read the node finds out that runs it.
     let Ok(mini_batch) = MiniBatch::decode(body) else { return Ok(()) };
     let (index, input, items) = (mini_batch.index, mini_batch.input, mini_batch.items());
     let (key, checksum) = (layout::stored_descriptor(index), checksum(body));

@@ -28,9 +28,7 @@ pub struct ErrorList {
 impl ErrorList {
     /// The errors of tries, and of `init()`.
     pub fn new(summary: &ErrorSummary, init: Vec<ErrorGroup>) -> Self {
-        let mut errors: Vec<_> = summary.groups().into_iter().cloned().chain(init).collect();
-        let rank = |group: &ErrorGroup| (group.items_lost, group.mini_batches_lost, group.tries);
-        errors.sort_by_key(|group| std::cmp::Reverse(rank(group)));
+        let errors = summary.groups(init);
         Self { schema: SCHEMA, failed_tries: summary.failed_tries(), others: summary.others(), errors }
     }
 

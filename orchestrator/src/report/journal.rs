@@ -12,9 +12,11 @@ use prs_common::log_file::LogFile;
 use super::error_list::{self, ErrorList};
 use super::init_errors::InitErrors;
 use super::progress_overview::ProgressOverview;
-use super::readme;
 use super::summaries::Summaries;
 use crate::job::errors::{ErrorGroup, ErrorSummary};
+
+/// `readme.txt`: what is where below `logs/`.
+const README: &str = include_str!("readme.txt");
 
 /// The orchestrator's logs of one job.
 pub(crate) struct Journal {
@@ -31,7 +33,7 @@ impl Journal {
     /// Begins to write below `logs`.
     pub(crate) fn begin(logs: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(logs.join("sys/error"))?;
-        std::fs::write(logs.join("readme.txt"), readme::TEXT)?;
+        std::fs::write(logs.join("readme.txt"), README)?;
         Ok(Self {
             master: LogFile::new(logs.join("sys/master_role.txt")),
             errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),

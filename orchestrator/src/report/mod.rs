@@ -6,12 +6,22 @@ pub mod job_result;
 pub mod journal;
 pub mod processed_mini_batches;
 pub mod progress_overview;
-pub mod readme;
 pub mod starts;
 pub mod summaries;
 
-/// Appends a CSV field, quoted where that is needed.
+use prs_common::timestamp::push_seconds;
+
+/// Appends durations, microseconds, as CSV fields of seconds, each after a comma.
+fn push_durations(line: &mut String, durations_us: [u64; 3]) {
+    for duration in durations_us {
+        line.push(',');
+        push_seconds(line, duration);
+    }
+}
+
+/// Appends a CSV field after a comma, quoted where that is needed.
 fn push_csv(line: &mut String, field: &str) {
+    line.push(',');
     if field.contains([',', '"', '\n', '\r']) {
         line.push('"');
         for part in field.split_inclusive('"') {
@@ -35,7 +45,7 @@ mod tests {
         {
             let mut line = String::new();
             super::push_csv(&mut line, field);
-            assert_eq!(line, expected);
+            assert_eq!(line, format!(",{expected}"));
         }
     }
 }

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::segment::SegmentIndex;
-use prs_common::timestamp::{push_seconds, push_us};
+use prs_common::timestamp::push_us;
 
-use super::push_csv;
+use super::{push_csv, push_durations};
 
 /// The column names, in the words of ParallelRunStep.
 const COLUMNS: &str = "Mini-batch Id,Picked Count,Node Id,Process,Process Id,Ip,Start Time,Total,Succeeded,Failed,\
@@ -37,9 +37,9 @@ impl ProcessedMiniBatches {
         Ok(Self { file, line: String::new() })
     }
 
-    /// Adds the tries of a segment. The outcomes of the mini-batches in `lost` do not count: another node that ran
+    /// Adds the tries of a segment, all at once. The outcomes of the mini-batches in `duplicates` do not count: another node that ran
     /// them, too, was first.
-    pub fn add(&mut self, index: &SegmentIndex, lost: &[MiniBatchIndex]) {
+    pub fn add(&mut self, index: &SegmentIndex, duplicates: &[MiniBatchIndex]) {
         for record in &index.tries {
             let process = &index.processes[record.process as usize];
             let line = &mut self.line;
@@ -56,31 +56,19 @@ impl ProcessedMiniBatches {
                 index.ip
             );
             push_us(line, record.started_us);
-            let _ = write!(line, ",{},{},{failed},", record.items, record.succeeded);
-            push_seconds(line, record.elapsed_us);
-            line.push(',');
-            push_seconds(line, record.cpu_us);
-            line.push(',');
-            push_seconds(line, record.run_us);
-            line.push(',');
-            line.push_str(record.status.as_str());
-            line.push(',');
-            let counts = !record.last || !lost.contains(&record.index);
-            push_csv(line, if counts { &record.category } else { NOT_FIRST.0 });
-            line.push(',');
-            push_csv(line, if counts { &record.message } else { NOT_FIRST.1 });
-            line.push(',');
-            push_csv(line, &record.detail);
+            let _ = write!(line, ",{},{},{failed}", record.items, record.succeeded);
+            push_durations(line, [record.elapsed_us, record.cpu_us, record.run_us]);
+            let is_duplicate = record.last && duplicates.contains(&record.index);
+            let error = if is_duplicate { NOT_FIRST } else { (&*record.category, &*record.message) };
+            for field in [record.status.as_str(), error.0, error.1, &record.detail] {
+                push_csv(line, field);
+            }
             line.push('\n');
             if let Err(error) = self.file.write_all(line.as_bytes()) {
                 tracing::warn!(%error, "a row of processed_mini-batches.csv is lost");
                 return;
             }
         }
-    }
-
-    /// Makes what was added visible.
-    pub fn flush(&mut self) {
         if let Err(error) = self.file.flush() {
             tracing::warn!(%error, "rows of processed_mini-batches.csv are lost");
         }

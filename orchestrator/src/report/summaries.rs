@@ -4,47 +4,37 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use prs_common::segment::{TryRecord, TryStatus};
-use prs_common::timestamp::push_seconds;
 
-/// Sums over tries.
+use super::push_durations;
+
+/// Sums over tries, in the order of [`SUM_COLUMNS`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
-    tries: u64,
-    succeeded: u64,
-    items: u64,
-    items_succeeded: u64,
-    elapsed_us: u64,
-    cpu_us: u64,
-    run_us: u64,
+    counts: [u64; 6],
+    durations_us: [u64; 3],
 }
 
 impl Sums {
-    fn add(&mut self, record: &TryRecord) {
-        self.tries += 1;
-        self.succeeded += u64::from(record.status == TryStatus::RunDone);
-        self.items += record.items;
-        self.items_succeeded += record.succeeded;
-        self.elapsed_us += record.elapsed_us;
-        self.cpu_us += record.cpu_us;
-        self.run_us += record.run_us;
+    fn of(record: &TryRecord) -> Self {
+        let (tries, succeeded) = (1, u64::from(record.status == TryStatus::RunDone));
+        let (items, items_succeeded) = (record.items, record.succeeded);
+        let (failed, items_failed) = (tries - succeeded, items - items_succeeded);
+        Self {
+            counts: [tries, succeeded, failed, items, items_succeeded, items_failed],
+            durations_us: [record.elapsed_us, record.cpu_us, record.run_us],
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.counts.iter_mut().zip(more.counts).for_each(|(sum, more)| *sum += more);
+        self.durations_us.iter_mut().zip(more.durations_us).for_each(|(sum, more)| *sum += more);
     }
 
     fn push(&self, line: &mut String) {
-        let _ = write!(
-            line,
-            "{},{},{},{},{},{},",
-            self.tries,
-            self.succeeded,
-            self.tries - self.succeeded,
-            self.items,
-            self.items_succeeded,
-            self.items - self.items_succeeded
-        );
-        push_seconds(line, self.elapsed_us);
-        line.push(',');
-        push_seconds(line, self.cpu_us);
-        line.push(',');
-        push_seconds(line, self.run_us);
+        for count in self.counts {
+            let _ = write!(line, ",{count}");
+        }
+        push_durations(line, self.durations_us);
         line.push('\n');
     }
 }
@@ -61,12 +51,12 @@ pub struct Summaries {
 impl Summaries {
     /// Adds a try.
     pub fn add(&mut self, node_id: u32, process: &str, record: &TryRecord) {
-        let processes = self.nodes.entry(node_id).or_default();
+        let (processes, one) = (self.nodes.entry(node_id).or_default(), Sums::of(record));
         // Few processes, many tries: no key is allocated for a known one.
         if let Some(sums) = processes.get_mut(process) {
-            sums.add(record);
+            sums.add(&one);
         } else {
-            processes.entry(process.to_owned()).or_default().add(record);
+            processes.insert(process.to_owned(), one);
         }
     }
 
@@ -75,7 +65,7 @@ impl Summaries {
         let mut text = format!("Node Id,Process,{SUM_COLUMNS}");
         for (node_id, processes) in &self.nodes {
             for (process, sums) in processes {
-                let _ = write!(text, "{node_id},{process},");
+                let _ = write!(text, "{node_id},{process}");
                 sums.push(&mut text);
             }
         }
@@ -88,15 +78,9 @@ impl Summaries {
         for (node_id, processes) in &self.nodes {
             let mut node = Sums::default();
             for sums in processes.values() {
-                node.tries += sums.tries;
-                node.succeeded += sums.succeeded;
-                node.items += sums.items;
-                node.items_succeeded += sums.items_succeeded;
-                node.elapsed_us += sums.elapsed_us;
-                node.cpu_us += sums.cpu_us;
-                node.run_us += sums.run_us;
+                node.add(sums);
             }
-            let _ = write!(text, "{node_id},{},", processes.len());
+            let _ = write!(text, "{node_id},{}", processes.len());
             node.push(&mut text);
         }
         text

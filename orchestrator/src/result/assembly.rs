@@ -110,8 +110,8 @@ fn header(catalog: &Catalog) -> Option<String> {
 }
 
 fn take(catalog: &Catalog, position: &mut Position) -> Batch {
-    let places = catalog.places[position.index..catalog.prefix.end].iter();
-    Batch::take(&catalog.segments, position, places.map_while(|place| *place))
+    let ranges = catalog.rows[position.index..catalog.prefix.end].iter();
+    Batch::take(&catalog.segments, position, ranges.map_while(|range| *range))
 }
 
 async fn joined<T>(task: AbortOnDropHandle<Result<T, FinalizeError>>) -> Result<T, FinalizeError> {

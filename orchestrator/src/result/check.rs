@@ -8,9 +8,10 @@ use prs_common::segment::{OutputFile, READS, read_again_after};
 use prs_common::storage::{GetOptions, Storage, StorageError, pieces};
 
 use super::FinalizeError;
-use super::rows::{Batch, CutRows, Position, is_damage};
-use crate::segments::catalog::{Catalog, Place};
+use super::rows::{Batch, CutRows, Position};
+use crate::segments::catalog::{Catalog, RowRange};
 use crate::segments::damage::Damaged;
+use crate::segments::is_damage;
 
 /// Segments read side by side.
 const SEGMENTS_AT_ONCE: usize = 4;
@@ -24,11 +25,11 @@ pub(crate) async fn find_damaged(
     storage: &Arc<dyn Storage>,
     catalog: &Catalog,
 ) -> Result<Vec<Damaged>, StorageError> {
-    let mut places: Vec<Place> =
-        catalog.places.iter().flatten().filter(|place| place.length > 0).copied().collect();
-    places.sort_unstable_by_key(|place| (place.segment, place.offset));
+    let mut ranges: Vec<RowRange> =
+        catalog.rows.iter().flatten().filter(|range| range.length > 0).copied().collect();
+    ranges.sort_unstable_by_key(|range| (range.segment, range.offset));
     let mut checks = Vec::new();
-    for of_segment in places.chunk_by(|one, next| one.segment == next.segment) {
+    for of_segment in ranges.chunk_by(|one, next| one.segment == next.segment) {
         let segment = &catalog.segments[of_segment[0].segment as usize];
         checks.push(what_is_wrong_with_rows(storage, segment, of_segment));
     }
@@ -59,17 +60,17 @@ pub(crate) async fn damaged_files(
     checked.try_filter_map(|damaged| std::future::ready(Ok(damaged))).try_collect().await
 }
 
-/// Why rows of a segment, whose `places` these are in the order of their offsets, are not what was written; nothing where
+/// Why rows of a segment, whose `ranges` these are in the order of their offsets, are not what was written; nothing where
 /// they are.
 pub(super) async fn what_is_wrong_with_rows(
     storage: &Arc<dyn Storage>,
     segment: &Arc<str>,
-    places: &[Place],
+    ranges: &[RowRange],
 ) -> Result<Option<Damaged>, StorageError> {
     let (mut position, mut cut) = (Position::default(), CutRows::default());
     let segments = std::slice::from_ref(segment);
-    while position.index < places.len() {
-        let rest = places[position.index..].iter().map(|place| Place { segment: 0, ..*place });
+    while position.index < ranges.len() {
+        let rest = ranges[position.index..].iter().map(|range| RowRange { segment: 0, ..*range });
         let fetched = Batch::take(segments, &mut position, rest).fetch(Arc::clone(storage)).await;
         match fetched.and_then(|fetched| fetched.rows(&mut cut)) {
             Ok(_) => {}

@@ -14,11 +14,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
+use prs_common::storage::{Storage, StorageExt};
 
 use super::FinalizeError;
-use crate::segments::catalog::Place;
+use crate::segments::catalog::RowRange;
 use crate::segments::damage::Damaged;
+use crate::segments::is_damage;
 
 /// Rows of a batch at most, bytes.
 pub(crate) const BATCH: u64 = 8 << 20;
@@ -67,28 +68,28 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The rows from `position` on, as far as `places` tells them and a batch holds; `position` moves behind them.
+    /// The rows from `position` on, as far as `ranges` tells them and a batch holds; `position` moves behind them.
     pub(crate) fn take(
         segments: &[Arc<str>],
         position: &mut Position,
-        mut places: impl Iterator<Item = Place>,
+        mut ranges: impl Iterator<Item = RowRange>,
     ) -> Self {
         let mut batch = Self::default();
         let mut last_reads: HashMap<u32, usize> = HashMap::new();
         let mut left = BATCH;
         while left > 0 && batch.pieces.len() < MOST_PIECES {
-            let Some(place) = places.next() else { break };
+            let Some(rows_at) = ranges.next() else { break };
             let from = position.offset;
-            let length = (place.length - from).min(left);
+            let length = (rows_at.length - from).min(left);
             if length > 0 {
-                let start = place.offset + from;
-                let read = last_reads.get(&place.segment).copied();
+                let start = rows_at.offset + from;
+                let read = last_reads.get(&rows_at.segment).copied();
                 let read = read.filter(|read| batch.reads[*read].reaches(start)).unwrap_or_else(|| {
-                    let segment = Arc::clone(&segments[place.segment as usize]);
+                    let segment = Arc::clone(&segments[rows_at.segment as usize]);
                     batch.reads.push(Read { segment, range: start..start });
                     batch.reads.len() - 1
                 });
-                last_reads.insert(place.segment, read);
+                last_reads.insert(rows_at.segment, read);
                 let range = &mut batch.reads[read].range;
                 range.end = start + length;
                 let at = (start - range.start) as usize;
@@ -96,12 +97,12 @@ impl Batch {
                     read,
                     within: at..at + length as usize,
                     is_first: from == 0,
-                    is_last: from + length == place.length,
-                    crc: place.crc,
+                    is_last: from + length == rows_at.length,
+                    crc: rows_at.crc,
                 });
                 left -= length;
             }
-            if from + length < place.length {
+            if from + length < rows_at.length {
                 position.offset += length;
                 break;
             }
@@ -216,11 +217,6 @@ impl Fetched {
     }
 }
 
-/// Whether storage has lost, or changed, what it was given.
-pub(super) fn is_damage(error: &StorageError) -> bool {
-    matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
-}
-
 #[cfg(test)]
 mod tests {
     use prs_common::storage::{LocalStorage, PutMode};
@@ -231,7 +227,7 @@ mod tests {
     struct Rows {
         storage: Arc<dyn Storage>,
         segments: Vec<Arc<str>>,
-        places: Vec<Place>,
+        ranges: Vec<RowRange>,
         expected: Vec<u8>,
         _folder: tempfile::TempDir,
     }
@@ -241,13 +237,13 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
             let mut bodies = vec![Vec::new(); segments];
-            let (mut places, mut expected) = (Vec::new(), Vec::new());
+            let (mut ranges, mut expected) = (Vec::new(), Vec::new());
             for (index, length) in lengths.iter().enumerate() {
                 let mut rows = vec![index as u8; *length as usize];
                 rows.iter_mut().step_by(1_000).zip(0u32..).for_each(|(byte, at)| *byte = at as u8);
                 let segment = index % segments;
                 let body: &mut Vec<u8> = &mut bodies[segment];
-                places.push(Place {
+                ranges.push(RowRange {
                     segment: segment as u32,
                     offset: body.len() as u64,
                     length: *length,
@@ -263,15 +259,15 @@ mod tests {
             for (name, body) in names.iter().zip(bodies) {
                 storage.put(name, body.into(), PutMode::Overwrite).await.unwrap();
             }
-            Self { storage, segments: names, places, expected, _folder: folder }
+            Self { storage, segments: names, ranges, expected, _folder: folder }
         }
 
         /// What comes out, and how many batches and reads it took.
         async fn read(&self) -> Result<(Vec<u8>, usize, usize), FinalizeError> {
             let (mut position, mut cut) = (Position::default(), CutRows::default());
             let (mut all, mut batches, mut reads) = (Vec::new(), 0, 0);
-            while position.index < self.places.len() {
-                let rest = self.places[position.index..].iter().copied();
+            while position.index < self.ranges.len() {
+                let rest = self.ranges[position.index..].iter().copied();
                 let batch = Batch::take(&self.segments, &mut position, rest);
                 batches += 1;
                 reads += batch.reads.len();
@@ -323,8 +319,12 @@ mod tests {
                 FinalizeError::Storage(error) => panic!("{error}"),
             }
             for (number, segment) in rows.segments.iter().enumerate() {
-                let of_segment: Vec<_> =
-                    rows.places.iter().filter(|place| place.segment as usize == number).copied().collect();
+                let of_segment: Vec<_> = rows
+                    .ranges
+                    .iter()
+                    .filter(|rows_at| rows_at.segment as usize == number)
+                    .copied()
+                    .collect();
                 let wrong = super::super::check::what_is_wrong_with_rows(&rows.storage, segment, &of_segment)
                     .await
                     .unwrap();

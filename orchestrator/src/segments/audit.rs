@@ -20,7 +20,7 @@ use crate::segments::damage::Damaged;
 /// Whether the outcomes are those of the plan, as far as the sums tell.
 pub(crate) fn agrees(catalog: &Catalog, plan: &Checkpoint) -> bool {
     catalog.outcomes == plan.scheduled
-        && catalog.places.len() as u64 <= plan.scheduled
+        && catalog.rows.len() as u64 <= plan.scheduled
         && catalog.descriptors == plan.descriptors
 }
 
@@ -34,13 +34,13 @@ pub(crate) async fn find_foreign(job: &JobContext, catalog: &Catalog) -> Result<
     let mut end = 0;
     while let Some(batch) = batches.recv().await {
         for (index, body) in (batch.first..).zip(&batch.bodies) {
-            match catalog.places.get(index as usize).copied().flatten() {
+            match catalog.rows_of(index) {
                 None => {
                     missing += 1;
                     first_missing.get_or_insert(index);
                 }
-                Some(place) if place.checksum != checksum(body) => {
-                    foreign.entry(place.segment).or_insert(index);
+                Some(rows) if rows.checksum != checksum(body) => {
+                    foreign.entry(rows.segment).or_insert(index);
                 }
                 Some(_) => {}
             }
@@ -48,9 +48,9 @@ pub(crate) async fn find_foreign(job: &JobContext, catalog: &Catalog) -> Result<
         end = batch.first + batch.bodies.len() as u64;
     }
     planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-    for (index, place) in (0..).zip(&catalog.places).skip(end as usize) {
-        if let Some(place) = place {
-            foreign.entry(place.segment).or_insert(index);
+    for (index, rows) in (0..).zip(&catalog.rows).skip(end as usize) {
+        if let Some(rows) = rows {
+            foreign.entry(rows.segment).or_insert(index);
         }
     }
     let told = |(segment, index): (u32, u64)| Damaged {

@@ -12,11 +12,11 @@ use std::time::Instant;
 use futures_util::{Stream, StreamExt, stream};
 use prs_common::layout;
 use prs_common::ledger::CommittedSegment;
-use prs_common::segment::{Bundle, Bundled, ReadIndex, SegmentError, read_index};
+use prs_common::segment::{Bundle, Bundled, ReadIndex};
 use prs_common::storage::{ObjectMeta, PutMode, Storage, StorageError, StorageExt};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::READ_AT_ONCE;
+use super::{Contents, READ_AT_ONCE, read_segment};
 use crate::JobContext;
 
 /// Segments in a bundle.
@@ -27,8 +27,8 @@ const LONGEST: usize = 16 << 20;
 /// Bundles that are read side by side where all are.
 const READ_AHEAD: usize = 3;
 
-/// What a segment says, or why it cannot be read.
-pub(crate) type Followed = (CommittedSegment, Result<ReadIndex, SegmentError>);
+/// What a segment says, or why the store does not give it.
+pub(crate) type Followed = (CommittedSegment, Result<Contents, StorageError>);
 
 /// Every bundle of a job that is whole, of whatever start.
 pub(crate) async fn all(
@@ -50,7 +50,7 @@ pub(crate) struct Bundles {
     are_read: bool,
     incarnation: u32,
     storage: Arc<dyn Storage>,
-    /// Positions of the bundles that others wrote, once somebody looked.
+    /// Positions of the bundles that others wrote, once they were listed.
     known: Option<BTreeSet<u64>>,
     /// The bundle that is being collected, and the position of its first segment.
     open: Option<(u64, Bundle)>,
@@ -165,7 +165,7 @@ async fn read_source(storage: Arc<dyn Storage>, incarnation: u32, source: Source
         Source::Bundle(first, segments) => {
             let object = storage.get(&layout::bundle(incarnation, first)).await.ok();
             if let Some(read) = object.and_then(|object| unbundle(&object, &segments)) {
-                return segments.into_iter().zip(read.into_iter().map(Ok)).collect();
+                return segments.into_iter().zip(read.into_iter().map(|read| Ok(Ok(read)))).collect();
             }
             let one_by_one = segments.into_iter().map(|segment| read_one(Arc::clone(&storage), segment));
             stream::iter(one_by_one).buffered(READ_AT_ONCE).collect().await
@@ -175,7 +175,7 @@ async fn read_source(storage: Arc<dyn Storage>, incarnation: u32, source: Source
 
 async fn read_one(storage: Arc<dyn Storage>, segment: CommittedSegment) -> Followed {
     let (key, size) = (segment.key.clone(), segment.size);
-    let read = read_index(&*storage, &ObjectMeta { key, size, ..ObjectMeta::default() }).await;
+    let read = read_segment(&*storage, &ObjectMeta { key, size, ..ObjectMeta::default() }).await;
     (segment, read)
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let followed = read(&mut bundles, 0, segments).await;
         assert_eq!(followed.len(), segments.len());
         for (position, (segment, read)) in (0..).zip(followed) {
-            let read = read.unwrap();
+            let read = read.unwrap().unwrap();
             assert_eq!((&read.index.key, &segment.key), (&segments[position as usize].key, &read.index.key));
             bundles.add(position, &segment, &read);
         }

@@ -1,7 +1,7 @@
 //! The catalog: where the rows of every mini-batch are, and what the tries say, read from committed segments.
 //!
 //! It follows the ledger's list of segments, reads the index of each once, writes the report of tries on the
-//! way, and keeps per mini-batch no more than a place.
+//! way, and keeps per mini-batch no more than where its rows are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,16 @@ use crate::plan::schedule::KnownChecksums;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::summaries::Summaries;
 use crate::segments::damage::Damaged;
+use crate::segments::failures::Failures;
 use crate::segments::headers::Headers;
 
-/// Longest message of a failed try that is remembered, bytes.
-const LONGEST_MESSAGE: usize = 2_000;
 /// Mini-batches without some of their items that are remembered with their names. A script that leaves items out on
 /// purpose does so all the time; those that failed are remembered all.
 const MOST_SHORT: u64 = 100_000;
 
 /// Where the rows of a mini-batch are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct RowRange {
     /// Position in [`Catalog::segments`].
     pub(crate) segment: u32,
     /// Offset in the segment.
@@ -50,54 +49,8 @@ pub(crate) struct Prefix {
     pub(crate) bytes: u64,
 }
 
-/// A try that failed or lacks items, for the list of failed mini-batches.
-#[derive(Debug, Clone, serde::Serialize)]
-pub(crate) struct TryFailure {
-    #[serde(rename = "try")]
-    number: u32,
-    #[serde(skip)]
-    incarnation: u32,
-    status: TryStatus,
-    category: String,
-    message: String,
-    node_id: u32,
-    process: String,
-}
-
-impl TryFailure {
-    /// What `record`, of `index`, tells.
-    pub(crate) fn new(index: &SegmentIndex, process: &str, record: &TryRecord) -> Self {
-        let message = &record.message;
-        Self {
-            number: record.number,
-            incarnation: index.incarnation,
-            status: record.status,
-            category: record.category.clone(),
-            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
-            node_id: index.node_id,
-            process: process.to_owned(),
-        }
-    }
-
-    /// Sorts the tries of a mini-batch by age.
-    pub(crate) fn order(&self) -> (u32, u32) {
-        (self.incarnation, self.number)
-    }
-}
-
-/// What is remembered of a mini-batch that had failed tries, or that lacks items.
-#[derive(Debug, Default)]
-pub(crate) struct Failures {
-    /// Its descriptor, once it has failed for good, or lacks items.
-    pub(crate) body: Option<Vec<u8>>,
-    /// Its items, and those that are missing.
-    pub(crate) items: (u64, u64),
-    /// The tries.
-    pub(crate) tries: Vec<TryFailure>,
-}
-
 /// Everything the finalizer needs to know of the committed segments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Catalog {
     incarnation: u32,
     /// Keys, by position.
@@ -106,8 +59,8 @@ pub(crate) struct Catalog {
     pub(crate) written_by: Vec<u32>,
     /// Elements that the outcomes of each start returned.
     pub(crate) returned_by: BTreeMap<u32, u64>,
-    /// Places, by mini-batch.
-    pub(crate) places: Vec<Option<Place>>,
+    /// Where the rows of each mini-batch are, by its index.
+    pub(crate) rows: Vec<Option<RowRange>>,
     /// The mini-batches from the first on that all have their outcome.
     pub(crate) prefix: Prefix,
     /// Mini-batches whose outcome it has seen.
@@ -134,39 +87,24 @@ pub(crate) struct Catalog {
     pub(crate) errors: ErrorSummary,
     /// Sums by process and by node.
     pub(crate) summaries: Summaries,
-    report: ProcessedMiniBatches,
+    /// Written on the way.
+    report: Option<ProcessedMiniBatches>,
 }
 
 impl Catalog {
     /// An empty catalog; the report is begun anew.
     pub(crate) fn new(incarnation: u32, report: ProcessedMiniBatches) -> Self {
-        Self {
-            incarnation,
-            segments: Vec::new(),
-            written_by: Vec::new(),
-            returned_by: BTreeMap::new(),
-            places: Vec::new(),
-            prefix: Prefix::default(),
-            outcomes: 0,
-            descriptors: 0,
-            returned: 0,
-            headers: Headers::default(),
-            damaged: Vec::new(),
-            files: Vec::new(),
-            failures: BTreeMap::new(),
-            short: 0,
-            failed: 0,
-            surplus: Surplus::default(),
-            errors: ErrorSummary::default(),
-            summaries: Summaries::default(),
-            report,
-        }
+        Self { incarnation, report: Some(report), ..Self::default() }
+    }
+
+    /// Where the rows of a mini-batch are; nothing for one without an outcome.
+    pub(crate) fn rows_of(&self, index: MiniBatchIndex) -> Option<RowRange> {
+        self.rows.get(index as usize).copied().flatten()
     }
 
     /// Key of the segment that has the outcome of a mini-batch; empty for one without.
     pub(crate) fn segment_of(&self, index: MiniBatchIndex) -> &str {
-        let place = self.places.get(index as usize).copied().flatten();
-        place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", |key| &**key)
+        self.rows_of(index).and_then(|rows| self.segments.get(rows.segment as usize)).map_or("", |key| &**key)
     }
 
     /// Tries of mini-batches that failed for good.
@@ -190,9 +128,7 @@ impl Catalog {
 
     /// Tries that failed, and those of them that did no harm.
     pub(crate) fn try_counts(&self) -> TryCounts {
-        let succeeded = |index: MiniBatchIndex| {
-            self.places.get(index as usize).copied().flatten().is_some_and(|place| place.succeeded)
-        };
+        let succeeded = |index| self.rows_of(index).is_some_and(|rows| rows.succeeded);
         let open = self.failures.iter().filter(|(index, _)| !succeeded(**index));
         let harmful: usize = open.map(|(_, failures)| failures.tries.len()).sum();
         let failed = self.errors.failed_tries();
@@ -202,8 +138,8 @@ impl Catalog {
     /// Checksums of the descriptors of mini-batches that succeeded.
     pub(crate) fn known(&self) -> KnownChecksums {
         let known =
-            |place: &Option<Place>| place.filter(|place| place.succeeded).map_or(0, |place| place.checksum);
-        self.places.iter().map(known).collect()
+            |rows: &Option<RowRange>| rows.filter(|rows| rows.succeeded).map_or(0, |rows| rows.checksum);
+        self.rows.iter().map(known).collect()
     }
 
     /// Adds the next segment in the ledger's order. It may have thousands of tries: that is not done on a thread that
@@ -232,18 +168,20 @@ impl Catalog {
         self.segments.push(segment.key.as_str().into());
         self.written_by.push(index.incarnation);
         let current = index.incarnation == self.incarnation;
-        self.report.add(&index, &segment.lost);
+        if let Some(report) = &mut self.report {
+            report.add(&index, &segment.lost);
+        }
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);
             let is_outcome = record.is_outcome(current) && !segment.lost.contains(&record.index);
             if record.status != TryStatus::RunDone {
                 self.errors.add(&index, record, is_outcome);
-                self.add_failure(&index, process, record);
+                self.failures.entry(record.index).or_default().add(&index, record);
             } else if is_outcome && !record.is_whole() {
                 self.errors.add(&index, record, true);
                 if self.short < MOST_SHORT {
-                    self.add_failure(&index, process, record);
+                    self.failures.entry(record.index).or_default().add(&index, record);
                 }
             }
         }
@@ -253,29 +191,26 @@ impl Catalog {
                 self.add_outcome(position, record);
             }
         }
-        while let Some(Some(place)) = self.places.get(self.prefix.end) {
+        while let Some(Some(rows)) = self.rows.get(self.prefix.end) {
             self.prefix.end += 1;
-            self.prefix.bytes += place.length;
+            self.prefix.bytes += rows.length;
         }
-        self.report.flush();
     }
 
     fn add_outcome(&mut self, segment: u32, record: TryRecord) {
         let at = record.index as usize;
-        if at >= self.places.len() {
-            self.places.resize(at + 1, None);
+        if at >= self.rows.len() {
+            self.rows.resize(at + 1, None);
         }
         let (succeeded, is_whole) = (record.status == TryStatus::RunDone, record.is_whole());
         let TryRecord { offset, length, crc, checksum, .. } = record;
-        self.places[at] = Some(Place { segment, offset, length, crc, checksum, succeeded });
+        self.rows[at] = Some(RowRange { segment, offset, length, crc, checksum, succeeded });
         self.outcomes += 1;
         self.descriptors = self.descriptors.wrapping_add(fingerprint(record.index, checksum));
         if is_whole || (succeeded && self.short >= MOST_SHORT) {
             self.failures.remove(&record.index);
         } else {
-            let failures = self.failures.entry(record.index).or_default();
-            failures.items = (record.items, record.items - record.succeeded);
-            failures.body = record.failed;
+            self.failures.entry(record.index).or_default().end(self.incarnation, &record);
         }
         if !succeeded {
             self.failed += 1;
@@ -293,9 +228,5 @@ impl Catalog {
         if let Some(header) = record.header {
             self.headers.add(record.index, header, record.returned > 0);
         }
-    }
-
-    fn add_failure(&mut self, index: &SegmentIndex, process: &str, record: &TryRecord) {
-        self.failures.entry(record.index).or_default().tries.push(TryFailure::new(index, process, record));
     }
 }

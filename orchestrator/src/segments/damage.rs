@@ -38,12 +38,16 @@ pub(crate) async fn set_aside(
     incarnation: u32,
     damaged: &[Damaged],
 ) -> Result<bool, StorageError> {
-    let former = Former::read(storage, incarnation).await?;
-    if damaged.iter().all(|one| layout::is_segment(&one.segment) && former.has(&one.segment)) {
+    let notes = former_notes(storage, incarnation).await?;
+    let is_noted = |segment: &str| {
+        let name = format!("/{}.txt", segment.trim_start_matches(layout::SEGMENTS));
+        notes.iter().any(|(_, note)| note.ends_with(&name))
+    };
+    if damaged.iter().all(|one| layout::is_segment(&one.segment) && is_noted(&one.segment)) {
         // Only the ledger did not hear of it yet.
         return Ok(true);
     }
-    let round = former.last_round + 1;
+    let round = notes.iter().map(|(round, _)| *round).max().unwrap_or(0) + 1;
     if round > MOST_ROUNDS {
         return Ok(false);
     }
@@ -64,28 +68,14 @@ pub(crate) async fn set_aside(
     Ok(true)
 }
 
-/// What was set aside before in a start of the job.
-struct Former {
-    last_round: u32,
-    /// Keys of all notes.
-    notes: Vec<String>,
-}
-
-impl Former {
-    async fn read(storage: &dyn Storage, incarnation: u32) -> Result<Self, StorageError> {
-        let listed = storage.list_all(layout::DAMAGED).await?.into_iter();
-        let of_this_start = listed.filter_map(|object| {
-            let (of, round) = layout::round_of_damage(&object.key)?;
-            (of == incarnation).then_some((round, object.key))
-        });
-        let (rounds, notes): (Vec<_>, Vec<_>) = of_this_start.unzip();
-        Ok(Self { last_round: rounds.into_iter().max().unwrap_or(0), notes })
-    }
-
-    fn has(&self, segment: &str) -> bool {
-        let name = format!("/{}.txt", segment.trim_start_matches(layout::SEGMENTS));
-        self.notes.iter().any(|note| note.ends_with(&name))
-    }
+/// Round and key of each note about what was set aside before in a start of the job.
+async fn former_notes(storage: &dyn Storage, incarnation: u32) -> Result<Vec<(u32, String)>, StorageError> {
+    let listed = storage.list_all(layout::DAMAGED).await?.into_iter();
+    let of_this_start = listed.filter_map(|object| {
+        let (of, round) = layout::round_of_damage(&object.key)?;
+        (of == incarnation).then_some((round, object.key))
+    });
+    Ok(of_this_start.collect())
 }
 
 #[cfg(test)]

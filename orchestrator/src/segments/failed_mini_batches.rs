@@ -2,29 +2,26 @@
 //!
 //! The orchestrator writes the list at the end of a job. Before that, the segments tell the same.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use prs_common::job::JobSpec;
-use prs_common::layout::{self, FAILED_MINI_BATCHES};
+use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
-use prs_common::segment::{SegmentError, SegmentIndex, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
+use prs_common::storage::{Storage, StorageError};
 use serde_json::{Value, json};
 
-use super::READ_AT_ONCE;
 use crate::job::record::JobRecord;
-use crate::segments::catalog::{Catalog, Failures, TryFailure};
+use crate::segments::catalog::Catalog;
+use crate::segments::failures::{Failures, Found, TryFailure};
 use crate::{JobContext, publish};
 
 /// Writes the list, or removes that of a former start when there is nothing to list.
 pub(crate) async fn list(job: &JobContext, catalog: &Catalog) -> Result<(), StorageError> {
     let mut text = String::new();
     for (index, failures) in &catalog.failures {
-        let Some(body) = &failures.body else { continue };
-        if let Some(line) = line(&job.spec, *index, body, failures) {
+        if let Some(line) = line(&job.spec, *index, failures) {
             let _ = writeln!(text, "{line}");
         }
     }
@@ -35,77 +32,22 @@ pub(crate) async fn list(job: &JobContext, catalog: &Catalog) -> Result<(), Stor
     }
 }
 
-/// The same lines for a job that has no such list yet, as far as its segments tell. Segments that cannot be read are left
-/// out.
-///
-/// # Errors
-/// The store failed.
+/// The same lines for a job that has no such list yet, as far as its segments tell. Damaged segments are left out.
 pub async fn of_segments(
     storage: &Arc<dyn Storage>,
     record: &JobRecord,
 ) -> Result<BTreeMap<MiniBatchIndex, Value>, StorageError> {
-    let mut found = Found::default();
-    let mut listed = storage.list_all(layout::SEGMENTS).await?;
-    listed.retain(|object| layout::is_segment(&object.key));
-    let read = |object: ObjectMeta| {
-        let storage = Arc::clone(storage);
-        async move { read_index(&*storage, &object).await }
-    };
-    let mut read = futures_util::stream::iter(listed.into_iter().map(read)).buffered(READ_AT_ONCE);
-    while let Some(read) = read.next().await {
-        match read {
-            Ok(read) => found.add(&read.index, record.incarnation),
-            Err(SegmentError::Damaged { .. }) => {}
-            // It went when the job ended.
-            Err(error) if error.is_damage() => {}
-            Err(SegmentError::Storage(error)) => return Err(error),
-        }
-    }
-    Ok(found.lines(&record.spec))
+    Ok(lines(Found::read(storage).await?, record.incarnation, &record.spec))
 }
 
-/// What segments tell of mini-batches.
-#[derive(Default)]
-struct Found {
-    whole: HashSet<MiniBatchIndex>,
-    failures: BTreeMap<MiniBatchIndex, Failures>,
+fn lines(found: Found, start: u32, spec: &JobSpec) -> BTreeMap<MiniBatchIndex, Value> {
+    let failed = found.of_start(start);
+    failed.filter_map(|(index, failures)| Some((index, line(spec, index, &failures)?))).collect()
 }
 
-impl Found {
-    fn add(&mut self, index: &SegmentIndex, incarnation: u32) {
-        let current = index.incarnation == incarnation;
-        for record in &index.tries {
-            let is_outcome = record.is_outcome(current);
-            if is_outcome && record.is_whole() {
-                self.whole.insert(record.index);
-                continue;
-            }
-            if record.status == TryStatus::RunDone && !is_outcome {
-                continue;
-            }
-            let process = index.processes.get(record.process as usize).map_or("", |process| &*process.name);
-            let failures = self.failures.entry(record.index).or_default();
-            failures.tries.push(TryFailure::new(index, process, record));
-            if is_outcome {
-                failures.items = (record.items, record.items - record.succeeded);
-                failures.body.clone_from(&record.failed);
-            }
-        }
-    }
-
-    fn lines(self, spec: &JobSpec) -> BTreeMap<MiniBatchIndex, Value> {
-        let open = self.failures.into_iter().filter(|(index, _)| !self.whole.contains(index));
-        let line = |(index, failures): (MiniBatchIndex, Failures)| {
-            let body = failures.body.as_deref()?;
-            Some((index, line(spec, index, body, &failures)?))
-        };
-        open.filter_map(line).collect()
-    }
-}
-
-/// A line of the list; nothing where the descriptor is damaged.
-fn line(spec: &JobSpec, index: MiniBatchIndex, body: &[u8], failures: &Failures) -> Option<Value> {
-    let Ok(mini_batch) = MiniBatch::decode(body) else {
+/// A line of the list; nothing where the mini-batch has not failed, or its descriptor is damaged.
+fn line(spec: &JobSpec, index: MiniBatchIndex, failures: &Failures) -> Option<Value> {
+    let Ok(mini_batch) = MiniBatch::decode(failures.body.as_deref()?) else {
         tracing::error!(index, "a failed mini-batch is not listed: its descriptor is damaged");
         return None;
     };
@@ -139,7 +81,7 @@ fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord};
+    use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 
     use super::*;
 
@@ -155,9 +97,9 @@ mod tests {
             (record.last, record.items, record.succeeded, record.number) = (*last, 2, *succeeded, 1);
             record.failed = (*last && !record.is_whole()).then_some(body);
             segment.add(record, &ProcessRef::default(), "".into());
-            found.add(&segment.seal("k", *incarnation, 0, "").1, 2);
+            found.add(&segment.seal("k", *incarnation, 0, "").1);
         }
-        found.lines(&JobSpec::new("job", "/", "x.py", vec![]))
+        lines(found, 2, &JobSpec::new("job", "/", "x.py", vec![]))
     }
 
     #[test]

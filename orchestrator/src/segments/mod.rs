@@ -4,17 +4,63 @@ pub(crate) mod audit;
 pub(crate) mod bundles;
 pub(crate) mod catalog;
 pub mod damage;
-pub mod failed;
 pub mod failed_mini_batches;
+pub mod failures;
 pub(crate) mod headers;
 pub mod recover;
 pub(crate) mod starts;
 
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
 use prs_common::layout;
-use prs_common::storage::{Storage, StorageError, StorageExt};
+use prs_common::segment::{ReadIndex, SegmentError, read_index};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// Segments read side by side.
 const READ_AT_ONCE: usize = 64;
+
+/// The table of contents of a segment, or how storage damaged it, in words.
+pub(crate) type Contents = Result<ReadIndex, String>;
+
+/// The tables of contents of `segments`, each with the segment, in their order; an error is one of the store.
+pub(crate) fn read_all(
+    storage: &Arc<dyn Storage>,
+    segments: impl IntoIterator<Item = ObjectMeta>,
+) -> impl Stream<Item = Result<(ObjectMeta, Contents), StorageError>> {
+    let read = |object: ObjectMeta| {
+        let storage = Arc::clone(storage);
+        async move {
+            let contents = read_segment(&*storage, &object).await?;
+            Ok((object, contents))
+        }
+    };
+    stream::iter(segments.into_iter().map(read)).buffered(READ_AT_ONCE)
+}
+
+/// The table of contents of one segment.
+pub(crate) async fn read_segment(
+    storage: &dyn Storage,
+    segment: &ObjectMeta,
+) -> Result<Contents, StorageError> {
+    match read_index(storage, segment).await {
+        Ok(read) => Ok(Ok(read)),
+        Err(SegmentError::Storage(error)) if !is_damage(&error) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Whether storage has lost, or changed, what it was given.
+pub(crate) fn is_damage(error: &StorageError) -> bool {
+    matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
+}
+
+/// All segments of a job.
+pub(crate) async fn list(storage: &dyn Storage) -> Result<Vec<ObjectMeta>, StorageError> {
+    let mut listed = storage.list_all(layout::SEGMENTS).await?;
+    listed.retain(|object| layout::is_segment(&object.key));
+    Ok(listed)
+}
 
 /// Removes what only served to make the result: the rows are in there, and nothing is left to resume.
 pub(crate) async fn remove(storage: &dyn Storage) -> Result<(), StorageError> {

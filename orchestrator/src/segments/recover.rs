@@ -6,22 +6,26 @@
 //! only those of the present one, for what failed or lacked items before is open again.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 
 use futures_util::StreamExt;
-use prs_common::layout;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError};
+use prs_common::ledger::{Blame, Entry, FailedTry};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::segment::{ReadIndex, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, StorageError, StorageExt};
+use prs_common::segment::{ReadIndex, SegmentIndex, TryRecord, TryStatus};
+use prs_common::storage::ObjectMeta;
 
-use super::READ_AT_ONCE;
+use super::{Contents, read_all, read_segment};
 use crate::JobContext;
+use crate::job::ServerError;
 use crate::plan::schedule::KnownChecksums;
 use crate::segments::bundles::{self, GROUP};
 
 /// Committed segments asked for at a time.
 const LISTED_AT_ONCE: usize = 4_096;
+/// Mini-batches that may wait or be in hand beyond those that have ended: the backlog of the scheduler, and the most that
+/// five hundred nodes take.
+const OPEN: u64 = 1 << 20;
+/// Bytes of a segment for each of its outcomes, at least.
+const LEAST_OUTCOME: u64 = 64;
 
 /// What the segments of a job tell.
 #[derive(Debug, Default)]
@@ -34,22 +38,8 @@ pub struct Recovered {
     pub damaged: Vec<String>,
 }
 
-/// Why the ledger cannot be brought up to the segments.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// The ledger failed.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The store failed.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// A segment cannot be read.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
-}
-
 /// Commits the segments of `job` that its ledger does not know.
-pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
+pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     let mut committed = HashSet::new();
     loop {
         let listed = job.ledger.segments(&job.run, committed.len() as u64, LISTED_AT_ONCE).await?;
@@ -59,15 +49,12 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
             break;
         }
     }
-    let listed = job.storage.list_all(layout::SEGMENTS).await?.into_iter();
-    let is_unknown =
-        |object: &ObjectMeta| layout::is_segment(&object.key) && !committed.contains(&object.key);
-    let mut unknown: BTreeMap<_, _> =
-        listed.filter(is_unknown).map(|object| (object.key.clone(), object)).collect();
+    let unknown = super::list(&*job.storage).await?.into_iter().filter(|one| !committed.contains(&one.key));
+    let mut unknown: BTreeMap<_, _> = unknown.map(|object| (object.key.clone(), object)).collect();
     let progress = job.ledger.progress(&job.run).await?;
     let mut recovery = Recovery {
         job,
-        reach: Reach { published: progress.checkpoint.scheduled.max(progress.ended()) },
+        published: progress.checkpoint.scheduled.max(progress.ended()),
         far: Vec::new(),
         recovered: Recovered::default(),
     };
@@ -85,16 +72,10 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
             }
         }
     }
-    let read = |object: ObjectMeta| {
-        let storage = Arc::clone(&job.storage);
-        async move {
-            let index = read_index(&*storage, &object).await;
-            (object, index)
-        }
-    };
-    let mut read = futures_util::stream::iter(unknown.into_values().map(read)).buffered(READ_AT_ONCE);
-    while let Some((object, index)) = read.next().await {
-        recovery.take_in(object, index).await?;
+    let mut read = std::pin::pin!(read_all(&job.storage, unknown.into_values()));
+    while let Some(read) = read.next().await {
+        let (object, contents) = read?;
+        recovery.take_in(object, contents).await?;
     }
     recovery.end().await
 }
@@ -102,118 +83,87 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
 /// A recovery under way.
 struct Recovery<'a> {
     job: &'a JobContext,
-    reach: Reach,
+    /// So many mini-batches have been published, or more, as what was run of the plan tells. It bounds what an index costs
+    /// that no plan has.
+    published: u64,
     /// Segments that name mini-batches farther than the plan is known to have come, by how far.
     far: Vec<(MiniBatchIndex, ObjectMeta)>,
     recovered: Recovered,
 }
 
 impl Recovery<'_> {
-    async fn take_in(
-        &mut self,
-        object: ObjectMeta,
-        read: Result<ReadIndex, SegmentError>,
-    ) -> Result<(), RecoverError> {
-        match read {
-            Ok(ReadIndex { index, .. }) if self.reach.covers(&index) => {
-                self.reach.add(&index);
-                commit(self.job, &object, &index, &mut self.recovered).await?;
-            }
+    async fn take_in(&mut self, object: ObjectMeta, contents: Contents) -> Result<(), ServerError> {
+        match contents {
+            Ok(ReadIndex { index, .. }) if self.covers(&index) => self.commit(&object, &index).await?,
             // Others may show that the plan has come so far.
-            Ok(read) => self.far.push((Reach::of(&read.index), object)),
-            Err(error) if error.is_damage() => {
-                self.reach.add_damaged(&object);
-                self.recovered.damaged.push(error.to_string());
+            Ok(read) => self.far.push((highest(&read.index), object)),
+            Err(reason) => {
+                self.published += object.size / LEAST_OUTCOME;
+                self.recovered.damaged.push(reason);
             }
-            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    async fn end(mut self) -> Result<Recovered, RecoverError> {
+    /// Whether the plan can have come as far as a segment says.
+    fn covers(&self, index: &SegmentIndex) -> bool {
+        highest(index) < self.published.saturating_add(OPEN)
+    }
+
+    /// Enters one segment into the ledger.
+    async fn commit(&mut self, object: &ObjectMeta, index: &SegmentIndex) -> Result<(), ServerError> {
+        let (job, recovered) = (self.job, &mut self.recovered);
+        let current = index.incarnation == job.incarnation;
+        let (mut failed_tries, mut ended) = (Vec::new(), Vec::new());
+        for record in &index.tries {
+            if record.is_outcome(current) {
+                ended.push(record);
+            } else if current && !record.id.is_empty() {
+                let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
+                failed_tries.push(FailedTry { index: record.index, id: record.id.clone(), blame });
+            }
+        }
+        for failed in &failed_tries {
+            job.ledger.record_failure(&job.run, failed).await?;
+        }
+        let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
+        let duplicates = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+        recovered.ended += entries.len().saturating_sub(duplicates.len()) as u64;
+        for record in ended {
+            let at = record.index as usize;
+            if at >= recovered.known.len() {
+                recovered.known.resize(at + 1, 0);
+            }
+            // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run, whose outcome
+            // loses against the first.
+            if recovered.known[at] == 0 {
+                recovered.known[at] = record.checksum;
+            }
+        }
+        self.published += index.tries.iter().filter(|record| record.last).count() as u64;
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<Recovered, ServerError> {
         self.far.sort_unstable_by_key(|(highest, _)| *highest);
         for (highest, object) in std::mem::take(&mut self.far) {
-            let read = read_index(&*self.job.storage, &object).await;
-            if read.as_ref().is_ok_and(|read| !self.reach.covers(&read.index)) {
+            let contents = read_segment(&*self.job.storage, &object).await?;
+            if contents.as_ref().is_ok_and(|read| !self.covers(&read.index)) {
                 self.recovered.damaged.push(format!(
                     "{} is damaged: it names mini-batch {highest}, and the plan cannot have come so far",
                     object.key
                 ));
             } else {
-                self.take_in(object, read).await?;
+                self.take_in(object, contents).await?;
             }
         }
         Ok(self.recovered)
     }
 }
 
-/// How far the plan can have come, as what was run of it tells. It bounds what an index costs that no plan has.
-struct Reach {
-    /// So many mini-batches have been published, or more.
-    published: u64,
-}
-
-impl Reach {
-    /// Mini-batches that may wait or be in hand beyond those that have ended: the backlog of the scheduler, and the most
-    /// that five hundred nodes take.
-    const OPEN: u64 = 1 << 20;
-    /// Bytes of a segment for each of its outcomes, at least.
-    const LEAST_OUTCOME: u64 = 64;
-
-    /// The highest index in a segment.
-    fn of(index: &SegmentIndex) -> MiniBatchIndex {
-        index.tries.iter().map(|record| record.index).max().unwrap_or(0)
-    }
-
-    fn covers(&self, index: &SegmentIndex) -> bool {
-        Self::of(index) < self.published.saturating_add(Self::OPEN)
-    }
-
-    fn add(&mut self, index: &SegmentIndex) {
-        self.published += index.tries.iter().filter(|record| record.last).count() as u64;
-    }
-
-    fn add_damaged(&mut self, object: &ObjectMeta) {
-        self.published += object.size / Self::LEAST_OUTCOME;
-    }
-}
-
-/// Enters one segment into the ledger.
-async fn commit(
-    job: &JobContext,
-    object: &ObjectMeta,
-    index: &SegmentIndex,
-    recovered: &mut Recovered,
-) -> Result<(), RecoverError> {
-    let current = index.incarnation == job.incarnation;
-    let mut spoiled = Vec::new();
-    let mut ended = Vec::new();
-    for record in &index.tries {
-        if record.is_outcome(current) {
-            ended.push(record);
-        } else if current && !record.id.is_empty() {
-            let blame = if record.status == TryStatus::NodeLost { Blame::Node } else { Blame::Code };
-            spoiled.push(FailedTry { index: record.index, id: record.id.clone(), blame });
-        }
-    }
-    for failed in &spoiled {
-        job.ledger.record_failure(&job.run, failed).await?;
-    }
-    let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-    let lost = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
-    recovered.ended += entries.len().saturating_sub(lost.len()) as u64;
-    for record in ended {
-        let at = record.index as usize;
-        if at >= recovered.known.len() {
-            recovered.known.resize(at + 1, 0);
-        }
-        // 0 stands for "not known"; a checksum of 0 is too rare to matter and only costs a second run, whose outcome
-        // loses against the first.
-        if recovered.known[at] == 0 {
-            recovered.known[at] = record.checksum;
-        }
-    }
-    Ok(())
+/// The highest index in a segment.
+fn highest(index: &SegmentIndex) -> MiniBatchIndex {
+    index.tries.iter().map(|record| record.index).max().unwrap_or(0)
 }
 
 /// The outcome of a mini-batch, as its record tells it.
@@ -228,7 +178,8 @@ pub fn entry(record: &TryRecord) -> Entry {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::segment::{Bundle, Bundled};
+    use prs_common::layout;
+    use prs_common::segment::{Bundle, Bundled, read_index};
     use prs_common::storage::{PutMode, Storage};
 
     use super::*;
@@ -273,12 +224,12 @@ mod tests {
         let mut fixture = Fixture::new(3).await;
         fixture.store([0, 1]).await;
         // The highest that is possible, and then one of a plan that has come that far.
-        fixture.store([Reach::OPEN + 1]).await;
-        fixture.store([2 * Reach::OPEN + 4]).await;
+        fixture.store([OPEN + 1]).await;
+        fixture.store([2 * OPEN + 4]).await;
         fixture.store([u64::from(u32::MAX)]).await;
         let recovered = recover(&fixture.job).await.unwrap();
         assert_eq!(recovered.ended, 3);
-        assert_eq!(recovered.known.len() as u64, Reach::OPEN + 2);
+        assert_eq!(recovered.known.len() as u64, OPEN + 2);
         assert_eq!(recovered.damaged.len(), 2);
         assert!(recovered.damaged[1].contains("names mini-batch 4294967295"), "{:?}", recovered.damaged);
     }

@@ -14,9 +14,9 @@ const MOST_RANGES: usize = 1_000;
 
 /// One entry for each start of the job, the first one first.
 pub(crate) fn results(record: &JobRecord, catalog: &Catalog) -> Vec<StartResult> {
-    let mut brought = by_start(catalog.places.iter().map(|place| {
-        let place = place.filter(|place| place.succeeded)?;
-        catalog.written_by.get(place.segment as usize).copied()
+    let mut brought = by_start(catalog.rows.iter().map(|rows| {
+        let rows = rows.filter(|rows| rows.succeeded)?;
+        catalog.written_by.get(rows.segment as usize).copied()
     }));
     let former = record.former_starts.iter().map(|start| (start.incarnation, &start.code));
     let all = former.chain([(record.incarnation, &record.code)]);

@@ -48,7 +48,7 @@ impl Watch<'_> {
         self.close(&end, output).await
     }
 
-    /// Writes the output, unless somebody cancels the job meanwhile.
+    /// Writes the output, unless a user cancels the job meanwhile.
     async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         self.follow_all(progress.segments).await?;
@@ -111,8 +111,8 @@ impl Watch<'_> {
         Ok((end, nothing(job)))
     }
 
-    /// Waits until somebody ends the job early, or takes it over. That it completed may have been decided before,
-    /// by whoever did not come to write it down.
+    /// Waits until the job is ended early, or another orchestrator takes it over. That it completed may have been decided
+    /// before, by an orchestrator that died before it wrote that down.
     async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
             tokio::time::sleep(self.job.policy.watch).await;
@@ -132,7 +132,7 @@ impl Watch<'_> {
         }
     }
 
-    /// How the job ends early, where that is decided: somebody canceled it, or it has failed.
+    /// How the job ends early, where that is decided: a user canceled it, or it has failed.
     pub(super) async fn ended_early(&self) -> Result<Option<Conclusion>, WatchError> {
         let progress = self.job.ledger.progress(&self.job.run).await?;
         Ok(progress.conclusion.filter(|conclusion| conclusion.state != JobState::Completed))
@@ -163,17 +163,13 @@ impl Watch<'_> {
 
     /// Writes down how the job ended: the end of it.
     pub(super) async fn close(&mut self, end: &Conclusion, output: Output) -> Result<JobResult, WatchError> {
-        // Whoever lost the lease has lost the right to say how the job ended: the successor may have removed what
-        // this one could not find any more.
+        // An orchestrator without the lease may not say how the job ended: its successor may have removed what this one
+        // could not find any more.
         self.renew().await?;
         let _ = std::fs::remove_file(&self.reserve);
         let (took, catalog) = (self.memory.started.elapsed(), self.catalog.as_deref());
         let known = (catalog, self.journal.init_errors());
-        let submitted_us = self.record.submitted_us;
-        let mut result = result(self.job, submitted_us, end, output, &self.status.progress, took, known);
-        if let Some(catalog) = &self.catalog {
-            result.starts = starts::results(&self.record, catalog);
-        }
+        let result = result(self.job, &self.record, end, output, &self.status.progress, took, known);
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
@@ -255,8 +251,7 @@ pub(crate) async fn fail_at_once(
     job.ledger.set_state(&job.run, conclusion.state, fence).await?;
     let progress = job.ledger.progress(&job.run).await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
-    let submitted_us = record.submitted_us;
-    let result = result(job, submitted_us, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
+    let result = result(job, &record, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
     record.state = conclusion.state;
     record.result = Some(result.clone());
     match record.write_unless_ended(&*job.storage).await {
@@ -276,7 +271,7 @@ pub(super) fn nothing(job: &JobContext) -> Output {
 
 fn result(
     job: &JobContext,
-    submitted_us: u64,
+    record: &JobRecord,
     end: &Conclusion,
     output: Output,
     progress: &Progress,
@@ -288,7 +283,7 @@ fn result(
     JobResult {
         job_id: job.id.clone(),
         name: job.spec.name.clone(),
-        submitted_us,
+        submitted_us: record.submitted_us,
         ended_us: Some(ended_us),
         kept_until_us: keep_us.map(|keep| ended_us.saturating_add(keep)),
         state: end.state,
@@ -298,7 +293,7 @@ fn result(
         mini_batches: progress.into(),
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
-        starts: Vec::new(),
+        starts: catalog.map(|catalog| starts::results(record, catalog)).unwrap_or_default(),
         findings: findings(&job.spec, end.state, progress, catalog, init_errors),
     }
 }

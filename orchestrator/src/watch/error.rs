@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{LedgerError, LedgerErrorKind};
 use prs_common::queue::QueueError;
-use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 
+use crate::job::ServerError;
 use crate::job::policy::Policy;
 use crate::job::record::JobRecordError;
 use crate::plan::PlanError;
 use crate::segments::damage::{self, Damaged};
-use crate::segments::recover::RecoverError;
 
 /// Why an orchestrator cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +25,6 @@ pub enum WatchError {
     /// The queue cannot be looked after.
     #[error("the queue of the job cannot be looked after: {0}")]
     Queue(#[from] QueueError),
-    /// A committed segment cannot be read.
-    #[error(transparent)]
-    Segment(#[from] SegmentError),
     /// The plan cannot be compared with what was run.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -75,12 +71,11 @@ pub enum WatchError {
     Record(JobRecordError),
 }
 
-impl From<RecoverError> for WatchError {
-    fn from(error: RecoverError) -> Self {
+impl From<ServerError> for WatchError {
+    fn from(error: ServerError) -> Self {
         match error {
-            RecoverError::Ledger(error) => error.into(),
-            RecoverError::Storage(error) => error.into(),
-            RecoverError::Segment(error) => error.into(),
+            ServerError::Ledger(error) => error.into(),
+            ServerError::Storage(error) => error.into(),
         }
     }
 }
@@ -158,20 +153,11 @@ impl WatchError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Ledger(error) => error.is_retryable(),
-            Self::Storage(error) | Self::Segment(SegmentError::Storage(error)) => error.is_retryable(),
+            Self::Storage(error) => error.is_retryable(),
             Self::Plan(error) => error.is_retryable(),
             // Nodes that cannot use it say so, and fail the job where no other can.
             Self::Queue(_) => true,
-            Self::Segment(_)
-            | Self::Damaged(_)
-            | Self::RunAgain { .. }
-            | Self::Logs { .. }
-            | Self::NoPlan { .. }
-            | Self::NotTheOrchestrator
-            | Self::LedgerLost
-            | Self::Panicked { .. }
-            | Self::Superseded
-            | Self::Record(_) => false,
+            _ => false,
         }
     }
 
@@ -216,10 +202,6 @@ mod tests {
             (storage(StorageErrorKind::PermissionDenied).into(), [Fail; 4]),
             (storage(StorageErrorKind::Full).into(), [Fail; 4]),
             (queue(QueueErrorKind::Refused).into(), [Retry, Retry, Retry, Fail]),
-            (
-                SegmentError::Storage(storage(StorageErrorKind::Unavailable)).into(),
-                [Retry, Retry, Retry, Fail],
-            ),
             (WatchError::Damaged(Vec::new()), [RunAgain; 4]),
             (WatchError::RunAgain { reason: String::new() }, [HandOver; 4]),
             (WatchError::NotTheOrchestrator, [HandOver; 4]),

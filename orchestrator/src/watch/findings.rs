@@ -26,6 +26,8 @@ pub(super) fn findings(
         ..Findings::default()
     };
     let Some(catalog) = catalog else { return ended };
+    // Only `errors` shows tracebacks.
+    let brief = |group| ErrorGroup { traceback: String::new(), ..group };
     let groups = ErrorList::new(&catalog.errors, init_errors).errors;
     Findings {
         mini_batches_missing: catalog.missing(),
@@ -36,9 +38,4 @@ pub(super) fn findings(
         errors: groups.into_iter().take(SHOWN).map(brief).collect(),
         ..ended
     }
-}
-
-/// An error without what only `errors` shows.
-fn brief(group: ErrorGroup) -> ErrorGroup {
-    ErrorGroup { traceback: String::new(), ..group }
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use prs_common::ledger::CommittedSegment;
-use prs_common::segment::{ReadIndex, SegmentError};
+use prs_common::storage::StorageError;
 
 use super::{Watch, WatchError};
 use crate::segments::bundles::GROUP;
-use crate::segments::damage;
+use crate::segments::{Contents, damage};
 
 /// Bundles whose segments are asked for at a time.
 const BUNDLES_AT_ONCE: u64 = 4;
@@ -72,24 +72,21 @@ impl Watch<'_> {
     async fn take_in(
         &mut self,
         segment: CommittedSegment,
-        read: Result<ReadIndex, SegmentError>,
+        read: Result<Contents, StorageError>,
     ) -> Result<(), WatchError> {
         let position = self.memory.followed;
         let key = segment.key.as_str().into();
+        let contents = read?;
         let Some(mut catalog) = self.catalog.take() else { return Ok(()) };
-        match read {
+        match contents {
             Ok(read) => {
                 self.bundles.add(position, &segment, &read);
                 catalog = catalog.take_in(segment, read.index).await;
             }
             // It counts as read, and nothing in it does.
-            Err(error) if error.is_damage() => {
+            Err(reason) => {
                 self.bundles.discard();
-                catalog.add_damaged(segment, error.to_string());
-            }
-            Err(error) => {
-                self.catalog = Some(catalog);
-                return Err(error.into());
+                catalog.add_damaged(segment, reason);
             }
         }
         self.catalog = Some(catalog);

@@ -65,7 +65,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Where a job stands, for whoever looks at it in this process.
+/// Where a job stands, for the other parts of this process.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// The state.
@@ -135,7 +135,7 @@ enum Decision {
 }
 
 impl Decision {
-    /// A job that completed has a result; whoever decided that may not have come to tell of it.
+    /// A job that completed has a result; the orchestrator that decided so may have died before it said that.
     fn of(conclusion: Conclusion) -> Self {
         if conclusion.state == JobState::Completed { Self::Finalize } else { Self::Conclude(conclusion) }
     }
@@ -246,7 +246,10 @@ impl<'a> Watch<'a> {
                     let ended_early = self.ended_early().await.ok().flatten();
                     decided = Ok(ended_early.map_or(decision, Decision::Conclude));
                 }
-                Disposition::HandOver => return Err(self.handed_over(error)),
+                Disposition::HandOver => {
+                    self.journal.decision(format_args!("{} watches no longer: {error}", self.owner));
+                    return Err(error);
+                }
                 // Setting segments aside does not help any more.
                 Disposition::RunAgain | Disposition::Fail => return self.fail(error, reason).await,
             }
@@ -297,11 +300,6 @@ impl<'a> Watch<'a> {
         }
         self.journal.error(format_args!("{error}; trying again"));
         Ok(())
-    }
-
-    fn handed_over(&self, error: WatchError) -> WatchError {
-        self.journal.decision(format_args!("{} watches no longer: {error}", self.owner));
-        error
     }
 
     /// Whatever broke, the job gets an end that says so.
@@ -357,7 +355,7 @@ impl<'a> Watch<'a> {
         self.record.status = self.status.clone();
         let mut written = self.record.write_unless_ended(&*self.job.storage).await;
         if matches!(written, Err(JobRecordError::Absent { .. })) && !self.job.policy.ends_by_record {
-            // A run in this program has its folder for itself: whoever removed the record meant no end of the job.
+            // A run in this program has its folder for itself: a user who removed the record meant no end of the job.
             self.record.version = None;
             written = self.record.write_unless_ended(&*self.job.storage).await;
         }

@@ -5,7 +5,6 @@ use std::time::Instant;
 use prs_common::ledger::{Duty, JobState, NodeView, Progress};
 use prs_common::queue::{Depth, QueueErrorKind};
 
-use super::memory::Memory;
 use super::scheduler::Publishing;
 use super::{Watch, WatchError, mark_lost};
 use crate::job::leases::is_taken;
@@ -94,14 +93,14 @@ impl Watch<'_> {
     }
 
     async fn observe_upkeep(&self, progress: &Progress) -> Result<Upkeep, WatchError> {
-        let queue = self.observe_queue(&self.memory).await;
+        let queue = self.observe_queue().await;
         let asks = !progress.checkpoint.complete || self.memory.refill || queue == SeenQueue::Lost;
         let is_published_elsewhere = asks && is_taken(self.job, Duty::Schedule).await?;
         Ok(Upkeep { queue, is_published_elsewhere })
     }
 
-    async fn observe_queue(&self, memory: &Memory) -> SeenQueue {
-        let job = self.job;
+    async fn observe_queue(&self) -> SeenQueue {
+        let (job, memory) = (self.job, &self.memory);
         let depth = job.queue.depth(&queue::name(job, memory.queue)).await;
         let is_used = match &depth {
             Ok(depth) => *depth != Depth::default(),

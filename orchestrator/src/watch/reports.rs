@@ -128,7 +128,7 @@ impl Watch<'_> {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = shipper.ship(true).await {
             if !error.is_retryable() || pause > LONGEST_PAUSE {
-                self.journal.error(format_args!("some logs of the job do not come to storage: {error}"));
+                self.journal.error(format_args!("some logs of the job are not in storage: {error}"));
                 return;
             }
             tokio::time::sleep(pause).await;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar};
-use prs_orchestrator::inputs::Progress;
+use prs_orchestrator::inputs::InputProgress;
 
 use super::facts::clock;
 use super::{live_line, width};
@@ -34,7 +34,7 @@ impl Uploading {
     }
 
     /// How far an input is.
-    pub(crate) fn show(&self, input: &str, seen: Progress) {
+    pub(crate) fn show(&self, input: &str, seen: InputProgress) {
         if let Some(bar) = &self.bar {
             bar.set_message(on_the_way(input, seen, self.began.elapsed(), width()));
             return bar.tick();
@@ -57,7 +57,7 @@ impl Uploading {
 struct Lines {
     began: Instant,
     next: Instant,
-    seen: Option<(String, Progress)>,
+    seen: Option<(String, InputProgress)>,
 }
 
 impl Lines {
@@ -66,7 +66,7 @@ impl Lines {
     }
 
     /// The line that is due, if one is.
-    fn hear(&mut self, input: &str, progress: Progress, now: Instant) -> Option<String> {
+    fn hear(&mut self, input: &str, progress: InputProgress, now: Instant) -> Option<String> {
         match &mut self.seen {
             Some((name, seen)) if name == input => *seen = progress,
             seen => *seen = Some((input.to_owned(), progress)),
@@ -83,14 +83,14 @@ impl Lines {
     }
 
     fn line(&self) -> Option<String> {
-        let (input, Progress { files, bytes, .. }) = self.seen.as_ref()?;
+        let (input, InputProgress { files, bytes, .. }) = self.seen.as_ref()?;
         Some(format!("uploading {input}: {files} files, {} so far", HumanBytes(*bytes)))
     }
 }
 
 /// One line about an input that has been on its way for so long, in so many columns.
-fn on_the_way(input: &str, seen: Progress, elapsed: Duration, width: usize) -> String {
-    let Progress { files, bytes, bytes_total, .. } = seen;
+fn on_the_way(input: &str, seen: InputProgress, elapsed: Duration, width: usize) -> String {
+    let InputProgress { files, bytes, bytes_total, .. } = seen;
     let seconds = elapsed.as_secs_f64();
     let speed = if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 };
     let of = bytes_total.map(|total| format!("/{}", HumanBytes(total))).unwrap_or_default();
@@ -111,7 +111,7 @@ mod tests {
     fn uploads_that_take_long_are_told_in_lines() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let seen = |files| Progress { files, bytes: files << 20, ..Progress::default() };
+        let seen = |files| InputProgress { files, bytes: files << 20, ..InputProgress::default() };
         let mut lines = Lines::begin(began);
         assert_eq!(lines.last(at(9)), None, "nothing is known");
         assert_eq!(lines.hear("a", seen(1), at(9)), None);
@@ -125,8 +125,12 @@ mod tests {
 
     #[test]
     fn an_input_on_its_way_is_shown_in_any_width() {
-        let seen =
-            Progress { files: 120, bytes: 3 << 20, bytes_total: Some(12 << 20), ..Progress::default() };
+        let seen = InputProgress {
+            files: 120,
+            bytes: 3 << 20,
+            bytes_total: Some(12 << 20),
+            ..InputProgress::default()
+        };
         let line = |width| on_the_way("pictures", seen, Duration::from_secs(6), width);
         assert_eq!(line(40), "uploading 0:06 pictures  3.00 MiB/12.00…");
         assert_eq!(line(60), "uploading 0:06 pictures  3.00 MiB/12.00 MiB  120 files");

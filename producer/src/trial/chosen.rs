@@ -10,7 +10,7 @@ use prs_common::job::InputKind;
 use prs_common::mini_batch::{MiniBatch, StoreRef, Work, checksum};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::plan::{PlanContext, plan};
-use prs_orchestrator::segments::failed::{FailedMiniBatch, failed_mini_batches};
+use prs_orchestrator::segments::failures::{FailedMiniBatch, failed_mini_batches};
 use tokio::runtime::Handle;
 
 use super::Trial;

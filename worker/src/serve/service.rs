@@ -8,7 +8,7 @@ use prs_common::job::check_file_name;
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::record::JobRecordError;
-use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, orchestrate};
+use prs_orchestrator::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tokio_util::sync::CancellationToken;
 
@@ -216,14 +216,14 @@ impl Service<'_> {
         };
         let place = watching.await.unwrap_or_else(|panic| {
             tracing::error!(%panic, "the orchestrator broke; another worker takes over");
-            Place::Stopped
+            WatchEnd::Stopped
         });
         stop_shipping.cancel();
         let _ = shipping.await;
         match place {
-            Place::Ended(_) | Place::Over => Served::Over(Parting::JobGoesOn),
-            Place::Again => Served::Again,
-            Place::Stopped => Served::NotHere,
+            WatchEnd::Ended(_) | WatchEnd::Over => Served::Over(Parting::JobGoesOn),
+            WatchEnd::Again => Served::Again,
+            WatchEnd::Stopped => Served::NotHere,
         }
     }
 
@@ -262,15 +262,15 @@ impl Service<'_> {
                 ended = &mut watching, if place.is_none() => {
                     let ended = ended.unwrap_or_else(|panic| {
                         tracing::error!(%panic, "the orchestrator broke; another node takes over");
-                        Place::Stopped
+                        WatchEnd::Stopped
                     });
                     match ended {
-                        Place::Ended(_) | Place::Over => node_end.stop.cancel(),
+                        WatchEnd::Ended(_) | WatchEnd::Over => node_end.stop.cancel(),
                         // It is of no use to the job, which must not hold this worker: others may be.
-                        Place::Stopped if !watch_end.stop.is_cancelled() && !watch_end.retire.is_cancelled() => {
+                        WatchEnd::Stopped if !watch_end.stop.is_cancelled() && !watch_end.retire.is_cancelled() => {
                             node_end.drain.cancel();
                         }
-                        Place::Stopped | Place::Again => {}
+                        WatchEnd::Stopped | WatchEnd::Again => {}
                     }
                     place = Some(ended);
                 }
@@ -288,8 +288,8 @@ impl Service<'_> {
         stop_shipping.cancel();
         let _ = shipping.await;
         match (place, node_came_to) {
-            (Some(Place::Ended(_) | Place::Over), _) => Served::Over(Parting::JobGoesOn),
-            (Some(Place::Again), _) => Served::Again,
+            (Some(WatchEnd::Ended(_) | WatchEnd::Over), _) => Served::Over(Parting::JobGoesOn),
+            (Some(WatchEnd::Again), _) => Served::Again,
             (_, Some(NodeCameTo::Useless)) => Served::Useless,
             // Also when the job wants no more nodes: whoever writes its result may be this worker, which leaves.
             _ => Served::Left,

@@ -52,9 +52,9 @@ pub struct Source {
 }
 
 /// A file of an input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Number of its source.
+    /// Number of its source, which the manifest gives.
     pub source: u32,
     /// The rest of its name.
     pub relative: String,

@@ -20,8 +20,7 @@ async fn write(store: &dyn Storage, key: &str, files: u64) -> Summary {
     let mut writer = ManifestWriter::create(store, key).await.unwrap();
     for number in 0..files {
         let origin = if number < 1_500 { "/a/" } else { "/b/" };
-        let source = writer.source(&source(origin)).await.unwrap();
-        writer.push(file(number, source)).await.unwrap();
+        writer.push(&source(origin), file(number, 0)).await.unwrap();
     }
     writer.finish().await.unwrap()
 }

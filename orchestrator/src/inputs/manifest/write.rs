@@ -40,7 +40,7 @@ impl ManifestWriter {
     }
 
     /// The number of `source`, which is written when it is new.
-    pub async fn source(&mut self, source: &Source) -> Result<u32, StorageError> {
+    async fn number(&mut self, source: &Source) -> Result<u32, StorageError> {
         if let Some(&number) = self.numbers.get(source) {
             return Ok(number);
         }
@@ -51,17 +51,13 @@ impl ManifestWriter {
         Ok(number)
     }
 
-    /// Appends a file; its source has a number.
-    pub async fn push(&mut self, file: File) -> Result<(), StorageError> {
+    /// Appends a file of `source`.
+    pub async fn push(&mut self, source: &Source, file: File) -> Result<(), StorageError> {
+        let source = self.number(source).await?;
         self.files += 1;
         self.bytes += file.size.unwrap_or(0);
-        self.block.push(file);
+        self.block.push(File { source, ..file });
         if self.block.len() >= BLOCK { self.write_block().await } else { Ok(()) }
-    }
-
-    /// Files so far.
-    pub fn files(&self) -> u64 {
-        self.files
     }
 
     /// Makes the manifest visible.

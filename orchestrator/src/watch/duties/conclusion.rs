@@ -24,7 +24,7 @@ mod tests {
             let decided = Given::running().decides(decide, |given| {
                 given.now.progress.conclusion = Some(conclusion.clone());
             });
-            // A job that completed has a result; who decided that may not have come to write it.
+            // A job that completed has a result; the orchestrator that decided so may have died before it wrote that.
             let expected = if finalizes { Decision::Finalize } else { Decision::Conclude(conclusion) };
             assert_eq!(decided, Some(Action::End(expected)));
         }

@@ -1,0 +1,384 @@
+//! Resolving: from what the user named to what every host can plan and fetch (spec P5).
+//!
+//! It happens once, when a job is submitted. Files that only this host has are uploaded; buckets are listed. What
+//! it makes of an input is its manifest, so a resolved job depends on no folder and no later listing; resolving it
+//! again changes nothing.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use prs_common::dataset::listing::{Entry, EntryRef, Listing, ListingError, ListingOptions};
+use prs_common::dataset::names;
+use prs_common::dataset::remote::{self, RemotePath};
+use prs_common::failpoint;
+use prs_common::job::{Input, InputMode, InputSource, JobSpec};
+use prs_common::layout;
+use prs_common::mini_batch::StoreRef;
+use prs_common::storage::StorageError;
+
+use super::manifest::{File, ManifestWriter, Source, Store, Summary};
+use super::remote::RemoteListing;
+use super::stores::InputStores;
+use super::upload::upload;
+
+/// Files uploaded side by side.
+const UPLOADS: usize = 16;
+/// Files listed at a time.
+const LISTED_AT_ONCE: usize = 256;
+
+/// Where the job runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// On this host: local files stay where they are.
+    Embedded,
+    /// On other hosts.
+    Fleet,
+}
+
+/// How far the resolving of an input is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InputProgress {
+    /// Files done with.
+    pub files: u64,
+    /// Bytes done with.
+    pub bytes: u64,
+    /// Files there are, where that is known.
+    pub files_total: Option<u64>,
+    /// Bytes there are, where that is known.
+    pub bytes_total: Option<u64>,
+}
+
+/// Who hears how far the resolving is.
+#[derive(Clone, Copy)]
+pub struct Audience<'a> {
+    /// Hears of each input, by its name.
+    pub tell: &'a (dyn Fn(&str, InputProgress) + Sync),
+    /// Whether files to be uploaded are counted before, which takes another walk over them.
+    pub wants_totals: bool,
+}
+
+impl Audience<'_> {
+    /// Nobody.
+    pub const NONE: Self = Self { tell: &|_, _| {}, wants_totals: false };
+}
+
+/// Why an input of a job cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+#[error("input {input}: {cause}")]
+pub struct ResolveError {
+    /// Name of the input.
+    pub input: String,
+    /// The reason.
+    #[source]
+    pub cause: ResolveCause,
+}
+
+/// What is wrong with an input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveCause {
+    /// It cannot be listed.
+    #[error(transparent)]
+    Listing(#[from] ListingError),
+    /// A store fails.
+    #[error(transparent)]
+    Store(#[from] StorageError),
+    /// A local file cannot be uploaded.
+    #[error("cannot upload {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A name that cannot be a file of a node.
+    #[error("{name}: {reason}")]
+    Name {
+        /// The object or file, as the user knows it.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl ResolveCause {
+    /// What is wrong with a name, which may have characters that nobody sees.
+    pub(super) fn name(name: &str, reason: &str) -> Self {
+        Self::Name { name: name.escape_debug().to_string(), reason: reason.to_owned() }
+    }
+}
+
+impl ResolveError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match &self.cause {
+            ResolveCause::Listing(error) => error.is_retryable(),
+            ResolveCause::Store(error) => error.is_retryable(),
+            ResolveCause::File { .. } | ResolveCause::Name { .. } => false,
+        }
+    }
+}
+
+/// Makes the inputs of `spec` reachable from where the job runs.
+pub async fn resolve(
+    mut spec: JobSpec,
+    stores: &InputStores,
+    runs: Where,
+    audience: Audience<'_>,
+) -> Result<JobSpec, ResolveError> {
+    for input in &mut spec.inputs {
+        let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
+        let label = input.source.label();
+        let heard = |seen: InputProgress| (audience.tell)(&input.name, seen);
+        let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
+        let summary = resolver.resolve(uploads).await;
+        let summary = summary.map_err(|cause| ResolveError { input: input.name.clone(), cause })?;
+        let Some(summary) = summary else { continue };
+        let named = Some(Box::new(input.source.clone()));
+        input.source = InputSource::Manifest {
+            key: layout::manifest(&input.name),
+            label,
+            files: summary.files,
+            bytes: summary.bytes,
+            checksum: summary.checksum,
+            stores: summary.stores,
+            named,
+        };
+    }
+    Ok(spec)
+}
+
+/// Resolves one input.
+struct Resolver<'a> {
+    input: &'a Input,
+    stores: &'a InputStores,
+    progress: &'a (dyn Fn(InputProgress) + Sync),
+    wants_totals: bool,
+}
+
+/// A file of the input, on its way to the manifest, and what it has in common with others.
+type Located = (Source, File);
+
+/// Finds or brings a file to where nodes can fetch it.
+type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveCause>> + Sync + 'a;
+
+impl Resolver<'_> {
+    /// The manifest of the input; nothing where it stays as it is.
+    async fn resolve(&self, uploads: bool) -> Result<Option<Summary>, ResolveCause> {
+        let summary = match &self.input.source {
+            InputSource::Remote(urls) => self.remote(urls).await?,
+            InputSource::Paths(_) | InputSource::List(_) if uploads => self.upload().await?,
+            InputSource::List(_) if self.names_remote_files().await? => self.upload_nothing().await?,
+            InputSource::Paths(_) | InputSource::List(_) | InputSource::Manifest { .. } => return Ok(None),
+        };
+        Ok(Some(summary))
+    }
+
+    async fn manifest(&self) -> Result<ManifestWriter, ResolveCause> {
+        let key = layout::manifest(&self.input.name);
+        Ok(ManifestWriter::create(&**self.stores.job(), &key).await?)
+    }
+
+    /// Buckets: listed, and left where they are.
+    async fn remote(&self, urls: &[String]) -> Result<Summary, ResolveCause> {
+        let empty = |pattern: String| Err(ListingError::Empty { pattern }.into());
+        let mut manifest = self.manifest().await?;
+        let mut seen = InputProgress::default();
+        for url in urls {
+            let url = RemotePath::parse(url).map_err(|reason| ResolveCause::name(url, &reason))?;
+            let store = self.stores.get(StoreRef::Url(&url.bucket)).await?;
+            let mut listing = RemoteListing::open(store, &url).await?;
+            let source = Source {
+                store: Store::Url(url.bucket.clone()),
+                prefix: listing.prefix.clone(),
+                origin: listing.origin.clone(),
+                mixes: false,
+            };
+            let before = seen.files;
+            loop {
+                let page = listing.next().await?;
+                if page.is_empty() {
+                    break;
+                }
+                for object in page {
+                    seen.files += 1;
+                    seen.bytes += object.size;
+                    let relative = object.key[source.prefix.len()..].to_owned();
+                    let (size, version) = (Some(object.size), object.version);
+                    let file = File { relative, size, version, ..File::default() };
+                    manifest.push(&source, file).await?;
+                }
+                (self.progress)(seen);
+            }
+            if seen.files == before && listing.is_glob() {
+                return empty(url.to_string());
+            }
+        }
+        if seen.files == 0 {
+            return empty(self.input.source.label());
+        }
+        Ok(manifest.finish().await?)
+    }
+
+    /// Local files: uploaded. What a list names in buckets stays there.
+    async fn upload(&self) -> Result<Summary, ResolveCause> {
+        let total = if self.wants_totals { self.count().await? } else { InputProgress::default() };
+        (self.progress)(total);
+        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let report = || {
+            let (files, bytes) = (files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+            (self.progress)(InputProgress { files, bytes, ..total });
+        };
+        let sent = |count: u64| {
+            bytes.fetch_add(count, Ordering::Relaxed);
+            report();
+        };
+        let (files, report, sent) = (&files, &report, &sent);
+        let locate = move |entry: Entry| -> BoxFuture<'_, _> {
+            Box::pin(async move {
+                let located = self.locate(&entry, sent).await?;
+                files.fetch_add(1, Ordering::Relaxed);
+                report();
+                Ok(located)
+            })
+        };
+        self.write(&locate).await
+    }
+
+    /// How much there is to upload.
+    async fn count(&self) -> Result<InputProgress, ResolveCause> {
+        let count = |(files, bytes): &mut (u64, Option<u64>), entry: EntryRef<'_>| {
+            *files += 1;
+            *bytes = bytes.zip(entry.version).map(|(bytes, version)| bytes + version.size);
+        };
+        let (files, bytes_total) = self.walk((0, Some(0)), count).await?;
+        Ok(InputProgress { files_total: Some(files), bytes_total, ..InputProgress::default() })
+    }
+
+    /// A list that also names files in buckets, where local files need no upload.
+    async fn upload_nothing(&self) -> Result<Summary, ResolveCause> {
+        let local =
+            || Source { store: Store::Local, prefix: String::new(), origin: String::new(), mixes: true };
+        let locate = |entry: Entry| -> BoxFuture<'_, _> {
+            let remote = locate_remote(&entry.relative);
+            let located = remote.unwrap_or_else(|| Ok(located(local(), entry.relative, String::new(), None)));
+            Box::pin(std::future::ready(located))
+        };
+        self.write(&locate).await
+    }
+
+    /// Writes the manifest: what `locate` makes of each file, in listing order, several side by side.
+    async fn write(&self, locate: &Locate<'_>) -> Result<Summary, ResolveCause> {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel::<Vec<Entry>>(2);
+        let listed = self.on_disk(move |listing| {
+            loop {
+                let mut entries = Vec::new();
+                let count = listing.next_batch(LISTED_AT_ONCE, &mut entries)?;
+                if count == 0 || sender.blocking_send(entries).is_err() {
+                    return Ok(());
+                }
+            }
+        });
+        let written = async {
+            let mut manifest = self.manifest().await?;
+            let entries = stream::poll_fn(|context| receiver.poll_recv(context)).flat_map(stream::iter);
+            let mut ready = std::pin::pin!(entries.map(locate).buffered(UPLOADS));
+            while let Some(located) = ready.next().await {
+                let (source, file) = located?;
+                manifest.push(&source, file).await?;
+            }
+            Ok(manifest)
+        };
+        // What is listed goes on being written while the listing goes on; whichever fails ends both.
+        let (manifest, ()) = futures_util::try_join!(written, listed)?;
+        failpoint::pass("inputs_located");
+        Ok(manifest.finish().await?)
+    }
+
+    /// Lists the input on a thread that may block.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Listing) -> Result<T, ListingError> + Send + 'static,
+    ) -> Result<T, ResolveCause> {
+        let source = self.input.source.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut Listing::open(&source, ListingOptions { versions: true })?)
+        });
+        let done = done.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        Ok(done?)
+    }
+
+    /// Shows each file of the input to `each`, which gathers what it saw.
+    async fn walk<T: Send + 'static>(
+        &self,
+        mut seen: T,
+        mut each: impl FnMut(&mut T, EntryRef<'_>) + Send + 'static,
+    ) -> Result<T, ResolveCause> {
+        self.on_disk(move |listing| {
+            while listing.visit(LISTED_AT_ONCE, |entry| each(&mut seen, entry))? > 0 {}
+            Ok(seen)
+        })
+        .await
+    }
+
+    async fn names_remote_files(&self) -> Result<bool, ResolveCause> {
+        self.walk(false, |found, entry| *found |= remote::is_remote(entry.relative)).await
+    }
+
+    /// Brings a file to where nodes can fetch it.
+    async fn locate(&self, entry: &Entry, sent: &(dyn Fn(u64) + Sync)) -> Result<Located, ResolveCause> {
+        let is_listed = entry.base.is_empty();
+        if is_listed && let Some(located) = locate_remote(&entry.relative) {
+            return located;
+        }
+        if is_listed && entry.relative.contains("://") {
+            // What follows a scheme may hold a password.
+            let scheme = entry.relative.split("://").next().unwrap_or_default();
+            return Err(ResolveCause::name(
+                &format!("{scheme}://"),
+                "not supported yet: name local files and s3:// ones",
+            ));
+        }
+        let path = entry.path();
+        let named = names::without_detours(&entry.relative);
+        let relative = if is_listed { named.trim_start_matches('/') } else { &entry.relative }.to_owned();
+        if let Some(reason) = names::unusable(&relative) {
+            return Err(ResolveCause::name(&path.to_string_lossy(), reason));
+        }
+        let slash = if entry.base.ends_with('/') { "" } else { "/" };
+        let source = Source {
+            store: Store::Shared,
+            prefix: layout::BLOBS.to_owned(),
+            origin: format!("{}{slash}", entry.base),
+            mixes: is_listed,
+        };
+        let uploaded = upload(&**self.stores.shared(), &path, sent).await?;
+        Ok(located(source, relative, uploaded.key, Some(uploaded.size)))
+    }
+}
+
+/// What a line of a list says, if it is the URL of an object.
+fn locate_remote(line: &str) -> Option<Result<Located, ResolveCause>> {
+    if !remote::is_remote(line) {
+        return None;
+    }
+    let url = match RemotePath::parse(line) {
+        Ok(url) => url,
+        Err(reason) => return Some(Err(ResolveCause::name("s3://", &reason))),
+    };
+    if let Some(reason) = names::unusable(&url.key) {
+        return Some(Err(ResolveCause::name(line, reason)));
+    }
+    let origin = format!("{}/", url.bucket);
+    let source = Source { store: Store::Url(url.bucket), prefix: String::new(), origin, mixes: true };
+    Some(Ok(located(source, url.key, String::new(), None)))
+}
+
+fn located(source: Source, relative: String, key: String, size: Option<u64>) -> Located {
+    (source, File { relative, key, size, ..File::default() })
+}
+
+#[cfg(test)]
+mod tests;
