@@ -19,7 +19,7 @@ use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::queue::{Answer, settle_all};
+use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_common::{failpoint, layout};
@@ -282,12 +282,12 @@ impl Committer {
                 open.add(record, &process, rows, ready);
             }
             Some(Verdict::Done) => {
-                let _ = ready.delivery.settle(Answer::Ack).await;
+                let _ = ready.delivery.ack();
             }
             Some(Verdict::Retry { spoiled }) => {
                 record.number = spoiled;
                 open.builder.add(record, &process, Bytes::new());
-                if let Err(error) = ready.delivery.settle(Answer::Requeue).await {
+                if let Err(error) = ready.delivery.requeue() {
                     tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
                 }
             }
@@ -359,7 +359,7 @@ impl Committer {
         }
         failpoint::pass("committed");
         let deliveries = settled.into_iter().map(|ready| ready.delivery);
-        if let Err(error) = settle_all(deliveries, Answer::Ack).await {
+        if let Err(error) = ack_all(deliveries) {
             tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");
         }
         failpoint::pass("acknowledged");

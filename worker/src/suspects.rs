@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use prs_common::ledger::{Begin, LedgerError};
-use prs_common::queue::Answer;
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
@@ -70,7 +69,7 @@ impl Suspects {
                     return Some(ready);
                 }
                 Ok(Begin::Done) => {
-                    let _ = ready.delivery.settle(Answer::Ack).await;
+                    let _ = ready.delivery.ack();
                     return None;
                 }
                 Ok(Begin::GiveUp) => {
@@ -104,7 +103,7 @@ impl Suspects {
         {
             tracing::warn!(index = ready.index, %error, "a mini-batch that goes back counts as a lost node");
         }
-        if let Err(error) = ready.delivery.settle(Answer::Requeue).await {
+        if let Err(error) = ready.delivery.requeue() {
             tracing::debug!(index = ready.index, %error, "the broker gives a mini-batch to others by itself");
         }
     }

@@ -15,7 +15,6 @@ use prs_common::storage::{Claim, LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::publish::Notes;
-use prs_orchestrator::queues::reservation;
 use prs_orchestrator::report::words;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
@@ -104,9 +103,6 @@ async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Res
     say_notes(&new.spec);
     let output = new.spec.output.as_deref().filter(|_| !detach);
     let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
-    if let Some(reservation) = reservation(&new.spec, fleet.queue.unsettled_limit()) {
-        output::say(format_args!("note: {reservation}"));
-    }
     let mut signals = Signals::catch()?;
     let behind = LeftBehind::default();
     let handed = behind.unless_interrupted(&mut signals, fleet::start(fleet, new, &behind)).await?;
