@@ -18,7 +18,7 @@ use crate::watch::{WatchError, fail_at_once, restore_job_result};
 use crate::{JobContext, JobRecord, JobResult};
 
 /// Panics that end a start of a job: as many as a mini-batch survives losses of its node.
-pub const MAX_PANICS: usize = crate::orchestrate::MAX_NODE_LOSSES as usize;
+pub const MAX_PANICS: usize = crate::job::context::MAX_NODE_LOSSES as usize;
 /// The same once it is decided that the job ends early: nothing of its result is lost then.
 const MAX_PANICS_OF_AN_END: usize = 2;
 /// Characters of a panic's text that are told.
@@ -125,95 +125,96 @@ mod tests {
     use prs_common::storage::Storage;
 
     use super::*;
-    use crate::orchestrate::{OrchestratorEnd, Place, is_watched, orchestrate};
-    use crate::scene::Scene;
+    use crate::fixtures::Fixture;
+    use crate::job::leases::is_watched;
+    use crate::orchestrate::{OrchestratorEnd, Place, orchestrate};
 
     /// A job with all its outcomes, of which nothing takes long.
-    async fn scene() -> Scene {
-        let mut scene = Scene::new(3).await;
-        scene.job.policy.lease = Duration::from_secs(1);
-        scene.succeed(0..3).await;
-        scene.planned(3).await;
-        scene
+    async fn fixture() -> Fixture {
+        let mut fixture = Fixture::new(3).await;
+        fixture.job.policy.lease = Duration::from_secs(1);
+        fixture.succeed(0..3).await;
+        fixture.planned(3).await;
+        fixture
     }
 
-    async fn orchestrated(scene: &Scene) -> Place {
+    async fn orchestrated(fixture: &Fixture) -> Place {
         let end = OrchestratorEnd::default();
-        let place = orchestrate(&scene.job, "worker-1", &end);
+        let place = orchestrate(&fixture.job, "worker-1", &end);
         tokio::time::timeout(Duration::from_secs(20), place).await.expect("it ends")
     }
 
-    async fn notes(scene: &Scene) -> usize {
-        scene.storage.list(layout::PANICS).await.unwrap().len()
+    async fn notes(fixture: &Fixture) -> usize {
+        fixture.storage.list(layout::PANICS).await.unwrap().len()
     }
 
     #[tokio::test]
     async fn a_job_whose_orchestrators_always_panic_fails_with_their_words() {
-        let scene = scene().await;
-        scene.ledger.panic("nodes", usize::MAX);
-        let Place::Ended(result) = orchestrated(&scene).await else { panic!("it did not end the job") };
+        let fixture = fixture().await;
+        fixture.ledger.panic("nodes", usize::MAX);
+        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         let reason = "a fault of prs ended the job: nodes was told to panic";
         assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some(reason)));
         assert_eq!(result.mini_batches.succeeded, 3, "{result:?}");
-        assert_eq!(scene.record().await.result, Some(*result));
-        assert_eq!(notes(&scene).await, MAX_PANICS);
-        let told = scene.storage.get("logs/job_result.txt").await.unwrap();
+        assert_eq!(fixture.record().await.result, Some(*result));
+        assert_eq!(notes(&fixture).await, MAX_PANICS);
+        let told = fixture.storage.get("logs/job_result.txt").await.unwrap();
         assert!(told.starts_with(format!("failed: {reason}").as_bytes()), "{told:?}");
-        assert!(!is_watched(&scene.job).await.unwrap(), "nobody is held");
+        assert!(!is_watched(&fixture.job).await.unwrap(), "nobody is held");
         // What is left can be resumed.
         assert!(
-            scene.storage.list(layout::SEGMENTS).await.unwrap().iter().any(|o| layout::is_segment(&o.key))
+            fixture.storage.list(layout::SEGMENTS).await.unwrap().iter().any(|o| layout::is_segment(&o.key))
         );
     }
 
     #[tokio::test]
     async fn a_panic_that_passes_costs_nothing() {
-        let scene = scene().await;
-        scene.ledger.panic("segments", 1);
-        let Place::Ended(result) = orchestrated(&scene).await else { panic!("it did not end the job") };
+        let fixture = fixture().await;
+        fixture.ledger.panic("segments", 1);
+        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!((result.state, result.output.rows), (JobState::Completed, 3), "{result:?}");
     }
 
     #[tokio::test]
     async fn a_job_that_panics_can_be_canceled() {
-        let scene = scene().await;
-        scene.ledger.panic("nodes", usize::MAX);
+        let fixture = fixture().await;
+        fixture.ledger.panic("nodes", usize::MAX);
         let end = Conclusion { state: JobState::Canceled, reason: "canceled by ana".to_owned() };
-        scene.ledger.conclude(&scene.job.run, &end).await.unwrap();
-        let Place::Ended(result) = orchestrated(&scene).await else { panic!("it did not end the job") };
+        fixture.ledger.conclude(&fixture.job.run, &end).await.unwrap();
+        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
-        assert_eq!(notes(&scene).await, MAX_PANICS_OF_AN_END);
+        assert_eq!(notes(&fixture).await, MAX_PANICS_OF_AN_END);
     }
 
     #[tokio::test]
     async fn a_result_that_was_decided_and_cannot_be_told_is_none() {
-        let scene = scene().await;
+        let fixture = fixture().await;
         // The output is there, and what would record it panics.
-        scene.storage.panic("put job.json", MAX_PANICS);
-        let Place::Ended(result) = orchestrated(&scene).await else { panic!("it did not end the job") };
+        fixture.storage.panic("put job.json", MAX_PANICS);
+        let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!(result.state, JobState::Failed, "{result:?}");
-        assert!(scene.storage.list("output/").await.unwrap().is_empty(), "a job that failed has no result");
+        assert!(fixture.storage.list("output/").await.unwrap().is_empty(), "a job that failed has no result");
     }
 
     #[tokio::test]
     async fn reports_that_panic_do_not_keep_a_job_that_has_ended() {
-        let scene = scene().await;
-        scene.storage.panic("put logs/", MAX_PANICS);
-        assert!(matches!(orchestrated(&scene).await, Place::Over));
-        let result = scene.record().await.result.unwrap();
+        let fixture = fixture().await;
+        fixture.storage.panic("put logs/", MAX_PANICS);
+        assert!(matches!(orchestrated(&fixture).await, Place::Over));
+        let result = fixture.record().await.result.unwrap();
         assert_eq!(result.state, JobState::Completed, "it stands");
-        assert!(scene.storage.get("logs/job_result.txt").await.unwrap().starts_with(b"completed"));
-        assert!(scene.ledger.state(&scene.job.run).await.is_err(), "it is tidied up");
+        assert!(fixture.storage.get("logs/job_result.txt").await.unwrap().starts_with(b"completed"));
+        assert!(fixture.ledger.state(&fixture.job.run).await.is_err(), "it is tidied up");
     }
 
     #[tokio::test]
     async fn a_program_whose_every_step_panics_is_of_no_use_to_the_job() {
-        let scene = scene().await;
-        scene.ledger.panic("nodes", usize::MAX);
-        scene.ledger.panic("conclude", usize::MAX);
-        assert!(matches!(orchestrated(&scene).await, Place::Stopped));
-        assert!(!is_watched(&scene.job).await.unwrap());
-        assert!(scene.record().await.result.is_none());
+        let fixture = fixture().await;
+        fixture.ledger.panic("nodes", usize::MAX);
+        fixture.ledger.panic("conclude", usize::MAX);
+        assert!(matches!(orchestrated(&fixture).await, Place::Stopped));
+        assert!(!is_watched(&fixture.job).await.unwrap());
+        assert!(fixture.record().await.result.is_none());
     }
 
     #[test]

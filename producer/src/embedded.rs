@@ -15,11 +15,10 @@ use prs_common::queue::{EmbeddedQueue, QueueOptions};
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_orchestrator::inputs::InputStores;
-use prs_orchestrator::orchestrate::try_limits;
+use prs_orchestrator::job::words;
 use prs_orchestrator::panics::{self, Panicked, caught};
-use prs_orchestrator::recover::{Recovered, recover};
-use prs_orchestrator::report::words;
-use prs_orchestrator::schedule::{Assignment, schedule};
+use prs_orchestrator::plan::schedule::{Assignment, schedule};
+use prs_orchestrator::segments::recover::{Recovered, recover};
 use prs_orchestrator::watch::{View, WatchError, watch};
 use prs_orchestrator::{JobContext, JobRecord, JobResult, Policy, run_name};
 use prs_worker::{Host, NodeEnd, NodeSettings, Prefetch, end_left_overs, opener, run_node};
@@ -189,7 +188,7 @@ async fn run_once(
 /// Opens the books and the queue of a job, and reads what is done already.
 async fn open(job: &JobContext) -> Result<Recovered, Failure> {
     let opened = async {
-        job.ledger.create(&job.run, try_limits(job)).await?;
+        job.ledger.create(&job.run, job.try_limits()).await?;
         job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
         anyhow::Ok(recover(job).await?)
     };
@@ -215,7 +214,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
         log_shipper: None,
         work: folder.join(run_folder::WORK),
         policy: Policy::embedded(),
-        entry: None,
+        active: None,
         spec,
     }
 }

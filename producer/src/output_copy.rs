@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, ObjectMeta, Storage};
-use prs_orchestrator::job_record::Output;
+use prs_orchestrator::job::record::Output;
 use prs_orchestrator::publish::{Notes, checksum_of};
 use tempfile::{TempDir, TempPath};
 

@@ -16,7 +16,7 @@ use prs_common::private_folder::PrivateFolder;
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::{LocalStorage, TEMPORARY};
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::job_record::JobRecordError;
+use prs_orchestrator::job::record::JobRecordError;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::cli::Job;

@@ -2,8 +2,8 @@
 //! decided and not written down, a server is waited for.
 
 use prs_common::ledger::{Conclusion, JobState};
-use prs_orchestrator::job_record::Status;
-use prs_orchestrator::membership::{Elsewhere, Workers};
+use prs_orchestrator::job::membership::{Elsewhere, Workers};
+use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{describe, duration};
 use prs_orchestrator::watch::View;
 

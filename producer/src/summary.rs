@@ -7,8 +7,8 @@ use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobResult;
+use prs_orchestrator::job::{count, words};
 use prs_orchestrator::report::progress_overview::duration;
-use prs_orchestrator::report::words;
 
 use crate::colours;
 
@@ -111,12 +111,9 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
         ));
     }
     if result.state == JobState::Completed && missing > 0 {
-        next.push((
-            format!("prs resume {name}"),
-            format!("runs {} again", words::count(missing, "mini-batch")),
-        ));
+        next.push((format!("prs resume {name}"), format!("runs {} again", count(missing, "mini-batch"))));
     } else if result.state != JobState::Completed {
-        let done = words::count(result.mini_batches.succeeded, "mini-batch");
+        let done = count(result.mini_batches.succeeded, "mini-batch");
         next.push((format!("prs resume {name}"), format!("runs what is missing ({done} done)")));
     }
     next
@@ -124,9 +121,9 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use prs_orchestrator::job_record::{ItemCounts, MiniBatchCounts, Output};
-    use prs_orchestrator::report::errors::ErrorGroup;
-    use prs_orchestrator::report::findings::{Findings, TryCounts};
+    use prs_orchestrator::job::errors::ErrorGroup;
+    use prs_orchestrator::job::findings::{Findings, TryCounts};
+    use prs_orchestrator::job::record::{ItemCounts, MiniBatchCounts, Output};
 
     use super::*;
 

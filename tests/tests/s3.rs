@@ -16,6 +16,7 @@ use prs_common::storage::{
 };
 use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
+use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy, TcpProxy};
 use prs_tests::harness::servers::s3::{Conditions, Rights, S3Server, S3Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -11,6 +11,7 @@ use prs_common::storage::{
     IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
     delete_below,
 };
+use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
 
@@ -125,7 +126,7 @@ async fn a_damaged_object_is_told_and_not_waited_for() {
     let server = server(Checksums::Kept);
     let storage = open(&server, server.endpoint()).await;
     storage.put("object", content(1_000), REPLACE).await.unwrap();
-    server.damage(BUCKET, "object", |bytes| bytes[500] ^= 4);
+    server.damage(BUCKET, "object", &mut |bytes| bytes[500] ^= 4);
     let error = storage.get("object").await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Damaged, "{error}");
     assert!(!error.is_retryable());

@@ -16,17 +16,17 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio_util::sync::CancellationToken;
 
-use crate::descendants::Family;
-use crate::import_failure::ImportFailure;
+use crate::host::descendants::Family;
+use crate::host::unique::unique;
+use crate::host::{gpu, python_home};
 use crate::inputs::InputPlace;
-use crate::launch::{Launch, process_name};
 use crate::node_settings::NodeSettings;
+use crate::process::import_failure::ImportFailure;
+use crate::process::launch::{Launch, process_name};
+use crate::process::seen_errors::CodeFolders;
 use crate::process::{
     FrameReader, LAST_FRAMES, Message, OwnedOutcome, Spawned, Streams, returncode, silent_death, spawn,
 };
-use crate::seen_errors::CodeFolders;
-use crate::unique::unique;
-use crate::{gpu, python_home};
 
 /// What the variable of a process says that only imports the script; see `azureml_user.parallel_run.foreground`.
 const IMPORT: &str = "import";

@@ -25,6 +25,7 @@
 
 mod mark;
 mod named;
+pub mod removal;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,10 +37,10 @@ use prs_common::timestamp::now_us;
 
 use self::mark::Collecting;
 use self::named::{Named, job_prefixes};
-use crate::fleet::{job_ids, job_storage};
 use crate::inputs::blob::promised_digest;
 use crate::inputs::manifest::ManifestError;
-use crate::job_record::{JobRecord, JobRecordError};
+use crate::job::fleet::{job_ids, job_storage};
+use crate::job::record::{JobRecord, JobRecordError};
 
 pub use self::mark::{Quiet, until_quiet};
 

@@ -9,9 +9,9 @@ use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 use tokio::runtime::Handle;
 
 use super::GcError;
-use crate::fleet::{JOBS, job_storage};
 use crate::inputs::blob::promised_digest;
 use crate::inputs::manifest::{ManifestError, ManifestReader, Store};
+use crate::job::fleet::{JOBS, job_storage};
 
 /// Uploaded files, by the first half of the checksums that name them: two that share it are both kept.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use prs_common::storage::{PutMode, StorageErrorKind};
 use tempfile::TempDir;
 
 use super::*;
+use crate::fixtures::FaultyStorage;
 use crate::inputs::blob::digest;
 use crate::inputs::manifest::{File, ManifestWriter, Source, Store};
-use crate::scene::FaultyStorage;
 
 struct Place {
     folder: TempDir,
@@ -96,7 +96,7 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
     place.list("killed", &["two"]).await;
     place.put("jobs/killed/code/x", "12345").await;
     place.put("jobs/stored/job.json", "{}").await;
-    place.put("jobs/removed/job.json", crate::job_record::REMOVED).await;
+    place.put("jobs/removed/job.json", crate::job::record::REMOVED).await;
     place.age("removed").await;
 
     let all = Wanted::default();

@@ -282,42 +282,42 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::scene::Scene;
-    use crate::schedule::{Assignment, Scheduled, schedule};
+    use crate::fixtures::Fixture;
+    use crate::plan::schedule::{Assignment, Scheduled, schedule};
 
     const TEXT: &str = "a,b\n1,2\n3,4\n";
 
     /// A job over a compressed table that every host has.
-    async fn compressed() -> (Scene, PathBuf) {
-        let mut scene = Scene::new(0).await;
-        let file = scene.inputs().join("t.csv.gz");
+    async fn compressed() -> (Fixture, PathBuf) {
+        let mut fixture = Fixture::new(0).await;
+        let file = fixture.inputs().join("t.csv.gz");
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(TEXT.as_bytes()).unwrap();
         std::fs::write(&file, gzip.finish().unwrap()).unwrap();
-        let spec = scene.spec();
+        let spec = fixture.spec();
         spec.mini_batch_size = MiniBatchSize::Bytes(4);
         let input = &mut spec.inputs[0];
         (input.kind, input.source) =
             (InputKind::Tabular, InputSource::Paths(vec![file.display().to_string()]));
         input.tabular = Some(TabularOptions::default());
-        scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
-        (scene, file)
+        fixture.job.queue.declare(&fixture.job.queue_name(), QueueOptions::default()).await.unwrap();
+        (fixture, file)
     }
 
     #[tokio::test]
     async fn other_hosts_find_the_plain_copy_of_a_file_in_storage() {
-        let (scene, file) = compressed().await;
+        let (fixture, file) = compressed().await;
         let assignment = || Assignment { again: true, ..Assignment::default() };
         let stop = CancellationToken::new();
         let mut plans = Vec::new();
         for owner in ["a", "b"] {
-            assert_eq!(schedule(&scene.job, owner, assignment(), &stop).await, Scheduled::Complete);
-            let mut waiting = scene.job.queue.consume(&scene.job.queue_name(), 10).await.unwrap();
+            assert_eq!(schedule(&fixture.job, owner, assignment(), &stop).await, Scheduled::Complete);
+            let mut waiting = fixture.job.queue.consume(&fixture.job.queue_name(), 10).await.unwrap();
             let mut bodies: Vec<_> = waiting.next(10).await.iter().map(|one| one.body.clone()).collect();
             bodies.sort();
             plans.push(bodies);
-            scene.job.queue.delete(&scene.job.queue_name()).await.unwrap();
-            scene.job.queue.declare(&scene.job.queue_name(), QueueOptions::default()).await.unwrap();
+            fixture.job.queue.delete(&fixture.job.queue_name()).await.unwrap();
+            fixture.job.queue.declare(&fixture.job.queue_name(), QueueOptions::default()).await.unwrap();
         }
         assert_eq!(plans[0].len(), 2);
         assert_eq!(plans[0], plans[1]);
@@ -327,17 +327,17 @@ mod tests {
                 panic!("{work:?}")
             };
             assert_eq!(origin, file.display().to_string());
-            assert_eq!(scene.storage.get(key).await.unwrap(), TEXT);
+            assert_eq!(fixture.storage.get(key).await.unwrap(), TEXT);
         }
     }
 
     #[tokio::test]
     async fn a_host_without_scratch_leaves_the_plan_to_another() {
-        let (scene, _file) = compressed().await;
-        std::fs::create_dir_all(scene.job.work.parent().unwrap()).unwrap();
-        std::fs::write(&scene.job.work, "a file").unwrap();
-        let ended = schedule(&scene.job, "a", Assignment::default(), &CancellationToken::new()).await;
+        let (fixture, _file) = compressed().await;
+        std::fs::create_dir_all(fixture.job.work.parent().unwrap()).unwrap();
+        std::fs::write(&fixture.job.work, "a file").unwrap();
+        let ended = schedule(&fixture.job, "a", Assignment::default(), &CancellationToken::new()).await;
         assert!(matches!(ended, Scheduled::Unable { .. }), "{ended:?}");
-        assert_eq!(scene.job.ledger.progress(&scene.job.run).await.unwrap().conclusion, None);
+        assert_eq!(fixture.job.ledger.progress(&fixture.job.run).await.unwrap().conclusion, None);
     }
 }

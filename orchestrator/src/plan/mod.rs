@@ -10,6 +10,8 @@ mod files;
 mod objects;
 mod plain_copy;
 mod plain_text;
+pub mod schedule;
+pub mod stored_descriptors;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

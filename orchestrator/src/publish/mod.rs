@@ -144,7 +144,7 @@ pub async fn checksum_of(storage: &dyn Storage, key: &str) -> Result<Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::Scene;
+    use crate::fixtures::Fixture;
 
     const NAME: &str = "rows.txt";
 
@@ -152,54 +152,54 @@ mod tests {
         hexadecimal(&Sha256::digest(text))
     }
 
-    async fn there(scene: &Scene) -> Option<Bytes> {
-        scene.job.output.get(NAME).await.ok()
+    async fn there(fixture: &Fixture) -> Option<Bytes> {
+        fixture.job.output.get(NAME).await.ok()
     }
 
     #[tokio::test]
     async fn what_a_former_start_brought_makes_room_and_nothing_else_does() {
-        let mut scene = Scene::new(1).await;
-        put(&scene.job, NAME, "first".into()).await.unwrap();
-        put(&scene.job, NAME, "first".into()).await.unwrap();
-        scene.job.incarnation = 2;
-        put(&scene.job, NAME, "second".into()).await.unwrap();
-        assert_eq!(there(&scene).await.unwrap(), "second");
+        let mut fixture = Fixture::new(1).await;
+        put(&fixture.job, NAME, "first".into()).await.unwrap();
+        put(&fixture.job, NAME, "first".into()).await.unwrap();
+        fixture.job.incarnation = 2;
+        put(&fixture.job, NAME, "second".into()).await.unwrap();
+        assert_eq!(there(&fixture).await.unwrap(), "second");
 
-        scene.job.output.put(NAME, "another's".into(), PutMode::Overwrite).await.unwrap();
-        let taken = put(&scene.job, NAME, "second".into()).await.unwrap_err();
+        fixture.job.output.put(NAME, "another's".into(), PutMode::Overwrite).await.unwrap();
+        let taken = put(&fixture.job, NAME, "second".into()).await.unwrap_err();
         assert_eq!((taken.kind, &*taken.key), (StorageErrorKind::AlreadyExists, NAME));
         assert!(taken.message.contains("move it away"), "{taken}");
-        assert_eq!(check_room(&scene.job, NAME).await.unwrap_err().kind, StorageErrorKind::AlreadyExists);
-        withdraw(&scene.job, NAME).await.unwrap();
-        assert_eq!(there(&scene).await.unwrap(), "another's");
+        assert_eq!(check_room(&fixture.job, NAME).await.unwrap_err().kind, StorageErrorKind::AlreadyExists);
+        withdraw(&fixture.job, NAME).await.unwrap();
+        assert_eq!(there(&fixture).await.unwrap(), "another's");
 
-        scene.job.output.delete(NAME).await.unwrap();
-        put(&scene.job, NAME, "second".into()).await.unwrap();
-        check_room(&scene.job, NAME).await.unwrap();
+        fixture.job.output.delete(NAME).await.unwrap();
+        put(&fixture.job, NAME, "second".into()).await.unwrap();
+        check_room(&fixture.job, NAME).await.unwrap();
         for _ in 0..2 {
-            withdraw(&scene.job, NAME).await.unwrap();
-            assert_eq!(there(&scene).await, None);
+            withdraw(&fixture.job, NAME).await.unwrap();
+            assert_eq!(there(&fixture).await, None);
         }
     }
 
     /// An orchestrator of a former start that slept goes on.
     #[tokio::test]
     async fn what_a_later_start_brought_stays() {
-        let mut scene = Scene::new(1).await;
-        scene.job.incarnation = 2;
-        put(&scene.job, NAME, "later".into()).await.unwrap();
-        scene.job.incarnation = 1;
-        let late = put(&scene.job, NAME, "sooner".into()).await.unwrap_err();
+        let mut fixture = Fixture::new(1).await;
+        fixture.job.incarnation = 2;
+        put(&fixture.job, NAME, "later".into()).await.unwrap();
+        fixture.job.incarnation = 1;
+        let late = put(&fixture.job, NAME, "sooner".into()).await.unwrap_err();
         assert!(late.is_retryable(), "the next attempt finds that the job is another's: {late}");
-        assert_eq!(there(&scene).await.unwrap(), "later");
+        assert_eq!(there(&fixture).await.unwrap(), "later");
     }
 
     /// Something came between the look and the write.
     #[tokio::test]
     async fn a_name_that_was_free_a_moment_ago_is_looked_at_again() {
-        let scene = Scene::new(1).await;
+        let fixture = Fixture::new(1).await;
         let (job, exists) =
-            (&scene.job, || Err(error(&scene.job, StorageErrorKind::AlreadyExists, NAME, "")));
+            (&fixture.job, || Err(error(&fixture.job, StorageErrorKind::AlreadyExists, NAME, "")));
         assert_eq!(make_room(job, NAME, &sum("ours")).await.unwrap(), Room::Free);
         let put = async |text: &'static str| {
             job.output.put(NAME, text.into(), PutMode::Overwrite).await.unwrap();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::errors::{ErrorGroup, ErrorSummary};
+use crate::job::errors::{ErrorGroup, ErrorSummary};
 
 /// Its name among the logs.
 pub const NAME: &str = "job_errors.json";

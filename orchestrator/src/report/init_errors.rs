@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use prs_common::ledger::{InitFailure, NodeView};
 
-use super::error_pattern::pattern;
-use super::errors::{ErrorGroup, Example};
+use crate::job::errors::{ErrorGroup, Example};
+use crate::job::pattern;
 
 /// What the status of such errors is.
 pub(super) const STATUS: &str = "INIT_EXCEPTION";

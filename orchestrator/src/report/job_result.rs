@@ -6,11 +6,11 @@ use prs_common::job::{JobSpec, OutputAction};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 
-use super::findings::Findings;
 use super::progress_overview::duration;
 use super::starts;
-use super::words;
-use crate::job_record::JobResult;
+use crate::job::findings::Findings;
+use crate::job::record::JobResult;
+use crate::job::words;
 
 /// Whether two such texts are about the same end of the same job: all but the time in the line that says when.
 pub fn say_the_same(one: &str, other: &str) -> bool {

@@ -1,17 +1,14 @@
 //! The reports and logs that the orchestrator writes (spec section 5).
 
 pub mod error_list;
-mod error_pattern;
-pub mod errors;
-pub mod findings;
 pub mod init_errors;
 pub mod job_result;
+pub mod journal;
 pub mod processed_mini_batches;
 pub mod progress_overview;
 pub mod readme;
 pub mod starts;
 pub mod summaries;
-pub mod words;
 
 /// Appends a CSV field, quoted where that is needed.
 fn push_csv(line: &mut String, field: &str) {

@@ -7,7 +7,7 @@ use prs_common::ledger::{JobState, Progress};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::{format_day, now_us};
 
-use crate::job_record::Status;
+use crate::job::record::Status;
 
 /// The overview of one job.
 #[derive(Debug)]

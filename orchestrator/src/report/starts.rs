@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::words::count;
-use crate::job_record::StartResult;
+use crate::job::count;
+use crate::job::record::StartResult;
 
 /// Groups of mini-batches that stand in a line.
 const MOST_RANGES: usize = 8;

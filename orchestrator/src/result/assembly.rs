@@ -16,11 +16,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::FinalizeError;
 use super::rows::{BATCH, Batch, CutRows, Position};
 use crate::JobContext;
-use crate::catalog::Catalog;
-use crate::damage::FinalizeError;
 use crate::publish::NEW;
+use crate::segments::catalog::Catalog;
 
 /// Batches that wait to be read: as much as is read between two looks at a job.
 const WAITING: usize = 8;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::FinalizeError;
 use super::assembly::{Assembly, Written};
 use super::rows::BATCH;
 use crate::JobContext;
-use crate::catalog::Catalog;
-use crate::damage::FinalizeError;
+use crate::segments::catalog::Catalog;
 
 /// Least time between an assembly that failed and the next one. One that took longer is waited for as long again: each
 /// begins with the first row.
@@ -75,8 +75,8 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
+    use crate::fixtures::Fixture;
     use crate::report::processed_mini_batches::ProcessedMiniBatches;
-    use crate::scene::Scene;
 
     /// Two of them are more than a batch.
     const LENGTH: usize = BATCH as usize * 2 / 3;
@@ -85,104 +85,104 @@ mod tests {
         vec![b'a' + index as u8; LENGTH].into()
     }
 
-    async fn scene() -> Scene {
-        let mut scene = Scene::new(6).await;
-        scene.rows = rows;
-        scene
+    async fn fixture() -> Fixture {
+        let mut fixture = Fixture::new(6).await;
+        fixture.rows = rows;
+        fixture
     }
 
     /// The catalog of all that was committed.
-    async fn catalog(scene: &Scene) -> Box<Catalog> {
-        let report = ProcessedMiniBatches::create(&scene.job.logs.join("report")).unwrap();
-        let mut catalog = Box::new(Catalog::new(scene.job.incarnation, report));
-        for segment in scene.ledger.segments(&scene.job.run, 0, 100).await.unwrap() {
+    async fn catalog(fixture: &Fixture) -> Box<Catalog> {
+        let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
+        let mut catalog = Box::new(Catalog::new(fixture.job.incarnation, report));
+        for segment in fixture.ledger.segments(&fixture.job.run, 0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
             let object = ObjectMeta { key, size, ..ObjectMeta::default() };
-            let read = read_index(&*scene.storage, &object).await.unwrap();
+            let read = read_index(&*fixture.storage, &object).await.unwrap();
             catalog = catalog.take_in(segment, read.index).await;
         }
         catalog
     }
 
     /// Finishes the result and checks it.
-    async fn gives(growth: &mut Growth, scene: &Scene, catalog: &Catalog, header: &str, indexes: &[u64]) {
-        let written = growth.finish(&scene.job, catalog).await.unwrap();
+    async fn gives(growth: &mut Growth, fixture: &Fixture, catalog: &Catalog, header: &str, indexes: &[u64]) {
+        let written = growth.finish(&fixture.job, catalog).await.unwrap();
         let mut expected = header.as_bytes().to_vec();
         expected.extend(indexes.iter().flat_map(|index| rows(*index)));
         assert_eq!(written.bytes, expected.len() as u64);
         assert_eq!(written.sha256, hexadecimal(&Sha256::digest(&expected)));
         written.upload.finish().await.unwrap();
-        let name = &scene.job.spec.append_row_file_name;
-        assert!(scene.job.output.get(name).await.unwrap() == expected);
-        scene.job.output.delete(name).await.unwrap();
+        let name = &fixture.job.spec.append_row_file_name;
+        assert!(fixture.job.output.get(name).await.unwrap() == expected);
+        fixture.job.output.delete(name).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_result_grows_with_its_contiguous_prefix() {
-        let mut scene = scene().await;
+        let mut fixture = fixture().await;
         let mut growth = Growth::default();
         // Enough rows, and a hole before them; then one that fills it; then the rest.
         for (indexes, grows) in [(vec![1, 2, 5], false), (vec![0], true), (vec![4, 3], true)] {
-            scene.succeed(indexes).await;
-            growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
+            fixture.succeed(indexes).await;
+            growth.grow(&fixture.job, &*catalog(&fixture).await).await.unwrap();
             assert_eq!(growth.assembly.is_some(), grows);
         }
-        let catalog = catalog(&scene).await;
-        gives(&mut growth, &scene, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
+        let catalog = catalog(&fixture).await;
+        gives(&mut growth, &fixture, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
         // What was finished is gone: the next attempt begins anew.
-        gives(&mut growth, &scene, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
+        gives(&mut growth, &fixture, &catalog, "", &[0, 1, 2, 3, 4, 5]).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_header_that_comes_late_is_at_the_beginning() {
-        let mut scene = scene().await;
-        scene.succeed([0, 1]).await;
+        let mut fixture = fixture().await;
+        fixture.succeed([0, 1]).await;
         let mut growth = Growth::default();
-        growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
-        scene.succeed([3]).await;
-        let mut catalog = catalog(&scene).await;
+        growth.grow(&fixture.job, &*catalog(&fixture).await).await.unwrap();
+        fixture.succeed([3]).await;
+        let mut catalog = catalog(&fixture).await;
         catalog.headers.add(3, "a b\n".to_owned(), true);
-        growth.grow(&scene.job, &catalog).await.unwrap();
+        growth.grow(&fixture.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), None, "2 may bring another one");
         catalog.headers.add(1, "a b\n".to_owned(), true);
-        growth.grow(&scene.job, &catalog).await.unwrap();
+        growth.grow(&fixture.job, &catalog).await.unwrap();
         assert_eq!(growth.assembly.as_ref().unwrap().header(), Some("a b\n"));
-        gives(&mut growth, &scene, &catalog, "a b\n", &[0, 1]).await;
+        gives(&mut growth, &fixture, &catalog, "a b\n", &[0, 1]).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn an_assembly_that_failed_is_begun_anew() {
-        let mut scene = scene().await;
-        scene.succeed([0, 1]).await;
-        let catalog = catalog(&scene).await;
-        scene.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
+        let mut fixture = fixture().await;
+        fixture.succeed([0, 1]).await;
+        let catalog = catalog(&fixture).await;
+        fixture.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
         let mut growth = Growth::default();
         let error = loop {
-            match growth.grow(&scene.job, &catalog).await {
+            match growth.grow(&fixture.job, &catalog).await {
                 Ok(()) => tokio::time::sleep(Duration::from_millis(5)).await,
                 Err(error) => break error,
             }
         };
         assert!(matches!(error, FinalizeError::Storage(_)), "{error}");
-        growth.grow(&scene.job, &catalog).await.unwrap();
+        growth.grow(&fixture.job, &catalog).await.unwrap();
         assert!(growth.assembly.is_none(), "not at once");
-        gives(&mut growth, &scene, &catalog, "", &[0, 1]).await;
+        gives(&mut growth, &fixture, &catalog, "", &[0, 1]).await;
 
         // One that fails at the end, too.
         growth = Growth::default();
-        scene.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
-        growth.grow(&scene.job, &catalog).await.unwrap();
-        gives(&mut growth, &scene, &catalog, "", &[0, 1]).await;
+        fixture.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
+        growth.grow(&fixture.job, &catalog).await.unwrap();
+        gives(&mut growth, &fixture, &catalog, "", &[0, 1]).await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_result_that_is_dropped_leaves_nothing() {
-        let mut scene = scene().await;
-        scene.succeed([0, 1, 2]).await;
+        let mut fixture = fixture().await;
+        fixture.succeed([0, 1, 2]).await;
         let mut growth = Growth::default();
-        growth.grow(&scene.job, &*catalog(&scene).await).await.unwrap();
+        growth.grow(&fixture.job, &*catalog(&fixture).await).await.unwrap();
         drop(growth);
-        let folder = scene.job.output.uri("");
+        let folder = fixture.job.output.uri("");
         let left =
             || walkdir::WalkDir::new(&folder).into_iter().flatten().filter(|one| one.file_type().is_file());
         while left().count() > 0 {

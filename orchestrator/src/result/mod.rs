@@ -7,22 +7,35 @@
 //! |---|---|
 //! | `rows` | reads rows of many segments at a time, and checks them |
 //! | `assembly` | the object of the rows, written batch by batch |
+//! | `check` | finds what storage damaged |
 //! | `growth` | when an assembly begins, and what becomes of one that fails |
 
 mod assembly;
+pub(crate) mod check;
 mod growth;
-pub(crate) mod rows;
+mod rows;
 
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::storage::StorageError;
 
 use self::assembly::Written;
+use self::check::damaged_files;
 pub(crate) use self::growth::Growth;
 use crate::JobContext;
-use crate::catalog::Catalog;
-use crate::damage::{FinalizeError, damaged_files};
-use crate::job_record::Output;
+use crate::job::record::Output;
 use crate::publish::{self, Room};
+use crate::segments::catalog::Catalog;
+use crate::segments::damage::Damaged;
+
+/// Why the output cannot be made of the segments.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FinalizeError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{}: {}", .0.segment, .0.reason)]
+    Damaged(Damaged),
+}
 
 /// Finishes the result and publishes the files of the mini-batches.
 pub(crate) async fn finalize(

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::checksum::{Crc32c, crc32c};
-use prs_common::segment::{OutputFile, READS, read_again_after};
+use prs_common::segment::{READS, read_again_after};
 use prs_common::storage::{Storage, StorageError, StorageErrorKind};
 
-use crate::catalog::Place;
-use crate::damage::{Damaged, FinalizeError};
+use super::FinalizeError;
+use crate::segments::catalog::Place;
+use crate::segments::damage::Damaged;
 
 /// Rows of a batch at most, bytes.
 pub(crate) const BATCH: u64 = 8 << 20;
@@ -27,8 +28,6 @@ const MOST_PIECES: usize = 1 << 16;
 const READ_AT_ONCE: usize = 32;
 /// Bytes that nobody asked for are read along with others of their segment, up to so many in a row.
 const GAP: u64 = 64 << 10;
-/// Bytes of a file read at a time.
-const FILE_PIECE: u64 = 4 << 20;
 
 /// Where the next batch begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -217,63 +216,9 @@ impl Fetched {
     }
 }
 
-/// Why rows of a segment, whose `places` these are in the order of their offsets, are not what was written; nothing where
-/// they are.
-pub(crate) async fn what_is_wrong_with_rows(
-    storage: &Arc<dyn Storage>,
-    segment: &Arc<str>,
-    places: &[Place],
-) -> Result<Option<Damaged>, StorageError> {
-    let (mut position, mut cut) = (Position::default(), CutRows::default());
-    let segments = std::slice::from_ref(segment);
-    while position.index < places.len() {
-        let rest = places[position.index..].iter().map(|place| Place { segment: 0, ..*place });
-        let fetched = Batch::take(segments, &mut position, rest).fetch(Arc::clone(storage)).await;
-        match fetched.and_then(|fetched| fetched.rows(&mut cut)) {
-            Ok(_) => {}
-            Err(FinalizeError::Damaged(damaged)) => return Ok(Some(damaged)),
-            Err(FinalizeError::Storage(error)) => return Err(error),
-        }
-    }
-    Ok(None)
-}
-
 /// Whether storage has lost, or changed, what it was given.
-fn is_damage(error: &StorageError) -> bool {
+pub(super) fn is_damage(error: &StorageError) -> bool {
     matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
-}
-
-/// Why the object of `file` is not the file that a mini-batch wrote; nothing where it is.
-pub(crate) async fn what_is_wrong(
-    storage: &dyn Storage,
-    file: &OutputFile,
-) -> Result<Option<String>, StorageError> {
-    let mut reads = 1;
-    loop {
-        let reason = match read_through(storage, file).await {
-            Ok((size, crc)) if (size, crc) == (file.size, file.crc) => return Ok(None),
-            Ok(_) => format!("{} is not what its mini-batch wrote: its checksum is another", file.key),
-            Err(error) if is_damage(&error) => error.to_string(),
-            Err(error) => return Err(error),
-        };
-        if reads == READS {
-            return Ok(Some(reason));
-        }
-        tokio::time::sleep(read_again_after(reads)).await;
-        reads += 1;
-    }
-}
-
-async fn read_through(storage: &dyn Storage, file: &OutputFile) -> Result<(u64, u32), StorageError> {
-    let (mut size, mut sum) = (0, Crc32c::new());
-    loop {
-        let piece = storage.get_range(&file.key, size..size + FILE_PIECE).await?;
-        sum.update(&piece);
-        size += piece.len() as u64;
-        if (piece.len() as u64) < FILE_PIECE {
-            return Ok((size, sum.finish()));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -380,7 +325,9 @@ mod tests {
             for (number, segment) in rows.segments.iter().enumerate() {
                 let of_segment: Vec<_> =
                     rows.places.iter().filter(|place| place.segment as usize == number).copied().collect();
-                let wrong = what_is_wrong_with_rows(&rows.storage, segment, &of_segment).await.unwrap();
+                let wrong = super::super::check::what_is_wrong_with_rows(&rows.storage, segment, &of_segment)
+                    .await
+                    .unwrap();
                 assert_eq!(wrong.is_some(), &**segment == damaged, "{wrong:?}");
             }
         }

@@ -7,11 +7,12 @@ use super::duties::Action;
 use super::ending::columns_differ;
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
-use crate::queues::job_queue_options;
-use crate::recover::recover;
+use crate::job::membership;
+use crate::job::queue;
+use crate::job::queue::job_queue_options;
+use crate::plan::schedule::Assignment;
 use crate::report::progress_overview::describe;
-use crate::schedule::Assignment;
-use crate::{job_queue, membership};
+use crate::segments::recover::recover;
 
 impl Watch<'_> {
     /// Does `action`; the answer is how the job is to end, where that is decided.
@@ -45,7 +46,7 @@ impl Watch<'_> {
             Action::WriteOverview => {
                 self.memory.overview_at = seen.at + job.policy.overview;
                 self.journal.progress(&describe(self.memory.state, &self.status));
-                self.journal.summaries(self.catalog.as_deref());
+                self.write_summaries();
             }
             Action::WriteRecord => {
                 self.memory.record_at = seen.at + job.policy.record.unwrap_or_default();
@@ -54,8 +55,8 @@ impl Watch<'_> {
             }
             Action::Offer => membership::offer(job).await?,
             Action::FollowQueue(next) => {
-                let left = job_queue::name(job, std::mem::replace(&mut self.memory.queue, next));
-                let queue = job_queue::name(job, next);
+                let left = queue::name(job, std::mem::replace(&mut self.memory.queue, next));
+                let queue = queue::name(job, next);
                 self.journal.decision(format_args!(
                     "the broker does not serve the queue {left} of the job, which goes on with {queue}"
                 ));
@@ -63,7 +64,7 @@ impl Watch<'_> {
                 self.memory.upkeep_at = seen.at;
             }
             Action::RemakeQueue => {
-                let queue = job_queue::name(job, self.memory.queue);
+                let queue = queue::name(job, self.memory.queue);
                 job.queue.declare(&queue, job_queue_options(&job.spec)).await?;
                 self.journal.decision("the queue of the job was lost; what has not ended is published again");
                 self.memory.refill = true;

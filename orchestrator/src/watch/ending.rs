@@ -10,15 +10,16 @@ use prs_common::job::{JobSpec, OutputAction};
 use prs_common::ledger::{Conclusion, JobState, Progress};
 use prs_common::timestamp::now_us;
 
+use super::findings::findings;
 use super::{Decision, Watch, WatchError, lease};
-use crate::catalog::Catalog;
-use crate::damage::{self, FinalizeError};
-use crate::job_record::{JobRecord, JobRecordError, JobResult, Output};
+use crate::JobContext;
+use crate::job::errors::ErrorGroup;
+use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
 use crate::publish;
-use crate::report::errors::ErrorGroup;
-use crate::report::findings::Findings;
-use crate::result::{Growth, finalize};
-use crate::{JobContext, audit, failed_mini_batches, starts};
+use crate::result::check::find_damaged;
+use crate::result::{FinalizeError, Growth, finalize};
+use crate::segments::catalog::Catalog;
+use crate::segments::{audit, damage, failed_mini_batches, starts};
 
 impl Watch<'_> {
     /// Ends the job as decided. May be repeated.
@@ -85,7 +86,7 @@ impl Watch<'_> {
             Err(FinalizeError::Storage(error)) => return Err(error.into()),
             Err(FinalizeError::Damaged(first)) => {
                 // The others are found at once: each round of running again is counted.
-                let all = damage::find_damaged(&self.job.storage, catalog).await?;
+                let all = find_damaged(&self.job.storage, catalog).await?;
                 return Err(WatchError::Damaged(if all.is_empty() { vec![first] } else { all }));
             }
         };
@@ -176,7 +177,7 @@ impl Watch<'_> {
         self.memory.state = end.state;
         self.status.seconds = result.seconds;
         self.status.eta_seconds = None;
-        self.journal.summaries(self.catalog.as_deref());
+        self.write_summaries();
         self.write_job_result(&result);
         self.record.result = Some(result.clone());
         match self.write_record().await {
@@ -298,6 +299,6 @@ fn result(
         items: progress.into(),
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
         starts: Vec::new(),
-        findings: Findings::new(&job.spec, end.state, progress, catalog, init_errors),
+        findings: findings(&job.spec, end.state, progress, catalog, init_errors),
     }
 }

@@ -8,10 +8,11 @@ use prs_common::queue::QueueError;
 use prs_common::segment::SegmentError;
 use prs_common::storage::StorageError;
 
-use crate::damage::{self, Damaged};
-use crate::job_context::Policy;
-use crate::job_record::JobRecordError;
+use crate::job::policy::Policy;
+use crate::job::record::JobRecordError;
 use crate::plan::PlanError;
+use crate::segments::damage::{self, Damaged};
+use crate::segments::recover::RecoverError;
 
 /// Why an orchestrator cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +73,16 @@ pub enum WatchError {
     /// The job's record cannot be understood.
     #[error(transparent)]
     Record(JobRecordError),
+}
+
+impl From<RecoverError> for WatchError {
+    fn from(error: RecoverError) -> Self {
+        match error {
+            RecoverError::Ledger(error) => error.into(),
+            RecoverError::Storage(error) => error.into(),
+            RecoverError::Segment(error) => error.into(),
+        }
+    }
 }
 
 impl From<&WatchError> for EndReason {

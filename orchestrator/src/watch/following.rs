@@ -7,8 +7,8 @@ use prs_common::ledger::CommittedSegment;
 use prs_common::segment::{ReadIndex, SegmentError};
 
 use super::{Watch, WatchError};
-use crate::bundles::GROUP;
-use crate::damage;
+use crate::segments::bundles::GROUP;
+use crate::segments::damage;
 
 /// Bundles whose segments are asked for at a time.
 const BUNDLES_AT_ONCE: u64 = 4;

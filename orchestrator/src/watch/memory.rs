@@ -7,8 +7,8 @@ use prs_common::ledger::JobState;
 
 use super::observe::{SeenQueue, Snapshot};
 use super::scheduler::Publishing;
-use crate::job_context::Policy;
-use crate::schedule::Scheduled;
+use crate::job::policy::Policy;
+use crate::plan::schedule::Scheduled;
 
 /// The memory of one watch.
 #[derive(Debug, Clone)]

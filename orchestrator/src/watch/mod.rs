@@ -17,6 +17,7 @@ mod act;
 mod duties;
 mod ending;
 mod error;
+mod findings;
 mod following;
 mod memory;
 mod observe;
@@ -24,6 +25,7 @@ mod reports;
 mod scheduler;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,13 +42,15 @@ use self::error::{Disposition, When, disposition};
 use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
-use crate::bundles::Bundles;
-use crate::catalog::Catalog;
-use crate::job_record::{JobRecord, JobRecordError, JobResult, Rates, Status};
-use crate::journal::Journal;
+use crate::JobContext;
+use crate::job::init_failures;
+use crate::job::membership;
+use crate::job::record::{JobRecord, JobRecordError, JobResult, Rates, Status};
+use crate::report::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::result::Growth;
-use crate::{JobContext, init_failures, membership};
+use crate::segments::bundles::Bundles;
+use crate::segments::catalog::Catalog;
 
 pub(crate) use self::ending::fail_at_once;
 pub use self::error::WatchError;

@@ -8,8 +8,9 @@ use prs_common::queue::{Depth, QueueErrorKind};
 use super::memory::Memory;
 use super::scheduler::Publishing;
 use super::{Watch, WatchError, mark_lost};
-use crate::orchestrate::is_taken;
-use crate::{job_queue, membership};
+use crate::job::leases::is_taken;
+use crate::job::membership;
+use crate::job::queue;
 
 /// One look.
 #[derive(Debug, Clone)]
@@ -101,13 +102,13 @@ impl Watch<'_> {
 
     async fn observe_queue(&self, memory: &Memory) -> SeenQueue {
         let job = self.job;
-        let depth = job.queue.depth(&job_queue::name(job, memory.queue)).await;
+        let depth = job.queue.depth(&queue::name(job, memory.queue)).await;
         let is_used = match &depth {
             Ok(depth) => *depth != Depth::default(),
             Err(error) => error.kind != QueueErrorKind::NotFound,
         };
         if !is_used
-            && let Ok(present) = job_queue::present(job).await
+            && let Ok(present) = queue::present(job).await
             && present != memory.queue
         {
             return SeenQueue::Left(present);

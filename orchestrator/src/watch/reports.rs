@@ -8,12 +8,13 @@ use prs_common::layout::LOGS;
 use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
-use crate::catalog::Catalog;
-use crate::job_record::{JobRecord, JobResult};
-use crate::orchestrate::remove_segments;
+use crate::JobContext;
+use crate::job::record::{JobRecord, JobResult};
 use crate::report::job_result;
 use crate::report::progress_overview::describe;
-use crate::{JobContext, failed_mini_batches};
+use crate::segments;
+use crate::segments::catalog::Catalog;
+use crate::segments::failed_mini_batches;
 
 /// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
 pub(crate) async fn finish_reports(
@@ -56,12 +57,12 @@ impl Watch<'_> {
         if let Err(error) = self.follow_the_last().await {
             self.journal.error(format_args!("the last reports lack something: {error}"));
         }
-        self.journal.summaries(self.catalog.as_deref());
+        self.write_summaries();
         self.deliver_logs().await;
         if self.job.policy.removes_segments
             && self.is_recorded
             && self.record.is_done_with()
-            && let Err(error) = remove_segments(&*self.job.storage).await
+            && let Err(error) = segments::remove(&*self.job.storage).await
         {
             self.journal.error(format_args!("segments are left behind: {error}"));
         }
@@ -100,6 +101,13 @@ impl Watch<'_> {
             tokio::time::sleep(self.job.policy.watch.min(Duration::from_millis(50))).await;
         }
         self.journal.decision("some nodes have not left in time; the reports end without them");
+    }
+
+    /// Writes the summaries of errors, processes and nodes anew.
+    pub(super) fn write_summaries(&self) {
+        if let Some(catalog) = self.catalog.as_deref() {
+            self.journal.summaries(&catalog.errors, &catalog.summaries);
+        }
     }
 
     /// Writes `job_result.txt` and the last lines of the other logs.

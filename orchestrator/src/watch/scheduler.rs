@@ -4,7 +4,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
-use crate::schedule::{Assignment, Scheduled, schedule};
+use crate::plan::schedule::{Assignment, Scheduled, schedule};
 
 /// What the scheduler does.
 #[derive(Debug, Clone, PartialEq, Eq)]

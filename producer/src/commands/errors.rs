@@ -8,10 +8,10 @@ use anyhow::Context;
 use prs_common::layout::{self, FAILED_MINI_BATCHES};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::failed_mini_batches::of_segments;
+use prs_orchestrator::job::errors::ErrorGroup;
+use prs_orchestrator::job::words;
 use prs_orchestrator::report::error_list::{self, ErrorList};
-use prs_orchestrator::report::errors::ErrorGroup;
-use prs_orchestrator::report::words;
+use prs_orchestrator::segments::failed_mini_batches::of_segments;
 
 use crate::cli::{Errors, Format};
 use crate::failure::{Code, Failure};
@@ -208,7 +208,7 @@ fn item_line(item: &Item) -> String {
 #[cfg(test)]
 mod tests {
     use prs_common::source_line::SourceLine;
-    use prs_orchestrator::report::errors::Example;
+    use prs_orchestrator::job::errors::Example;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use prs_common::ledger::JobState;
 use prs_common::storage::{Storage, StorageErrorKind};
 use prs_orchestrator::JobResult;
-use prs_orchestrator::job_record::Output;
-use prs_orchestrator::report::words;
+use prs_orchestrator::job::record::Output;
+use prs_orchestrator::job::words;
 
 use crate::cli::{Fetch, Format};
 use crate::failure::{Code, Failure};

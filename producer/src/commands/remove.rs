@@ -7,7 +7,7 @@ use console::Term;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::timestamp::{format_us, now_us};
-use prs_orchestrator::report::words::count;
+use prs_orchestrator::job::count;
 
 use crate::cli::{Format, Remove};
 use crate::failure::{Code, Failure};

@@ -14,8 +14,8 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{Claim, LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
+use prs_orchestrator::job::words;
 use prs_orchestrator::publish::Notes;
-use prs_orchestrator::report::words;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{find_extension, find_interpreter, opener};
 

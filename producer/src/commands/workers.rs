@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use console::Term;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
+use prs_orchestrator::job::workers::workers as workers_of;
 use prs_orchestrator::report::progress_overview::duration;
-use prs_orchestrator::workers::workers as workers_of;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};

@@ -14,7 +14,7 @@ mod workers;
 
 use prs_common::servers::ServerUrls;
 use prs_common::storage::{Storage, is_valid_key};
-use prs_orchestrator::job_record::JobRecordError;
+use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::{Fleet, JobRecord};
 use prs_worker::connect_fleet;
 

@@ -9,7 +9,7 @@ use prs_common::ledger::{Ledger, LedgerErrorKind, RedisLedger};
 use prs_common::servers::{ConnectError, ServerUrls};
 use prs_common::storage::{self, Storage};
 use prs_orchestrator::JobRecord;
-use prs_orchestrator::fleet::{job_ids, job_storage};
+use prs_orchestrator::job::fleet::{job_ids, job_storage};
 use tokio::sync::OnceCell;
 
 use super::follow::{LEDGER, ask};

@@ -16,10 +16,10 @@ use prs_common::storage::{PutMode, Storage, StorageError, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
-use prs_orchestrator::orchestrate::try_limits;
-use prs_orchestrator::queues::job_queue_options;
-use prs_orchestrator::schedule::{Assignment, KnownChecksums};
-use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
+use prs_orchestrator::job::membership;
+use prs_orchestrator::job::queue::job_queue_options;
+use prs_orchestrator::plan::schedule::{Assignment, KnownChecksums};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 
 use super::patience::repeated;
 use crate::failure::Failure;
@@ -155,7 +155,7 @@ pub(super) async fn activate(job: &JobContext) -> Result<(), Failure> {
 
 /// Makes sure that the ledger knows the job.
 pub(super) async fn open_books(job: &JobContext) -> Result<(), Failure> {
-    let open = async || match job.ledger.create(&job.run, try_limits(job)).await {
+    let open = async || match job.ledger.create(&job.run, job.try_limits()).await {
         Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     };

@@ -13,8 +13,9 @@ use prs_common::job::JobSpec;
 use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind, NodeInfo};
 use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueError, QueueErrorKind, QueueOptions};
 use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
-use prs_orchestrator::schedule::KnownChecksums;
-use prs_orchestrator::{membership, run_name};
+use prs_orchestrator::job::membership;
+use prs_orchestrator::plan::schedule::KnownChecksums;
+use prs_orchestrator::run_name;
 use prs_worker::opener;
 
 use super::*;
@@ -185,7 +186,7 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     assert_eq!(runs, [run_name("job-1", 2)], "the new start alone is offered");
     let active = fleet.storage.list("active/").await.unwrap();
     assert_eq!(active.iter().map(|object| &*object.key).collect::<Vec<_>>(), ["active/default/job-1/2"]);
-    let listed = prs_orchestrator::fleet::job_ids(&*fleet.storage).await.unwrap();
+    let listed = prs_orchestrator::job::fleet::job_ids(&*fleet.storage).await.unwrap();
     assert_eq!(listed, ["job-1"]);
 }
 

@@ -1,7 +1,7 @@
 //! Whether workers serve a job, and whether more could: what is told to whoever hands one in.
 
 use prs_common::ledger::{JobState, Ledger};
-use prs_orchestrator::membership::{self, Workers, untried_workers};
+use prs_orchestrator::job::membership::{self, Workers, untried_workers};
 use prs_orchestrator::{JobRecord, run_name};
 
 use super::follow::ask;

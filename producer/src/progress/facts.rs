@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prs_common::ledger::{JobState, PrintedLine, Progress};
-use prs_orchestrator::job_record::Status;
+use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{duration, rate};
 
 use super::fit::{Part, fit};
@@ -165,7 +165,7 @@ pub(super) fn clock(elapsed: Duration) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use prs_common::ledger::Checkpoint;
-    use prs_orchestrator::membership::Workers;
+    use prs_orchestrator::job::membership::Workers;
 
     use super::*;
     use crate::standing::Standing;

@@ -4,7 +4,7 @@
 
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
-use prs_orchestrator::report::errors::{self, ErrorGroup};
+use prs_orchestrator::job::errors::{self, ErrorGroup};
 use serde::{Deserialize, Serialize};
 
 use super::SCHEMA;

@@ -5,9 +5,10 @@
 use prs_common::ledger::{Conclusion, JobState, PrintedLine, SeenError};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
-use prs_orchestrator::job_record::{self, ItemCounts, MiniBatchCounts, StartResult};
-use prs_orchestrator::report::findings;
-use prs_orchestrator::{JobResult, membership};
+use prs_orchestrator::JobResult;
+use prs_orchestrator::job::findings;
+use prs_orchestrator::job::membership;
+use prs_orchestrator::job::record::{self, ItemCounts, MiniBatchCounts, StartResult};
 use serde::Serialize;
 
 use super::errors::Frame;
@@ -320,9 +321,9 @@ impl From<findings::Surplus> for Surplus {
     }
 }
 
-impl From<&job_record::Output> for Output {
-    fn from(output: &job_record::Output) -> Self {
-        let job_record::Output { rows, bytes, sha256, .. } = output.clone();
+impl From<&record::Output> for Output {
+    fn from(output: &record::Output) -> Self {
+        let record::Output { rows, bytes, sha256, .. } = output.clone();
         Self { uri: output.folder().to_owned(), file: output.file().map(str::to_owned), rows, bytes, sha256 }
     }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::struct_field_names, reason = "the fields are keys of JSON")]
 
 use prs_common::ledger::JobState;
-use prs_orchestrator::workers::WorkerView;
+use prs_orchestrator::job::workers::WorkerView;
 use serde::Serialize;
 
 use super::{Job, SCHEMA};

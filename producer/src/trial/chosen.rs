@@ -8,9 +8,9 @@ use anyhow::Context;
 use bytes::Bytes;
 use prs_common::job::InputKind;
 use prs_common::mini_batch::{MiniBatch, Work, checksum};
-use prs_orchestrator::failed::{FailedMiniBatch, failed_mini_batches};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::plan::{PlanContext, plan};
+use prs_orchestrator::segments::failed::{FailedMiniBatch, failed_mini_batches};
 use tokio::runtime::Handle;
 
 use super::Trial;

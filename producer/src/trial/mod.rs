@@ -167,7 +167,7 @@ impl Trial {
             log_shipper: None,
             work: self.work(),
             policy: Policy::embedded(),
-            entry: None,
+            active: None,
         }
     }
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use prs_common::job::OutputAction;
 use prs_common::mini_batch::{MiniBatch, Work, id_of};
 use prs_common::wire::{ErrorInfo, Stage};
+use prs_orchestrator::job::count;
 use prs_orchestrator::report::progress_overview::duration;
-use prs_orchestrator::report::words::count;
 use prs_worker::foreground::{Debugger, Tried};
 use serde::Serialize;
 

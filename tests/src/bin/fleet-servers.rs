@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use prs_tests::harness::Fleet;
+use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::TcpProxy;
-use prs_tests::harness::servers::s3::S3Server;
 
 const USAGE: &str = "usage: fleet-servers [--bucket NAME=FOLDER]... [--far S3_MS,OTHERS_MS]";
 
@@ -73,7 +73,7 @@ fn far(fleet: &Fleet, (s3, others): (Duration, Duration)) -> Vec<(TcpProxy, (Str
     ways.into_iter().map(way).collect()
 }
 
-fn fill(s3: &S3Server, bucket: &str, folder: &Path) {
+fn fill(s3: &dyn Store, bucket: &str, folder: &Path) {
     s3.make_bucket(bucket);
     for entry in std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.unwrap().path();
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     };
     let fleet = Fleet::start();
     for (name, folder) in &arguments.buckets {
-        fill(&fleet.s3, name, Path::new(folder));
+        fill(&*fleet.s3, name, Path::new(folder));
     }
     let far = arguments.far.map(|longer| far(&fleet, longer)).unwrap_or_default();
     for (name, value) in fleet.variables().iter().chain(far.iter().map(|(_, variable)| variable)) {

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::s3::{S3Server, S3Settings};
 
 const USAGE: &str = "usage: s3-server --folder FOLDER [--port N] [--access-key KEY] [--secret-key SECRET] \

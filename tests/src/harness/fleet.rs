@@ -16,7 +16,7 @@ use super::processes::TOKEN;
 use super::programs::{program, without_namespaces};
 use super::servers::proxy::TcpProxy;
 use super::servers::s3::S3Server;
-use super::servers::{RabbitMq, Redis};
+use super::servers::{Minio, RabbitMq, Redis, Store};
 use super::{Ended, Job, Live};
 
 /// The bucket that holds everything.
@@ -34,11 +34,13 @@ pub struct FleetSettings {
     pub broker_nodes: usize,
     /// Whether the servers are as far away as they are in practice: 15 ms to the store and 1 ms to the others, each way.
     pub distant: bool,
+    /// Whether MinIO keeps what lasts, and not the S3 server of the tests.
+    pub on_minio: bool,
 }
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        Self { broker_nodes: 1, distant: false }
+        Self { broker_nodes: 1, distant: false, on_minio: false }
     }
 }
 
@@ -58,7 +60,7 @@ pub struct Fleet {
     /// Keeps the books.
     pub redis: Redis,
     /// Holds everything that lasts.
-    pub s3: S3Server,
+    pub s3: Box<dyn Store>,
     /// Further nodes of the broker's cluster.
     pub peers: Vec<RabbitMq>,
     ways: Ways,
@@ -87,7 +89,9 @@ impl Fleet {
     /// The same, as the settings say.
     pub fn start_with(settings: FleetSettings) -> Self {
         let broker = std::thread::spawn(RabbitMq::start);
-        let (redis, s3) = (Redis::start(), S3Server::start());
+        let redis = Redis::start();
+        let s3: Box<dyn Store> =
+            if settings.on_minio { Box::new(Minio::start()) } else { Box::new(S3Server::start()) };
         s3.make_bucket(BUCKET);
         let folder = tempfile::Builder::new().prefix("prs-fleet-").tempdir().unwrap();
         let broker = broker.join().unwrap();
@@ -308,8 +312,8 @@ impl Stored<'_> {
     }
 
     /// Changes the bytes of an object where they lie, as a disk does.
-    pub fn damage(&self, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
-        self.fleet.s3.damage(BUCKET, &format!("{}{key}", self.prefix), change);
+    pub fn damage(&self, key: &str, mut change: impl FnMut(&mut Vec<u8>)) {
+        self.fleet.s3.damage(BUCKET, &format!("{}{key}", self.prefix), &mut change);
     }
 
     /// The rows of the result.

@@ -6,58 +6,58 @@ use std::time::Duration;
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{END, Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, END, Expected};
 
 /// How long the majority is away.
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// The job's queue, once the broker has it, and the node that leads it.
-fn queue_and_leader(scene: &Scene<'_>) -> (String, String) {
-    let queue = format!("prs.job.{}", scene.id());
-    let leader = wait_for("the leader of the queue", END, || scene.fleet.living_node().leader_of(&queue));
+fn queue_and_leader(chaos: &ChaosRun<'_>) -> (String, String) {
+    let queue = format!("prs.job.{}", chaos.id());
+    let leader = wait_for("the leader of the queue", END, || chaos.fleet.living_node().leader_of(&queue));
     (queue, leader)
 }
 
 /// Asserts that the nodes which live still know the queue.
-fn is_known(scene: &Scene<'_>, queue: &str) {
-    let known = scene.fleet.living_node().known_queues();
+fn is_known(chaos: &ChaosRun<'_>, queue: &str) {
+    let known = chaos.fleet.living_node().known_queues();
     // It goes with the end of the job.
-    let is_known = known.iter().any(|name| name == queue) || scene.result().is_some();
-    assert!(is_known, "somebody deleted {queue}: {known:?}\n{}", scene.story());
+    let is_known = known.iter().any(|name| name == queue) || chaos.result().is_some();
+    assert!(is_known, "somebody deleted {queue}: {known:?}\n{}", chaos.story());
 }
 
 /// The node that leads the job's queue is killed and started again, twice: another one leads, and the job goes on.
 pub(crate) fn leader_dies(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::begin(fleet, Plot { mini_batches: 800, pause: 150, ..Plot::default() });
+    let mut chaos = ChaosRun::begin(fleet, ChaosJob { mini_batches: 800, pause: 150, ..ChaosJob::default() });
     for _ in 0..2 {
-        let more = scene.begun() + 5;
-        scene.wait_for_work(more);
-        let (queue, leader) = queue_and_leader(&scene);
-        scene.pass(Duration::from_millis(random.below(1500)));
-        assert!(scene.result().is_none(), "the job was over before");
-        scene.fleet.node_mut(&leader).kill();
+        let more = chaos.begun() + 5;
+        chaos.wait_for_work(more);
+        let (queue, leader) = queue_and_leader(&chaos);
+        chaos.pass(Duration::from_millis(random.below(1500)));
+        assert!(chaos.result().is_none(), "the job was over before");
+        chaos.fleet.node_mut(&leader).kill();
         let (_, next) = wait_for("another leader", END, || {
-            Some(queue_and_leader(&scene)).filter(|(_, next)| *next != leader)
+            Some(queue_and_leader(&chaos)).filter(|(_, next)| *next != leader)
         });
         assert!(next != leader);
-        is_known(&scene, &queue);
-        scene.pass(Duration::from_millis(random.below(4000)));
-        scene.fleet.node_mut(&leader).restart();
-        is_known(&scene, &queue);
+        is_known(&chaos, &queue);
+        chaos.pass(Duration::from_millis(random.below(4000)));
+        chaos.fleet.node_mut(&leader).restart();
+        is_known(&chaos, &queue);
     }
-    scene.ends(&Expected::default());
+    chaos.ends(&Expected::default());
 }
 
 /// Two of three nodes are killed, the leader of the job's queue among them or not, and started again a minute later.
 pub(crate) fn majority_dies(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::begin(fleet, Plot { mini_batches: 400, pause: 150, ..Plot::default() });
-    scene.patience = MINUTE + END;
-    scene.wait_for_work(20);
-    let (queue, leader) = queue_and_leader(&scene);
-    scene.pass(Duration::from_millis(random.below(1500)));
-    assert!(scene.result().is_none(), "the job was over before");
-    let nodes: Vec<String> = std::iter::once(&scene.fleet.broker)
-        .chain(&scene.fleet.peers)
+    let mut chaos = ChaosRun::begin(fleet, ChaosJob { mini_batches: 400, pause: 150, ..ChaosJob::default() });
+    chaos.patience = MINUTE + END;
+    chaos.wait_for_work(20);
+    let (queue, leader) = queue_and_leader(&chaos);
+    chaos.pass(Duration::from_millis(random.below(1500)));
+    assert!(chaos.result().is_none(), "the job was over before");
+    let nodes: Vec<String> = std::iter::once(&chaos.fleet.broker)
+        .chain(&chaos.fleet.peers)
         .map(prs_tests::harness::servers::RabbitMq::node_name)
         .collect();
     let leads = nodes.iter().position(|name| *name == leader).expect("a node of the cluster");
@@ -65,21 +65,21 @@ pub(crate) fn majority_dies(fleet: &mut Fleet, random: &mut Random) {
     let survivor = (leads + random.below(3) as usize) % 3;
     let killed: Vec<&String> = nodes.iter().filter(|name| **name != nodes[survivor]).collect();
     for name in &killed {
-        scene.fleet.node_mut(name).kill();
+        chaos.fleet.node_mut(name).kill();
     }
-    let begun = scene.begun();
+    let begun = chaos.begun();
     for _ in 0..6 {
-        scene.pass(MINUTE / 6);
-        is_known(&scene, &queue);
+        chaos.pass(MINUTE / 6);
+        is_known(&chaos, &queue);
     }
     assert!(
-        scene.result().is_none(),
+        chaos.result().is_none(),
         "the job ended without its queue, {begun} were begun\n{}",
-        scene.story()
+        chaos.story()
     );
     for name in &killed {
-        scene.fleet.node_mut(name).restart();
+        chaos.fleet.node_mut(name).restart();
     }
-    is_known(&scene, &queue);
-    scene.ends(&Expected::default());
+    is_known(&chaos, &queue);
+    chaos.ends(&Expected::default());
 }

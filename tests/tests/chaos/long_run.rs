@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use prs_tests::harness::{Fleet, Random};
 use rustix::process::Signal;
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// What one job may take whatever happens to it.
 const LONGEST_JOB: Duration = Duration::from_mins(10);
@@ -129,8 +129,8 @@ impl fmt::Display for Tally {
 
 /// Ends a worker, by `kill -9` or by what it did itself, and starts another one: whether it was killed. One that could not
 /// reach a server when it started may have ended.
-fn replace(scene: &mut Scene<'_>, at: usize) -> bool {
-    let mut live = scene.crew.remove(at).live;
+fn replace(chaos: &mut ChaosRun<'_>, at: usize) -> bool {
+    let mut live = chaos.crew.remove(at).live;
     live.signal(Signal::KILL);
     let ended = live.wait();
     assert!(
@@ -139,16 +139,16 @@ fn replace(scene: &mut Scene<'_>, at: usize) -> bool {
         ended.code,
         ended.stderr
     );
-    scene.hire(&[]);
+    chaos.hire(&[]);
     let was_killed = ended.code.is_none();
-    scene.kills += u32::from(was_killed);
+    chaos.kills += u32::from(was_killed);
     was_killed
 }
 
 /// Starts again one that could not reach a server when it started; whether there was one.
-fn start_again(scene: &mut Scene<'_>) -> bool {
-    let ended = scene.crew.iter_mut().position(|member| member.live.has_ended());
-    ended.is_some_and(|at| !replace(scene, at))
+fn start_again(chaos: &mut ChaosRun<'_>) -> bool {
+    let ended = chaos.crew.iter_mut().position(|member| member.live.has_ended());
+    ended.is_some_and(|at| !replace(chaos, at))
 }
 
 /// Jobs in a row until everything has happened.
@@ -166,21 +166,21 @@ pub(crate) fn kills(fleet: &mut Fleet, random: &mut Random, kills: u64) {
 /// A job under the faults of the deck, from its hand-in to its end.
 fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, tally: &mut Tally) {
     // About forty seconds of work for three nodes of two processes when nothing happens.
-    let plot = Plot { mini_batches: 1500, pause: 150, nodes: 3, ..Plot::default() };
-    let mut scene = Scene::begin(fleet, plot);
-    scene.patience = LONGEST_JOB;
-    scene.wait_until_handed_in();
+    let shape = ChaosJob { mini_batches: 1500, pause: 150, nodes: 3, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::begin(fleet, shape);
+    chaos.patience = LONGEST_JOB;
+    chaos.wait_until_handed_in();
     let begin = Instant::now();
     let (mut next, mut next_start) = (begin, begin);
     let mut down: Option<Down> = None;
-    scene.until_ended(|scene| {
+    chaos.until_ended(|chaos| {
         let now = Instant::now();
-        if now >= next_start && start_again(scene) {
+        if now >= next_start && start_again(chaos) {
             tally.not_connected += 1;
             next_start = now + START_PAUSE;
         }
         if let Some(down) = down.take_if(|down| now >= down.until) {
-            down.end(scene.fleet);
+            down.end(chaos.fleet);
         }
         if now < next {
             return;
@@ -188,37 +188,37 @@ fn one_job(fleet: &mut Fleet, random: &mut Random, deck: &mut VecDeque<Fault>, t
         let Some(fault) = deck.front().copied() else { return };
         match fault {
             Fault::KillWorker => {
-                let at = random.below(scene.crew.len() as u64) as usize;
-                if !replace(scene, at) {
+                let at = random.below(chaos.crew.len() as u64) as usize;
+                if !replace(chaos, at) {
                     tally.not_connected += 1;
                     return;
                 }
             }
             // None at the moment: at the next look.
-            Fault::KillProcess if !scene.kill_process(random) => return,
+            Fault::KillProcess if !chaos.kill_process(random) => return,
             Fault::KillProcess => {}
             // One at a time.
             Fault::Restart(_) | Fault::Wipe(_) if down.is_some() => return,
-            Fault::Restart(server) => down = Some(Down::kill(scene.fleet, server, false, random)),
-            Fault::Wipe(server) => down = Some(Down::kill(scene.fleet, server, true, random)),
+            Fault::Restart(server) => down = Some(Down::kill(chaos.fleet, server, false, random)),
+            Fault::Wipe(server) => down = Some(Down::kill(chaos.fleet, server, true, random)),
         }
         deck.pop_front();
         tally.done.push(fault);
         next = now + Duration::from_millis(400 + random.below(800));
     });
-    let last_begun = scene.job.path("marks/began").metadata().unwrap().modified().unwrap();
+    let last_begun = chaos.job.path("marks/began").metadata().unwrap().modified().unwrap();
     let end = SystemTime::now().duration_since(last_begun).unwrap_or_default();
     tally.longest_end = tally.longest_end.max(end);
     tally.longest_job = tally.longest_job.max(begin.elapsed());
     if let Some(down) = down {
-        down.end(scene.fleet);
+        down.end(chaos.fleet);
     }
-    while start_again(&mut scene) {
+    while start_again(&mut chaos) {
         tally.not_connected += 1;
     }
-    let tries = scene.begun();
-    let mini_batches = scene.plot.mini_batches;
-    scene.ends(&Expected::default());
+    let tries = chaos.begun();
+    let mini_batches = chaos.shape.mini_batches;
+    chaos.ends(&Expected::default());
     tally.jobs += 1;
     tally.mini_batches += mini_batches;
     tally.tries += tries;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
+mod chaos_run;
 mod cluster;
 mod failpoints;
 mod long_run;
@@ -17,7 +18,6 @@ mod partition;
 mod poison;
 mod refusals;
 mod rounds;
-mod scene;
 mod servers;
 mod storage;
 mod workers;
@@ -54,6 +54,30 @@ fn a_selection_on_one_fleet() {
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
+}
+
+/// What touches storage most, over a server that prs did not write.
+#[test]
+#[ignore = "needs MinIO: make test-minio"]
+fn a_selection_over_minio() {
+    let _alone = rounds::alone();
+    let fleet = &mut rounds::fleet_on_minio();
+    round("workers_and_processes_are_killed", fleet, workers::are_killed);
+    round("between_put_and_commit", fleet, |fleet, random| {
+        failpoints::worker_dies_at(fleet, random, "segment_put");
+    });
+    round("the_orchestrator_dies_while_the_result_grows", fleet, |fleet, random| {
+        failpoints::orchestrator_dies_at(fleet, random, "result_grows");
+    });
+    round("the_orchestrator_sleeps_after_the_output", fleet, |fleet, random| {
+        failpoints::orchestrator_sleeps_at(fleet, random, "output_written");
+    });
+    round("the_store_is_restarted", fleet, servers::store_is_restarted);
+    round("the_store_fails_now_and_then", fleet, storage::fails_now_and_then);
+    round("the_store_flips_bits", fleet, storage::flips_bits);
+    round("the_store_refuses_for_some_seconds", fleet, refusals::the_store_for_some_seconds);
+    round("redis_is_wiped", fleet, servers::redis_is_wiped);
+    round("nobody_is_left", fleet, nobody_left::in_mid_job);
 }
 
 /// Jobs in a row under `PRS_LONG_RUN_KILLS` kills (1,000) and what else comes with them, one seed.
@@ -124,6 +148,7 @@ scenarios! {
     the_broker_dies_with_what_it_was_just_told = servers::broker_dies_at_once;
     the_broker_is_wiped = servers::broker_is_wiped;
     redis_is_restarted = servers::redis_is_restarted;
+    the_store_is_restarted = servers::store_is_restarted;
     redis_is_wiped = servers::redis_is_wiped;
     both_are_wiped = servers::both_are_wiped;
     the_queue_is_deleted_by_hand = servers::queue_is_deleted;

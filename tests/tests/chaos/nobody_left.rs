@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// How long nobody is there.
 const NOBODY: Duration = Duration::from_secs(10);
@@ -16,83 +16,83 @@ const SLOWER: u32 = 3;
 const BEYOND: Duration = Duration::from_secs(30);
 
 /// Kills everybody, and lets broker and ledger forget everything.
-fn everybody_dies(scene: &mut Scene<'_>) {
-    while !scene.crew.is_empty() {
-        scene.kill(0);
+fn everybody_dies(chaos: &mut ChaosRun<'_>) {
+    while !chaos.crew.is_empty() {
+        chaos.kill(0);
     }
-    scene.fleet.redis.wipe_and_restart();
-    scene.fleet.broker.wipe_and_restart();
+    chaos.fleet.redis.wipe_and_restart();
+    chaos.fleet.broker.wipe_and_restart();
 }
 
 /// One worker comes back after a while; the job completes in the time that what was not begun takes, and a little more.
-fn one_comes_back(mut scene: Scene<'_>) {
-    let left = scene.plot.mini_batches.saturating_sub(scene.begun());
-    let work = Duration::from_millis(left as u64 * scene.plot.pause / u64::from(scene.plot.processes));
-    scene.pass(NOBODY);
-    assert!(scene.result().is_none(), "the job is over without anybody");
+fn one_comes_back(mut chaos: ChaosRun<'_>) {
+    let left = chaos.shape.mini_batches.saturating_sub(chaos.begun());
+    let work = Duration::from_millis(left as u64 * chaos.shape.pause / u64::from(chaos.shape.processes));
+    chaos.pass(NOBODY);
+    assert!(chaos.result().is_none(), "the job is over without anybody");
     let came = Instant::now();
-    scene.hire(&[]);
-    scene.until_ended(|_| {});
+    chaos.hire(&[]);
+    chaos.until_ended(|_| {});
     let took = came.elapsed();
-    assert!(took < work + BEYOND, "{took:?} for {work:?} of work\n{}", scene.story());
-    scene.ends(&Expected::default());
+    assert!(took < work + BEYOND, "{took:?} for {work:?} of work\n{}", chaos.story());
+    chaos.ends(&Expected::default());
 }
 
 pub(crate) fn in_mid_job(fleet: &mut Fleet, random: &mut Random) {
-    let plot = Plot { mini_batches: 200, ..Plot::default() };
-    let mut scene = Scene::new(fleet, plot);
-    scene.hire(&[]);
-    scene.hire(&[]);
-    scene.submit_detached();
-    scene.wait_for_work(20 + random.below(60) as usize);
-    everybody_dies(&mut scene);
-    one_comes_back(scene);
+    let shape = ChaosJob { mini_batches: 200, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::new(fleet, shape);
+    chaos.hire(&[]);
+    chaos.hire(&[]);
+    chaos.submit_detached();
+    chaos.wait_for_work(20 + random.below(60) as usize);
+    everybody_dies(&mut chaos);
+    one_comes_back(chaos);
 }
 
 pub(crate) fn before_the_first(fleet: &mut Fleet, _: &mut Random) {
-    let plot = Plot { mini_batches: 80, ..Plot::default() };
-    let mut scene = Scene::new(fleet, plot);
-    scene.submit_detached();
-    everybody_dies(&mut scene);
-    one_comes_back(scene);
+    let shape = ChaosJob { mini_batches: 80, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::new(fleet, shape);
+    chaos.submit_detached();
+    everybody_dies(&mut chaos);
+    one_comes_back(chaos);
 }
 
 pub(crate) fn while_finalizing(fleet: &mut Fleet, _: &mut Random) {
-    let plot = Plot { mini_batches: 40, ..Plot::default() };
-    let mut scene = Scene::new(fleet, plot);
-    scene.hire(&[("PRS_FAILPOINT", "finalizing:1:stop")]);
-    scene.submit_detached();
+    let shape = ChaosJob { mini_batches: 40, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::new(fleet, shape);
+    chaos.hire(&[("PRS_FAILPOINT", "finalizing:1:stop")]);
+    chaos.submit_detached();
     wait_for("the orchestrator to stop in its last act", Duration::from_mins(1), || {
-        scene.crew[0].live.is_stopped().then_some(())
+        chaos.crew[0].live.is_stopped().then_some(())
     });
-    everybody_dies(&mut scene);
-    one_comes_back(scene);
+    everybody_dies(&mut chaos);
+    one_comes_back(chaos);
 }
 
 /// A worker is killed and replaced every 0.5 to 1.5 s, to the end. `forget` happens once, after a while. The job takes no
 /// more than three times what it takes undisturbed, and the time in which a server is away.
 fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: impl FnOnce(&mut Fleet)) {
-    let plot = Plot { mini_batches: 900, pause: 80, nodes: 3, processes: 2, ..Plot::default() };
-    let quiet = undisturbed(fleet, plot.clone());
-    let mut scene = Scene::begin(fleet, plot);
-    scene.wait_for_work(5);
+    let shape = ChaosJob { mini_batches: 900, pause: 80, nodes: 3, processes: 2, ..ChaosJob::default() };
+    let quiet = undisturbed(fleet, shape.clone());
+    let mut chaos = ChaosRun::begin(fleet, shape);
+    chaos.wait_for_work(5);
     let begin = Instant::now();
     let mut away = Duration::ZERO;
     let mut forget = Some(forget);
     let mut next = begin;
-    scene.until_ended(|scene| {
+    chaos.until_ended(|chaos| {
         let now = Instant::now();
         if now >= begin + after
             && let Some(forget) = forget.take()
         {
-            forget(scene.fleet);
+            forget(chaos.fleet);
             away = now.elapsed();
         }
         if now >= next {
             next = now + Duration::from_millis(500 + random.below(1000));
-            let at = random.below(scene.crew.len() as u64) as usize;
-            scene.kill(at);
-            scene.hire(&[]);
+            let at = random.below(chaos.crew.len() as u64) as usize;
+            chaos.kill(at);
+            chaos.hire(&[]);
         }
     });
     let took = begin.elapsed();
@@ -101,24 +101,24 @@ fn come_and_go(fleet: &mut Fleet, random: &mut Random, after: Duration, forget: 
     assert!(
         took <= most,
         "{took:?}, and {quiet:?} undisturbed; a server was away for {away:?}\n{}",
-        scene.story()
+        chaos.story()
     );
-    scene.note(&format!(
+    chaos.note(&format!(
         "{took:?} with {} kills and a server away for {away:?}; {quiet:?} undisturbed",
-        scene.kills
+        chaos.kills
     ));
-    assert!(scene.kills >= 5, "{} kills", scene.kills);
-    scene.ends(&Expected::default());
+    assert!(chaos.kills >= 5, "{} kills", chaos.kills);
+    chaos.ends(&Expected::default());
 }
 
 /// What a job takes from its first mini-batch to its result when nothing happens.
-fn undisturbed(fleet: &mut Fleet, plot: Plot) -> Duration {
-    let mut scene = Scene::begin(fleet, plot);
-    scene.wait_for_work(5);
+fn undisturbed(fleet: &mut Fleet, shape: ChaosJob) -> Duration {
+    let mut chaos = ChaosRun::begin(fleet, shape);
+    chaos.wait_for_work(5);
     let begin = Instant::now();
-    scene.until_ended(|_| {});
+    chaos.until_ended(|_| {});
     let took = begin.elapsed();
-    scene.ends(&Expected::default());
+    chaos.ends(&Expected::default());
     took
 }
 

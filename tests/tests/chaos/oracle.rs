@@ -8,7 +8,7 @@ use prs_tests::deadline::comes_within;
 use prs_tests::harness::parse_csv;
 use serde_json::{Value, json};
 
-use crate::scene::{Expected, FILES, Scene, panics};
+use crate::chaos_run::{ChaosRun, Expected, FILES, panics};
 
 /// How long what is left of a job may take to be cleaned up, once its result is known.
 const CLEAN_UP: Duration = Duration::from_mins(1);
@@ -31,17 +31,17 @@ const PRINTED: [&str; 12] = [
 const NOT_COUNTED: &str = "Duplicate";
 
 /// Asserts all of it. Ends the workers.
-pub(crate) fn asked(scene: &mut Scene<'_>, printed: Option<&Value>, expected: &Expected) {
-    let result = scene.result().expect("the job has ended");
+pub(crate) fn asked(chaos: &mut ChaosRun<'_>, printed: Option<&Value>, expected: &Expected) {
+    let result = chaos.result().expect("the job has ended");
     if let Some(printed) = printed {
         is_printed(&result, printed);
     }
-    is_tidied_up(scene, expected);
-    the_bytes(scene, &result, &expected.failed);
-    the_counts(scene, &result, &expected.failed);
-    nothing_left(scene, expected);
-    let panicked = panics(scene.fleet) > scene.panics_before;
-    assert_eq!(panicked, expected.panics, "whether a worker panicked\n{}", scene.fleet.story());
+    is_tidied_up(chaos, expected);
+    the_bytes(chaos, &result, &expected.failed);
+    the_counts(chaos, &result, &expected.failed);
+    nothing_left(chaos, expected);
+    let panicked = panics(chaos.fleet) > chaos.panics_before;
+    assert_eq!(panicked, expected.panics, "whether a worker panicked\n{}", chaos.fleet.story());
 }
 
 /// What was printed of a result is what is in storage.
@@ -51,23 +51,23 @@ pub(crate) fn is_printed(result: &Value, printed: &Value) {
     }
 }
 
-fn the_bytes(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
-    assert_eq!(result["state"], "completed", "{result}\n{}", scene.story());
-    let stored = scene.fleet.stored(&scene.id()).result();
+fn the_bytes(chaos: &ChaosRun<'_>, result: &Value, failed: &[usize]) {
+    assert_eq!(result["state"], "completed", "{result}\n{}", chaos.story());
+    let stored = chaos.fleet.stored(&chaos.id()).result();
     let stored = String::from_utf8(stored).unwrap();
-    let expected = scene.rows(failed);
+    let expected = chaos.rows(failed);
     if stored != expected {
         let differs = stored.lines().zip(expected.lines()).position(|(is, should)| is != should);
         let (is, should) = (stored.lines().count(), expected.lines().count());
-        panic!("{is} rows and not {should}, the first other one at {differs:?}\n{result}\n{}", scene.story());
+        panic!("{is} rows and not {should}, the first other one at {differs:?}\n{result}\n{}", chaos.story());
     }
     assert_eq!(result["output"]["rows"], expected.lines().count());
     assert_eq!(result["output"]["bytes"], expected.len());
 }
 
 /// The printed result, `job_result.txt` and the report of tries say the same: each mini-batch ended once.
-fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
-    let all = scene.plot.mini_batches;
+fn the_counts(chaos: &ChaosRun<'_>, result: &Value, failed: &[usize]) {
+    let all = chaos.shape.mini_batches;
     let good = all - failed.len();
     assert_eq!(
         result["mini_batches"],
@@ -76,7 +76,7 @@ fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
     let items = json!({ "total": all * FILES, "succeeded": good * FILES, "failed": failed.len() * FILES });
     assert_eq!(result["items"], items);
 
-    let stored = scene.fleet.stored(&scene.id());
+    let stored = chaos.fleet.stored(&chaos.id());
     let said = stored.text("logs/job_result.txt");
     let counts = format!("mini-batches  {all} scheduled, {good} succeeded, {} failed\n", failed.len());
     let state = if failed.is_empty() { "completed\n" } else { "completed: " };
@@ -94,21 +94,21 @@ fn the_counts(scene: &Scene<'_>, result: &Value, failed: &[usize]) {
     let odd = once.keys().chain(done.keys()).filter(|id| once.get(*id) != done.get(*id));
     let odd: BTreeMap<_, _> = odd.map(|id| (id, done.get(id))).collect();
     let ran: Vec<_> = tries.iter().filter(|row| odd.keys().any(|id| **id == row["Mini-batch Id"])).collect();
-    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", scene.story());
+    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", chaos.story());
 }
 
 /// The job is in no list of what is to be done any more, so its reports are finished.
-fn is_tidied_up(scene: &Scene<'_>, expected: &Expected) {
+fn is_tidied_up(chaos: &ChaosRun<'_>, expected: &Expected) {
     let mut left = String::new();
     let clean = comes_within(CLEAN_UP, || {
-        left = left_on_servers(scene, expected);
+        left = left_on_servers(chaos, expected);
         left.is_empty().then_some(())
     });
-    assert!(clean.is_some(), "left behind: {left}\n{}", scene.story());
+    assert!(clean.is_some(), "left behind: {left}\n{}", chaos.story());
 }
 
-fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
-    let id = scene.id();
+fn nothing_left(chaos: &mut ChaosRun<'_>, expected: &Expected) {
+    let id = chaos.id();
     let of_no_use = |key: &String| {
         ["segments/", "files/", "damaged/", "notes/", "plan/", "plain/"]
             .iter()
@@ -117,50 +117,50 @@ fn nothing_left(scene: &mut Scene<'_>, expected: &Expected) {
     // A worker that was away at the end may only now store its last rows, and removes them when it has heard.
     let mut left = Vec::new();
     let clean = comes_within(CLEAN_UP, || {
-        left = scene.fleet.stored(&id).keys();
+        left = chaos.fleet.stored(&id).keys();
         left.retain(of_no_use);
         // What failed may be resumed.
         (left.is_empty() || !expected.failed.is_empty()).then_some(())
     });
-    assert!(clean.is_some(), "left in storage: {left:?}\n{}", scene.story());
-    let uploads = scene.fleet.incomplete_uploads();
+    assert!(clean.is_some(), "left in storage: {left:?}\n{}", chaos.story());
+    let uploads = chaos.fleet.incomplete_uploads();
     assert!(uploads.is_empty(), "uploads that never ended: {uploads:?}");
 
     let mut processes = Vec::new();
     let ended = comes_within(CLEAN_UP, || {
-        processes = scene.job.script_processes();
+        processes = chaos.job.script_processes();
         processes.is_empty().then_some(())
     });
-    assert!(ended.is_some(), "processes of the job are left: {processes:?}\n{}", scene.story());
-    scene.dismiss();
-    scene.job.soon_leaves_nothing();
-    let work = scene.fleet.work_folder();
+    assert!(ended.is_some(), "processes of the job are left: {processes:?}\n{}", chaos.story());
+    chaos.dismiss();
+    chaos.job.soon_leaves_nothing();
+    let work = chaos.fleet.work_folder();
     let left: Vec<_> = std::fs::read_dir(&work).into_iter().flatten().flatten().collect();
-    assert!(left.is_empty() || scene.kills > 0, "left in the work folder: {left:?}\n{}", scene.story());
+    assert!(left.is_empty() || chaos.kills > 0, "left in the work folder: {left:?}\n{}", chaos.story());
     let _ = std::fs::remove_dir_all(&work);
     if expected.dead > 0 {
-        scene.fleet.broker.control(&["purge_queue", "prs.dead"]);
+        chaos.fleet.broker.control(&["purge_queue", "prs.dead"]);
     }
 }
 
 /// What there is on the broker and in Redis that should not be; empty when all is well.
-fn left_on_servers(scene: &Scene<'_>, expected: &Expected) -> String {
+fn left_on_servers(chaos: &ChaosRun<'_>, expected: &Expected) -> String {
     let mut left = String::new();
     // Whose ledger it is, which targets have workers, which are idle, and that the offers were compared with storage, is no job's.
     let of_no_job = |key: &&str| {
         ["prs:storage", "prs:targets"].contains(key)
             || (key.starts_with("prs:{@") && !key.ends_with(":offers"))
     };
-    let keys = scene.fleet.redis.cli(&["keys", "*"]);
+    let keys = chaos.fleet.redis.cli(&["keys", "*"]);
     let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty() && !of_no_job(key)).collect();
     if !keys.is_empty() {
         let _ = write!(left, "keys {keys:?} ");
     }
-    let active = scene.fleet.active();
+    let active = chaos.fleet.active();
     if !active.is_empty() {
         let _ = write!(left, "to be served {active:?} ");
     }
-    let listed = scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name", "messages"]);
+    let listed = chaos.fleet.broker.control(&["list_queues", "--no-table-headers", "name", "messages"]);
     for line in listed.lines() {
         let (name, messages) = line.split_once('\t').unwrap_or((line, "?"));
         let right = match name {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// Libraries that shift the clock of the program they are loaded into.
 const FAKETIME: [&str; 2] = [
@@ -19,38 +19,38 @@ const FAKETIME: [&str; 2] = [
 pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, seconds: u64) {
     let proxies = fleet.addresses().map(TcpProxy::start);
     let [broker, redis, s3] = proxies.each_ref().map(TcpProxy::address);
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 400, pause: 200, ..Plot::default() });
+    let mut chaos = ChaosRun::new(fleet, ChaosJob { mini_batches: 400, pause: 200, ..ChaosJob::default() });
     let url = format!("amqp://guest:guest@{broker}/%2f?heartbeat=5");
     let name = "is-cut-off";
-    scene.hire(&[
+    chaos.hire(&[
         ("PRS_WORKER_NAME", name),
         ("PRS_BROKER_URL", &url),
         ("PRS_REDIS_URL", &format!("redis://{redis}")),
         ("AWS_ENDPOINT_URL_S3", &format!("http://{s3}")),
     ]);
-    scene.hire(&[]);
-    scene.submit(&[]);
-    scene.wait_for_nodes(2);
-    scene.wait_for_work(20);
-    scene.pass(Duration::from_millis(random.below(2000)));
+    chaos.hire(&[]);
+    chaos.submit(&[]);
+    chaos.wait_for_nodes(2);
+    chaos.wait_for_work(20);
+    chaos.pass(Duration::from_millis(random.below(2000)));
     proxies.iter().for_each(TcpProxy::cut_off);
     let cut_off = Timestamp::now();
-    assert!(scene.result().is_none(), "the job was over before");
-    scene.pass(Duration::from_secs(seconds));
+    assert!(chaos.result().is_none(), "the job was over before");
+    chaos.pass(Duration::from_secs(seconds));
     let restored = Timestamp::now();
     proxies.iter().for_each(TcpProxy::restore);
-    scene.ends_with(&Expected::default(), |scene| {
-        let decisions = scene.decisions();
+    chaos.ends_with(&Expected::default(), |chaos| {
+        let decisions = chaos.decisions();
         let joined = decisions.iter().find_map(|(_, words)| {
             let (node, who) = words.split_once(" joined: ")?;
             who.starts_with(name).then_some(node)
         });
-        let node = joined.unwrap_or_else(|| panic!("{name} never joined\n{}", scene.story()));
+        let node = joined.unwrap_or_else(|| panic!("{name} never joined\n{}", chaos.story()));
         // Whoever watches next, after eight seconds, writes it down as well.
         let missed = decisions
             .iter()
             .any(|(time, words)| (cut_off..restored).contains(time) && *words == format!("{node} left"));
-        assert!(missed, "{node} was not missed between {cut_off} and {restored}\n{}", scene.story());
+        assert!(missed, "{node} was not missed between {cut_off} and {restored}\n{}", chaos.story());
     });
 }
 
@@ -58,11 +58,11 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, second
 pub(crate) fn clocks_differ(fleet: &mut Fleet, _: &mut Random) {
     let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
     let library = library.expect("libfaketime is needed by this test: apt-get install faketime");
-    let mut scene = Scene::new(fleet, Plot { nodes: 3, ..Plot::default() });
+    let mut chaos = ChaosRun::new(fleet, ChaosJob { nodes: 3, ..ChaosJob::default() });
     for (shift, shown) in [("+60s", 30..i64::MAX), ("-60s", i64::MIN..-30)] {
         // What measures spans of time goes right.
-        scene.hire(&[("LD_PRELOAD", library), ("FAKETIME", shift), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
-        let live = &mut scene.crew.last_mut().unwrap().live;
+        chaos.hire(&[("LD_PRELOAD", library), ("FAKETIME", shift), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+        let live = &mut chaos.crew.last_mut().unwrap().live;
         live.wait_until_said("the worker is ready");
         // A library that cannot be loaded is left out without an error.
         let said = live.stderr();
@@ -70,10 +70,10 @@ pub(crate) fn clocks_differ(fleet: &mut Fleet, _: &mut Random) {
         let off = time.as_second() - Timestamp::now().as_second();
         assert!(shown.contains(&off), "the clock is {off} s ahead, not {shift}\n{said}");
     }
-    scene.hire(&[]);
-    scene.submit(&[]);
-    scene.wait_for_work(20);
-    scene.kill(0);
-    scene.hire(&[]);
-    scene.ends(&Expected::default());
+    chaos.hire(&[]);
+    chaos.submit(&[]);
+    chaos.wait_for_work(20);
+    chaos.kill(0);
+    chaos.hire(&[]);
+    chaos.ends(&Expected::default());
 }

@@ -7,7 +7,7 @@ use prs_tests::deadline::wait_for;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{END, Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, END, Expected};
 
 /// Longer than one call repeats its requests.
 const WHILE: Duration = Duration::from_secs(5);
@@ -20,37 +20,37 @@ fn way(fleet: &Fleet) -> HttpProxy {
 /// The store refuses everything to two workers in mid-job.
 pub(crate) fn the_store_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     let proxy = way(fleet);
-    let mut scene = Scene::new(fleet, Plot::default());
+    let mut chaos = ChaosRun::new(fleet, ChaosJob::default());
     for _ in 0..2 {
-        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
+        chaos.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
     }
-    scene.submit(&[]);
-    scene.wait_for_work(20 + random.below(60) as usize);
+    chaos.submit(&[]);
+    chaos.wait_for_work(20 + random.below(60) as usize);
     proxy.refuse("");
-    scene.pass(WHILE);
-    assert!(scene.result().is_none(), "the job is over before the fault");
+    chaos.pass(WHILE);
+    assert!(chaos.result().is_none(), "the job is over before the fault");
     proxy.accept();
-    scene.ends_with(&Expected::default(), |scene| {
-        assert!(proxy.count(Fault::Refuse) > 5, "{} refusals\n{}", proxy.count(Fault::Refuse), scene.story());
+    chaos.ends_with(&Expected::default(), |chaos| {
+        assert!(proxy.count(Fault::Refuse) > 5, "{} refusals\n{}", proxy.count(Fault::Refuse), chaos.story());
     });
 }
 
 /// A password appears in Redis, and all connections are closed.
 pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::begin(fleet, Plot::default());
-    scene.wait_for_work(20 + random.below(60) as usize);
-    scene.fleet.redis.cli(&["config", "set", "requirepass", "another"]);
+    let mut chaos = ChaosRun::begin(fleet, ChaosJob::default());
+    chaos.wait_for_work(20 + random.below(60) as usize);
+    chaos.fleet.redis.cli(&["config", "set", "requirepass", "another"]);
     let cli =
-        |scene: &Scene<'_>, words: &[&str]| scene.fleet.redis.cli(&[&["-a", "another"], words].concat());
-    cli(&scene, &["client", "kill", "type", "normal"]);
-    scene.pass(Duration::from_secs(8));
-    assert!(scene.result().is_none(), "the job is over before the fault");
-    cli(&scene, &["config", "set", "requirepass", ""]);
-    scene.ends_with(&Expected::default(), |scene| {
+        |chaos: &ChaosRun<'_>, words: &[&str]| chaos.fleet.redis.cli(&[&["-a", "another"], words].concat());
+    cli(&chaos, &["client", "kill", "type", "normal"]);
+    chaos.pass(Duration::from_secs(8));
+    assert!(chaos.result().is_none(), "the job is over before the fault");
+    cli(&chaos, &["config", "set", "requirepass", ""]);
+    chaos.ends_with(&Expected::default(), |chaos| {
         assert!(
-            scene.fleet.story().contains("the ledger refuses what it accepted before"),
+            chaos.fleet.story().contains("the ledger refuses what it accepted before"),
             "{}",
-            scene.story()
+            chaos.story()
         );
     });
 }
@@ -58,19 +58,19 @@ pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
 /// The rights on the broker are taken away, and all connections closed, while the plan is being published.
 pub(crate) fn the_broker_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     // More than the scheduler publishes at once.
-    let plot = Plot { mini_batches: 3000, pause: 30, ..Plot::default() };
-    let mut scene = Scene::begin(fleet, plot);
-    scene.wait_for_work(1 + random.below(100) as usize);
-    scene.fleet.broker.control(&["set_permissions", "guest", "^$", "^$", "^$"]);
-    scene.fleet.broker.control(&["close_all_connections", "told to"]);
-    scene.pass(Duration::from_secs(8));
-    assert!(scene.result().is_none(), "the job is over before the fault\n{}", scene.story());
-    scene.fleet.broker.control(&["set_permissions", "guest", ".*", ".*", ".*"]);
-    scene.ends_with(&Expected::default(), |scene| {
+    let shape = ChaosJob { mini_batches: 3000, pause: 30, ..ChaosJob::default() };
+    let mut chaos = ChaosRun::begin(fleet, shape);
+    chaos.wait_for_work(1 + random.below(100) as usize);
+    chaos.fleet.broker.control(&["set_permissions", "guest", "^$", "^$", "^$"]);
+    chaos.fleet.broker.control(&["close_all_connections", "told to"]);
+    chaos.pass(Duration::from_secs(8));
+    assert!(chaos.result().is_none(), "the job is over before the fault\n{}", chaos.story());
+    chaos.fleet.broker.control(&["set_permissions", "guest", ".*", ".*", ".*"]);
+    chaos.ends_with(&Expected::default(), |chaos| {
         assert!(
-            scene.fleet.story().contains("the broker refuses what it accepted before"),
+            chaos.fleet.story().contains("the broker refuses what it accepted before"),
             "{}",
-            scene.story()
+            chaos.story()
         );
     });
 }
@@ -79,28 +79,28 @@ pub(crate) fn the_broker_for_some_seconds(fleet: &mut Fleet, random: &mut Random
 /// down as soon as the store accepts it.
 pub(crate) fn the_store_for_good(fleet: &mut Fleet, random: &mut Random) {
     let proxy = way(fleet);
-    let mut scene = Scene::new(fleet, Plot::default());
+    let mut chaos = ChaosRun::new(fleet, ChaosJob::default());
     for _ in 0..2 {
-        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint()), ("PRS_REFUSAL_PATIENCE", "6")]);
+        chaos.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint()), ("PRS_REFUSAL_PATIENCE", "6")]);
     }
-    scene.submit(&[]);
-    let id = scene.id();
-    scene.wait_for_work(20 + random.below(60) as usize);
+    chaos.submit(&[]);
+    let id = chaos.id();
+    chaos.wait_for_work(20 + random.below(60) as usize);
     proxy.refuse("");
     wait_for("how the job ends to be decided", END, || {
         let key = format!("prs:{{{id}}}:job");
-        let end = scene.fleet.redis.cli(&["hget", &key, "conclusion"]);
+        let end = chaos.fleet.redis.cli(&["hget", &key, "conclusion"]);
         (end == "failed").then_some(())
     });
-    scene.pass(WHILE);
-    assert!(scene.result().is_none(), "the store refuses it");
+    chaos.pass(WHILE);
+    assert!(chaos.result().is_none(), "the store refuses it");
     proxy.accept();
-    let ended = scene.forget_submit().wait();
-    assert_eq!(ended.code, Some(42), "{}\n{}", ended.stderr, scene.story());
-    let result = scene.result().expect("it has ended");
+    let ended = chaos.forget_submit().wait();
+    assert_eq!(ended.code, Some(42), "{}\n{}", ended.stderr, chaos.story());
+    let result = chaos.result().expect("it has ended");
     let reason = result["reason"].as_str().unwrap_or_default();
     assert!(result["state"] == "failed" && reason.contains("has been refused for"), "{result}");
-    wait_for("the job to be tidied up", END, || scene.fleet.active().is_empty().then_some(()));
-    scene.dismiss();
-    scene.job.soon_leaves_nothing();
+    wait_for("the job to be tidied up", END, || chaos.fleet.active().is_empty().then_some(()));
+    chaos.dismiss();
+    chaos.job.soon_leaves_nothing();
 }

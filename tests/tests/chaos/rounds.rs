@@ -17,7 +17,16 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 /// A fleet whose broker has so many nodes; with `PRS_CHAOS_DISTANCE=1` its servers are far away.
 pub(crate) fn fleet(broker_nodes: usize) -> Fleet {
-    Fleet::start_with(FleetSettings { broker_nodes, distant: number("PRS_CHAOS_DISTANCE", 0) > 0 })
+    Fleet::start_with(FleetSettings {
+        broker_nodes,
+        distant: number("PRS_CHAOS_DISTANCE", 0) > 0,
+        ..FleetSettings::default()
+    })
+}
+
+/// A fleet whose storage is MinIO.
+pub(crate) fn fleet_on_minio() -> Fleet {
+    Fleet::start_with(FleetSettings { on_minio: true, ..FleetSettings::default() })
 }
 
 /// Runs every round of a scenario on a fleet of its own.

@@ -5,34 +5,34 @@ use std::time::Duration;
 use prs_tests::deadline::comes_within;
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// A job that outlasts its faults: its last mini-batch waits until they are done.
-fn long() -> Plot {
-    Plot {
+fn long() -> ChaosJob {
+    ChaosJob {
         mini_batches: 400,
         pause: 150,
         first: "if index == 399:\n    wait_for('faults are done')",
-        ..Plot::default()
+        ..ChaosJob::default()
     }
 }
 
-fn faults_are_done(scene: &Scene<'_>) {
-    scene.job.mark("faults are done");
+fn faults_are_done(chaos: &ChaosRun<'_>) {
+    chaos.job.mark("faults are done");
 }
 
 /// Does something to the servers `times` times in one job, while there is work.
 fn spoil(fleet: &mut Fleet, random: &mut Random, times: u32, mut what: impl FnMut(&mut Fleet, &mut Random)) {
-    let mut scene = Scene::begin(fleet, long());
+    let mut chaos = ChaosRun::begin(fleet, long());
     for done in 0..times {
-        let more = scene.begun() + 5;
-        scene.wait_for_work(more);
-        scene.pass(Duration::from_millis(random.below(1500)));
-        assert!(scene.result().is_none(), "the job was over before fault {done}");
-        what(scene.fleet, random);
+        let more = chaos.begun() + 5;
+        chaos.wait_for_work(more);
+        chaos.pass(Duration::from_millis(random.below(1500)));
+        assert!(chaos.result().is_none(), "the job was over before fault {done}");
+        what(chaos.fleet, random);
     }
-    faults_are_done(&scene);
-    scene.ends(&Expected::default());
+    faults_are_done(&chaos);
+    chaos.ends(&Expected::default());
 }
 
 fn a_while(random: &mut Random) {
@@ -49,42 +49,50 @@ pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
     });
 }
 
+pub(crate) fn store_is_restarted(fleet: &mut Fleet, random: &mut Random) {
+    spoil(fleet, random, 2, |fleet, random| {
+        fleet.s3.kill();
+        a_while(random);
+        fleet.s3.restart();
+    });
+}
+
 /// The broker is killed before what it was told of the job's queue is on its disk. Some versions come back with a queue
 /// that they list and do not serve.
 pub(crate) fn broker_dies_at_once(fleet: &mut Fleet, random: &mut Random) {
     // A queue that many jobs share is an operator's to mend: it is there since another job.
-    Scene::begin(fleet, Plot { mini_batches: 4, ..Plot::default() }).ends(&Expected::default());
+    ChaosRun::begin(fleet, ChaosJob { mini_batches: 4, ..ChaosJob::default() }).ends(&Expected::default());
     fleet.broker.write_out_declarations();
-    let mut scene = Scene::begin(fleet, Plot { mini_batches: 40, ..Plot::default() });
-    scene.wait_until_handed_in();
-    scene.pass(Duration::from_millis(random.below(300)));
-    scene.fleet.broker.kill();
-    assert!(scene.result().is_none(), "the job was over before");
-    scene.fleet.broker.restart();
-    scene.ends(&Expected::default());
+    let mut chaos = ChaosRun::begin(fleet, ChaosJob { mini_batches: 40, ..ChaosJob::default() });
+    chaos.wait_until_handed_in();
+    chaos.pass(Duration::from_millis(random.below(300)));
+    chaos.fleet.broker.kill();
+    assert!(chaos.result().is_none(), "the job was over before");
+    chaos.fleet.broker.restart();
+    chaos.ends(&Expected::default());
 }
 
 /// The queue of the job loses its leader while there is work, and gets it back or not.
 pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
     let mut is_to_come_back = random.below(2) == 0;
-    let mut scene = Scene::begin(fleet, long());
-    let queue = format!("prs.job.{}", scene.id());
-    scene.wait_for_work(20);
-    scene.pass(Duration::from_millis(random.below(1500)));
-    assert!(scene.result().is_none(), "the job was over before");
-    scene.fleet.broker.stop_serving(&queue);
-    faults_are_done(&scene);
+    let mut chaos = ChaosRun::begin(fleet, long());
+    let queue = format!("prs.job.{}", chaos.id());
+    chaos.wait_for_work(20);
+    chaos.pass(Duration::from_millis(random.below(1500)));
+    assert!(chaos.result().is_none(), "the job was over before");
+    chaos.fleet.broker.stop_serving(&queue);
+    faults_are_done(&chaos);
     let next = format!("{queue}~1");
-    scene.until_ended(|scene| {
-        let listed = scene.fleet.broker.queues();
-        assert!(listed.contains(&queue) || scene.result().is_some(), "nobody deletes it: {listed:?}");
+    chaos.until_ended(|chaos| {
+        let listed = chaos.fleet.broker.queues();
+        assert!(listed.contains(&queue) || chaos.result().is_some(), "nobody deletes it: {listed:?}");
         if listed.contains(&next) && std::mem::take(&mut is_to_come_back) {
-            scene.fleet.broker.serve_again(&queue);
+            chaos.fleet.broker.serve_again(&queue);
         }
     });
-    scene.ends_with(&Expected::default(), |scene| {
+    chaos.ends_with(&Expected::default(), |chaos| {
         let left = |words: &str| words.contains(&format!("does not serve the queue {queue} of the job"));
-        assert!(scene.decisions().iter().any(|(_, words)| left(words)), "{}", scene.story());
+        assert!(chaos.decisions().iter().any(|(_, words)| left(words)), "{}", chaos.story());
     });
 }
 
@@ -116,22 +124,22 @@ pub(crate) fn both_are_wiped(fleet: &mut Fleet, random: &mut Random) {
 
 /// The queue of the job is deleted by hand.
 pub(crate) fn queue_is_deleted(fleet: &mut Fleet, random: &mut Random) {
-    let mut scene = Scene::begin(fleet, long());
-    let queue = format!("prs.job.{}", scene.id());
+    let mut chaos = ChaosRun::begin(fleet, long());
+    let queue = format!("prs.job.{}", chaos.id());
     for _ in 0..2 {
-        let more = scene.begun() + 5;
-        scene.wait_for_work(more);
-        scene.pass(Duration::from_millis(random.below(1500)));
-        scene.fleet.broker.control(&["delete_queue", &queue]);
-        let listed = || scene.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
+        let more = chaos.begun() + 5;
+        chaos.wait_for_work(more);
+        chaos.pass(Duration::from_millis(random.below(1500)));
+        chaos.fleet.broker.control(&["delete_queue", &queue]);
+        let listed = || chaos.fleet.broker.control(&["list_queues", "--no-table-headers", "name"]);
         let is_there = || listed().lines().any(|name| name == queue).then_some(());
         let came = comes_within(Duration::from_secs(30), is_there);
-        assert!(came.is_some(), "the queue did not come back\n{}", scene.story());
+        assert!(came.is_some(), "the queue did not come back\n{}", chaos.story());
     }
-    faults_are_done(&scene);
-    scene.ends_with(&Expected::default(), |scene| {
+    faults_are_done(&chaos);
+    chaos.ends_with(&Expected::default(), |chaos| {
         let noticed =
-            scene.decisions().iter().filter(|(_, words)| words.contains("queue of the job was lost")).count();
-        assert!(noticed >= 2, "noticed {noticed} times\n{}", scene.story());
+            chaos.decisions().iter().filter(|(_, words)| words.contains("queue of the job was lost")).count();
+        assert!(noticed >= 2, "noticed {noticed} times\n{}", chaos.story());
     });
 }

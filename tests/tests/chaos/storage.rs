@@ -6,7 +6,7 @@ use std::time::Duration;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::{Fleet, Random};
 
-use crate::scene::{Expected, Plot, Scene};
+use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// One bit of a tenth of what the workers read is another: found by the checksums, and read again.
 pub(crate) fn flips_bits(fleet: &mut Fleet, random: &mut Random) {
@@ -18,13 +18,13 @@ pub(crate) fn flips_bits(fleet: &mut Fleet, random: &mut Random) {
     };
     let [_, _, store] = fleet.addresses();
     let proxy = HttpProxy::start(store, faults);
-    let mut scene = Scene::new(fleet, Plot { mini_batches: 160, ..Plot::default() });
+    let mut chaos = ChaosRun::new(fleet, ChaosJob { mini_batches: 160, ..ChaosJob::default() });
     for _ in 0..2 {
-        scene.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
+        chaos.hire(&[("AWS_ENDPOINT_URL_S3", &proxy.endpoint())]);
     }
-    scene.submit(&[]);
-    scene.ends_with(&Expected::default(), |scene| {
-        assert!(proxy.count(Fault::Flip) > 3, "{} flips\n{}", proxy.count(Fault::Flip), scene.story());
+    chaos.submit(&[]);
+    chaos.ends_with(&Expected::default(), |chaos| {
+        assert!(proxy.count(Fault::Flip) > 3, "{} flips\n{}", proxy.count(Fault::Flip), chaos.story());
     });
 }
 
@@ -38,19 +38,19 @@ pub(crate) fn fails_now_and_then(fleet: &mut Fleet, random: &mut Random) {
     let [_, _, store] = fleet.addresses();
     let proxy = HttpProxy::start(store, faults);
     let endpoint = proxy.endpoint();
-    let mut scene = Scene::new(fleet, Plot::default());
+    let mut chaos = ChaosRun::new(fleet, ChaosJob::default());
     for _ in 0..2 {
-        scene.hire(&[("AWS_ENDPOINT_URL_S3", &endpoint)]);
+        chaos.hire(&[("AWS_ENDPOINT_URL_S3", &endpoint)]);
     }
-    scene.job = scene.job.with_own_variable("AWS_ENDPOINT_URL_S3", &endpoint);
-    scene.submit(&[]);
-    scene.ends_with(&Expected::default(), |scene| {
+    chaos.job = chaos.job.with_own_variable("AWS_ENDPOINT_URL_S3", &endpoint);
+    chaos.submit(&[]);
+    chaos.ends_with(&Expected::default(), |chaos| {
         for fault in Fault::ALL {
             assert!(
                 proxy.count(fault) > 0,
                 "no {fault:?} in {} requests\n{}",
                 proxy.requests(),
-                scene.story()
+                chaos.story()
             );
         }
     });

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
-use prs_orchestrator::init_failures::longest_init;
+use prs_orchestrator::job::init_failures::longest_init;
 
 use super::Dispatcher;
-use crate::seen_errors;
-use crate::slot::{Hang, Stage};
+use crate::dispatcher::slot::{Hang, Stage};
+use crate::process::seen_errors;
 
 impl Dispatcher<'_> {
     /// Asks every process for its stack, once all have been in `init()` for too long.

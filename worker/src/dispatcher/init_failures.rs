@@ -1,6 +1,6 @@
 //! Processes that do not become ready: the script cannot be imported, `init()` fails, the process dies over it.
 //!
-//! What may pass is tried again, and gives the node up after as many failures as `prs_orchestrator::init_failures` says.
+//! What may pass is tried again, and gives the node up after as many failures as `prs_orchestrator::job::init_failures` says.
 //! What cannot (a module that is not installed, a script that is no Python) gives it up at once: another host may have
 //! what this one lacks.
 
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::{InitFailure, Signal};
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
-use prs_orchestrator::init_failures;
+use prs_orchestrator::job::init_failures;
 
 use super::Dispatcher;
-use crate::import_failure::ImportFailure;
-use crate::interpreter::how_found;
-use crate::seen_errors;
-use crate::slot::{Running, Stage};
+use crate::dispatcher::slot::{Running, Stage};
+use crate::host::interpreter::how_found;
+use crate::process::import_failure::ImportFailure;
+use crate::process::seen_errors;
 
 /// Pause before a process is started again, for each failure in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(50);

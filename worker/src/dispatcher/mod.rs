@@ -4,9 +4,14 @@
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
 //! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
 
+mod batch_size;
+mod ended_tries;
 mod hanging;
 mod init_failures;
 mod processes;
+mod slot;
+mod sources;
+pub(crate) mod suspects;
 mod telling;
 mod timeouts;
 
@@ -26,18 +31,19 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::batch_size::{self, Cost};
-use crate::committer::Backlog;
+use self::batch_size::Cost;
+use self::ended_tries::reported;
+use self::slot::{Kill, Slot, Stage};
+use self::sources::Sources;
+use self::suspects::Ask;
+use crate::commit::committer::Backlog;
+use crate::commit::outcome::{Outcome, Ready};
 use crate::inputs::Mount;
 use crate::intake::Taken;
-use crate::launch::{CODE, Launch};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
+use crate::process::launch::{CODE, Launch};
+use crate::process::seen_errors::{self, CodeFolders, TryName};
 use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
-use crate::seen_errors::{self, CodeFolders, TryName};
-use crate::settlement::{Ready, Settlement, settle_outcome};
-use crate::slot::{Kill, Slot, Stage};
-use crate::sources::Sources;
-use crate::suspects::Ask;
 
 /// Events of processes that wait for the dispatcher.
 const EVENTS_AHEAD: usize = 256;
@@ -65,7 +71,7 @@ pub(crate) struct Surroundings<'a> {
     /// What processes enter, to see the inputs where they are said to be.
     pub(crate) mount: Option<Mount>,
     /// Where ended tries go.
-    pub(crate) settle: mpsc::UnboundedSender<Settlement>,
+    pub(crate) outcomes_tx: mpsc::UnboundedSender<Outcome>,
     /// Who knows about mini-batches that were delivered before.
     pub(crate) ask: mpsc::UnboundedSender<Ask>,
     /// How many mini-batches the intake may take.
@@ -498,8 +504,8 @@ impl<'a> Dispatcher<'a> {
                 running.sources.name(error);
                 self.with.saw_failed_try(&self.with.name_of(&ready), error);
             }
-            let settlement = settle_outcome(running, ready, outcome);
-            if self.with.settle.send(settlement).is_err() {
+            let outcome = reported(running, ready, outcome);
+            if self.with.outcomes_tx.send(outcome).is_err() {
                 let reason = EndReason::CommitterEnded.to_string();
                 self.with.report.send_modify(|report| report.fatal = Some(reason));
                 self.obey(Signal::Stop);

@@ -11,16 +11,17 @@ use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ToProcess, encode_frame};
 
 use super::Dispatcher;
+use super::ended_tries::{Death, died};
 use super::init_failures::Started;
-use crate::gpu;
-use crate::launch::{CODE, process_name};
-use crate::printed::Printed;
+use crate::commit::outcome::Ended;
+use crate::dispatcher::slot::{Hang, Kill, Running, Stage};
+use crate::dispatcher::suspects::Ask;
+use crate::host::gpu;
+use crate::process::launch::{CODE, process_name};
+use crate::process::log::ProcessLog;
+use crate::process::printed::Printed;
+use crate::process::stack::{self, Stack};
 use crate::process::{Process, silent_death};
-use crate::process_log::ProcessLog;
-use crate::settlement::{Death, Settle, settle_death};
-use crate::slot::{Hang, Kill, Running, Stage};
-use crate::stack::{self, Stack};
-use crate::suspects::Ask;
 
 impl Dispatcher<'_> {
     /// Starts a process in every empty slot.
@@ -111,11 +112,11 @@ impl Dispatcher<'_> {
                 let stack = self.stack_of(&running, returncode);
                 let death = Death { returncode, phase, long, items, stack };
                 let tried = self.with.name_of(&ready);
-                let settlement = settle_death(&self.with.job.spec, &mut running, seq, ready, death);
-                if let Settle::Tried(died) = &settlement.settle {
+                let outcome = died(&self.with.job.spec, &mut running, seq, ready, death);
+                if let Ended::Tried(died) = &outcome.ended {
                     self.with.saw_failed_try(&tried, &died.error());
                 }
-                let _ = self.with.settle.send(settlement);
+                let _ = self.with.outcomes_tx.send(outcome);
             } else if self.ending.is_some() {
                 let _ = self.with.ask.send(Ask::GiveBack(ready));
             } else if ready.start.is_some() {

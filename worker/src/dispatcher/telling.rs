@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::PrintedLine;
 
 use super::Dispatcher;
-use crate::printed;
-use crate::slot::{Hang, Running, Stage};
+use crate::dispatcher::slot::{Hang, Running, Stage};
+use crate::process::printed;
 
 /// Between two looks at what processes print.
 const PRINTED_INTERVAL: Duration = Duration::from_millis(500);

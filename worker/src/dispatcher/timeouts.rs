@@ -6,7 +6,7 @@ use prs_common::ledger::Signal;
 use prs_common::process_page::Phase;
 
 use super::{Dispatcher, Ending};
-use crate::slot::Kill;
+use crate::dispatcher::slot::Kill;
 
 /// A process is stuck with its mini-batch this long before others are taken from it.
 const STUCK: Duration = Duration::from_millis(10);

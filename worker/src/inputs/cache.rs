@@ -21,7 +21,7 @@ use prs_orchestrator::inputs::blob::digest;
 use tokio::sync::{Notify, OnceCell};
 
 use super::fetch::SMALL;
-use crate::memory_folder::MemoryFolder;
+use crate::host::memory_folder::MemoryFolder;
 
 /// Where files lie while they are fetched, below the folder of their medium.
 const TEMPORARY: &str = ".tmp";

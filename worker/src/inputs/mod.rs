@@ -36,7 +36,7 @@ use fetch::{FetchError, Object, Part, changed, link};
 pub use place::InputPlace;
 pub(crate) use place::Mount;
 
-use crate::memory_folder::MemoryFolder;
+use crate::host::memory_folder::MemoryFolder;
 
 /// Downloads of small files at a time, over all mini-batches: these wait for the store more than for their bytes.
 const DOWNLOADS: usize = 256;

@@ -4,7 +4,13 @@
 //! always in this order, and by then nothing that it started is left.
 
 mod frames;
+pub(crate) mod import_failure;
+pub(crate) mod launch;
+pub(crate) mod log;
+pub(crate) mod printed;
+pub(crate) mod seen_errors;
 mod spawn;
+pub(crate) mod stack;
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -23,8 +29,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use frames::{FrameReader, Message, OwnedOutcome};
 pub(crate) use spawn::{ProcessSettings, SpawnError, Spawned, Streams, spawn};
 
-use crate::descendants::Family;
-use crate::stack;
+use crate::host::descendants::Family;
 
 /// How long the last frames of a dead process may take to arrive.
 pub(crate) const LAST_FRAMES: Duration = Duration::from_secs(2);

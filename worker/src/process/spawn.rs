@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-use crate::descendants::{Mark, TOKEN_VARIABLE};
+use crate::host::descendants::{Mark, TOKEN_VARIABLE};
 use crate::inputs::Mount;
 
 /// Everything that makes one process.

@@ -5,6 +5,7 @@
 //! repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
 mod choice;
+pub(crate) mod connect;
 mod service;
 
 use std::collections::HashMap;
@@ -13,10 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prs_common::ledger::NodeInfo;
-use prs_orchestrator::{Fleet, membership};
+use prs_orchestrator::Fleet;
+use prs_orchestrator::job::membership;
 use tokio::time::Instant;
 
-use crate::unique::unique;
+use crate::host::unique::unique;
 use crate::{Host, NodeEnd, WorkFolder};
 use choice::{Choice, Left, choices};
 use service::{Served, Service};

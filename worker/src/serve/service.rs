@@ -6,15 +6,17 @@ use std::time::Duration;
 use prs_common::end_reason::EndReason;
 use prs_common::job::check_file_name;
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
-use prs_orchestrator::job_record::JobRecordError;
+use prs_orchestrator::job::membership;
+use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, Place, orchestrate};
-use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders, membership};
+use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
-use crate::unique::unique;
-use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node, work_folder};
+use crate::host::unique::unique;
+use crate::host::work_folder;
+use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node};
 
 /// Mini-batches a node of a fleet takes before they are settled, at most. Half of them fill a segment while the other half
 /// is stored and committed: at 20,000 a second that may take a tenth of a second, as with a store 30 ms away.

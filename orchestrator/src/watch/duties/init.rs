@@ -6,7 +6,7 @@ use std::time::Duration;
 use prs_common::ledger::{Conclusion, JobState};
 
 use super::{Action, Situation};
-use crate::init_failures::{awaited, job_fails};
+use crate::job::init_failures::{awaited, job_fails};
 
 /// How long a worker may take to be known as idle, after the last one that lacked what the script needs.
 const SETTLING: Duration = Duration::from_secs(3);

@@ -27,7 +27,7 @@ use prs_common::ledger::{Conclusion, JobState};
 use super::Decision;
 use super::memory::Memory;
 use super::observe::Snapshot;
-use crate::job_context::Policy;
+use crate::job::policy::Policy;
 
 /// What decisions are made of.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
 mod tests {
     use super::super::tests::{Given, at};
     use super::*;
-    use crate::job_context::Policy;
+    use crate::job::policy::Policy;
 
     #[test]
     fn a_record_is_kept_up_to_date_where_there_is_no_server_to_ask() {

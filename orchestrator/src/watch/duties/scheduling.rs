@@ -1,7 +1,7 @@
 //! The publishing of the plan, where nobody does it, or where what was published is lost.
 
 use super::{Action, Situation};
-use crate::schedule::Scheduled;
+use crate::plan::schedule::Scheduled;
 use crate::watch::observe::SeenQueue;
 use crate::watch::scheduler::Publishing;
 

@@ -1,7 +1,7 @@
 //! Failures beyond what the job allows (spec S7).
 
 use super::{Action, Situation};
-use crate::thresholds::exceeded;
+use crate::watch::thresholds::exceeded;
 
 pub(super) fn decide(situation: &Situation) -> Option<Action> {
     exceeded(situation.spec, &situation.now.progress).map(Action::Abort)

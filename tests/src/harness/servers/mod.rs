@@ -6,15 +6,19 @@
 
 mod certificates;
 mod in_process;
+mod minio;
 mod ports;
 pub mod proxy;
 mod rabbitmq;
 mod redis;
 pub mod s3;
+mod store;
 mod supervised;
 mod tcp_proxy;
 
+pub use self::minio::Minio;
 pub use self::ports::free_port;
 pub use self::rabbitmq::RabbitMq;
 pub use self::redis::Redis;
+pub use self::store::Store;
 pub use self::supervised::Supervised;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
-use crate::memory_folder::MemoryFolder;
+use crate::host::memory_folder::MemoryFolder;
 
 /// A tmpfs; unmounted when dropped.
 struct Memory {

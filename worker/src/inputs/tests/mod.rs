@@ -19,8 +19,8 @@ use prs_common::checksum::crc32c;
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
 use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, Storage, Upload, Version};
 use prs_orchestrator::inputs::{Audience, Where, resolve};
+use prs_orchestrator::plan::stored_descriptors::store_long;
 use prs_orchestrator::plan::{PlanContext, plan};
-use prs_orchestrator::stored_descriptors::store_long;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 

@@ -24,6 +24,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
 use super::certificates::Certificates;
+use super::store::Store;
 use super::{free_port, in_process};
 use objects::{Condition, Objects};
 use service::{Gate, Hosts, Service};
@@ -208,20 +209,6 @@ impl S3Server {
         self.runtime = Some(runtime);
     }
 
-    /// Cuts every connection and listens no more, in the middle of whatever it does. What it holds can still be looked at.
-    pub fn kill(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(END);
-        }
-    }
-
-    /// Serves again on the same port, with what lies in its folder.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.objects = Arc::new(Objects::open(self.objects.root()).unwrap());
-        self.serve();
-    }
-
     /// Requests so far that had the bucket in the name of the host, as in `bucket.localhost`.
     pub fn requests_by_host(&self) -> u64 {
         self.by_host.load(Ordering::Relaxed)
@@ -230,11 +217,6 @@ impl S3Server {
     /// Requests so far that deleted something, one object or many.
     pub fn deletes(&self) -> u64 {
         self.deletes.load(Ordering::Relaxed)
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// The URL that clients call their endpoint.
@@ -250,13 +232,22 @@ impl S3Server {
         self.certificates.as_ref().expect("a server with TLS").0.authority.clone()
     }
 
-    /// Access key and secret of somebody with these rights.
-    pub fn key(&self, rights: Rights) -> (String, String) {
+    /// Whether there is such a bucket.
+    pub fn has_bucket(&self, bucket: &str) -> bool {
+        self.objects.has_bucket(bucket).is_ok()
+    }
+}
+
+impl Store for S3Server {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn key(&self, rights: Rights) -> (String, String) {
         (rights.key(&self.settings.access_key), self.settings.secret_key.clone())
     }
 
-    /// The variables with which a program reaches it.
-    pub fn env(&self) -> Vec<(String, String)> {
+    fn env(&self) -> Vec<(String, String)> {
         let (key, secret) = self.key(Rights::All);
         [
             ("AWS_ACCESS_KEY_ID", key.as_str()),
@@ -268,52 +259,52 @@ impl S3Server {
         .into()
     }
 
-    /// Makes a bucket that is not there yet.
-    pub fn make_bucket(&self, bucket: &str) {
+    fn make_bucket(&self, bucket: &str) {
         self.objects.make_bucket(bucket).unwrap();
     }
 
-    /// Whether there is such a bucket.
-    pub fn has_bucket(&self, bucket: &str) -> bool {
-        self.objects.has_bucket(bucket).is_ok()
-    }
-
-    /// Puts an object, as a client would.
-    pub fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
+    fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
         let mut writing = self.objects.write(bucket, key, HashMap::default(), None).unwrap();
         writing.append(bytes).unwrap();
         self.objects.place(writing, &Condition::None).unwrap();
     }
 
-    /// Deletes an object, as a client would.
-    pub fn delete_object(&self, bucket: &str, key: &str) {
+    fn delete_object(&self, bucket: &str, key: &str) {
         self.objects.delete(bucket, key).unwrap();
     }
 
-    /// Changes an object's bytes where they lie, as a disk does that flips a bit; the server does not notice.
-    pub fn damage(&self, bucket: &str, key: &str, change: impl FnOnce(&mut Vec<u8>)) {
-        let mut bytes = self.object(bucket, key).expect("an object of this name");
-        change(&mut bytes);
-        self.objects.overwrite(bucket, key, &bytes).unwrap();
-    }
-
-    /// What an object holds; nothing where there is none.
-    pub fn object(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
+    fn object(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
         let (_, mut file) = self.objects.find(bucket, key).unwrap()?;
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
         Some(bytes)
     }
 
-    /// Names and sizes of all objects, whatever the clients believe.
-    pub fn objects(&self, bucket: &str) -> Vec<(String, u64)> {
+    fn objects(&self, bucket: &str) -> Vec<(String, u64)> {
         let all = self.objects.list(bucket, "", "", usize::MAX).unwrap();
         all.into_iter().map(|(key, object)| (key, object.size)).collect()
     }
 
-    /// Names of objects whose upload was begun and neither completed nor aborted.
-    pub fn incomplete_uploads(&self, bucket: &str) -> Vec<String> {
+    fn incomplete_uploads(&self, bucket: &str) -> Vec<String> {
         self.objects.uploads(bucket).unwrap().into_iter().map(|upload| upload.key).collect()
+    }
+
+    fn damage(&self, bucket: &str, key: &str, change: &mut dyn FnMut(&mut Vec<u8>)) {
+        let mut bytes = self.object(bucket, key).expect("an object of this name");
+        change(&mut bytes);
+        self.objects.overwrite(bucket, key, &bytes).unwrap();
+    }
+
+    fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(END);
+        }
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        self.objects = Arc::new(Objects::open(self.objects.root()).unwrap());
+        self.serve();
     }
 }
 

@@ -1,0 +1,127 @@
+//! Removing a job from the storage of a fleet (`prs rm`, `prs gc`).
+//!
+//! The first step puts a mark in place of the record, on condition that this is the record that was seen. From then on
+//! the job cannot be started again; a start that came first keeps the job. The mark is deleted last: the next removal goes
+//! on where one was interrupted.
+
+use prs_common::failpoint;
+use prs_common::layout;
+use prs_common::storage::{PutMode, Storage, delete_below_but};
+
+use crate::job::fleet::{INDEX, job_storage};
+use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, REMOVED, is_conflict};
+
+/// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record). False
+/// when it was started again since: then all of it stays. May be repeated.
+pub async fn remove_job(
+    storage: &dyn Storage,
+    job_id: &str,
+    start: Option<u32>,
+) -> Result<bool, JobRecordError> {
+    let job = job_storage(storage, job_id);
+    if !withdraw(&*job, start).await? {
+        return Ok(false);
+    }
+    failpoint::pass("job_withdrawn");
+    let rest = async {
+        delete_below_but(&*job, "", layout::JOB).await?;
+        storage.delete(&format!("{INDEX}{job_id}")).await?;
+        job.delete(layout::JOB).await
+    };
+    rest.await.map(|()| true).map_err(JobRecordError::Storage)
+}
+
+/// Puts the mark in place of the record; false where this is of another start, or of one that has not ended.
+async fn withdraw(job: &dyn Storage, start: Option<u32>) -> Result<bool, JobRecordError> {
+    let mut again = 0..CONFLICTS;
+    loop {
+        let mode = match JobRecord::read(job).await {
+            Ok(JobRecord { incarnation, result: Some(_), version: Some(version), .. })
+                if Some(incarnation) == start =>
+            {
+                PutMode::Update(version)
+            }
+            Ok(_) => return Ok(false),
+            Err(JobRecordError::Absent { removed: true, .. }) => return Ok(true),
+            // A gateway may lack it for a moment.
+            Err(JobRecordError::Absent { .. }) => PutMode::Create,
+            Err(error) => return Err(error),
+        };
+        match job.put(layout::JOB, REMOVED.into(), mode).await {
+            Err(error) if is_conflict(error.kind) && again.next().is_some() => {}
+            put => return put.map(|_| true).map_err(JobRecordError::Storage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use prs_common::storage::LocalStorage;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::job::record::tests::{end, record};
+
+    /// A job that has ended at its first start.
+    async fn ended() -> (TempDir, LocalStorage, Arc<dyn Storage>, JobRecord) {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let job = job_storage(&storage, "job-1");
+        let mut record = record();
+        end(&mut record);
+        record.write(&*job).await.unwrap();
+        for (store, key) in [(&*job, "code/x"), (&*job, "logs/x"), (&storage as &dyn Storage, "index/job-1")]
+        {
+            store.put(key, "x".into(), PutMode::Create).await.unwrap();
+        }
+        (folder, storage, job, record)
+    }
+
+    async fn count(storage: &dyn Storage) -> usize {
+        storage.list("").await.unwrap().len()
+    }
+
+    #[tokio::test]
+    async fn a_job_that_was_started_again_since_it_was_seen_stays() {
+        let (_folder, storage, job, mut record) = ended().await;
+        record.start_again();
+        record.write(&*job).await.unwrap();
+        for start in [Some(1), Some(2), None] {
+            assert!(!remove_job(&storage, "job-1", start).await.unwrap(), "{start:?}");
+        }
+        end(&mut record);
+        record.write(&*job).await.unwrap();
+        assert!(!remove_job(&storage, "job-1", Some(1)).await.unwrap());
+        assert_eq!((count(&storage).await, JobRecord::read(&*job).await.unwrap()), (4, record));
+        assert!(remove_job(&storage, "job-1", Some(2)).await.unwrap());
+        assert_eq!(count(&storage).await, 0);
+        assert!(remove_job(&storage, "job-1", Some(2)).await.unwrap(), "another program did it");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_a_removal_and_a_resume_one_succeeds() {
+        for _ in 0..20 {
+            let (_folder, storage, job, mut record) = ended().await;
+            record.start_again();
+            let resume = tokio::spawn(async move { record.write(&*job).await.is_ok() });
+            let removed = remove_job(&storage, "job-1", Some(1)).await.unwrap();
+            assert_ne!(resume.await.unwrap(), removed);
+            assert_eq!(count(&storage).await, if removed { 0 } else { 4 });
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_removal_is_taken_up_by_the_next() {
+        let (_folder, storage, job, mut record) = ended().await;
+        assert!(withdraw(&*job, Some(1)).await.unwrap());
+        let read = JobRecord::read(&*job).await;
+        assert!(matches!(read, Err(JobRecordError::Absent { removed: true, .. })), "{read:?}");
+        record.start_again();
+        assert!(record.write(&*job).await.is_err());
+        assert!(record.write_unless_ended(&*job).await.is_err());
+        assert!(remove_job(&storage, "job-1", None).await.unwrap());
+        assert_eq!(count(&storage).await, 0);
+    }
+}

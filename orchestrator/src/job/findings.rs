@@ -1,0 +1,62 @@
+//! What a job found out about its data and its script, beside the counts: whether all of it is in the result, and why
+//! not. Part of the result of a job, and of what every command prints of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::errors::ErrorGroup;
+
+/// What was found out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Whether the job completed with every item.
+    #[serde(default)]
+    pub complete: bool,
+    /// Whether the job file says how many failures the job may have.
+    #[serde(default)]
+    pub failures_allowed: bool,
+    /// Mini-batches whose items are missing, all or some: those in the list of failed mini-batches.
+    #[serde(default)]
+    pub mini_batches_missing: u64,
+    /// So many of them are not in that list, which would be too long.
+    #[serde(default)]
+    pub mini_batches_unlisted: u64,
+    /// Tries that failed.
+    #[serde(default)]
+    pub tries: TryCounts,
+    /// More elements were returned than there were items; nothing where that did not happen.
+    #[serde(default)]
+    pub surplus: Option<Surplus>,
+    /// How many distinct errors there are.
+    #[serde(default)]
+    pub distinct_errors: u64,
+    /// The first of them, without their tracebacks: those that cost most items.
+    #[serde(default)]
+    pub errors: Vec<ErrorGroup>,
+}
+
+/// Counts of tries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TryCounts {
+    /// That failed.
+    pub failed: u64,
+    /// That failed, of mini-batches of which a later try succeeded.
+    pub made_good: u64,
+}
+
+/// Mini-batches of which more elements were returned than they have items.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surplus {
+    /// How many mini-batches.
+    pub mini_batches: u64,
+    /// Their items.
+    pub items: u64,
+    /// The elements that were returned for them.
+    pub elements: u64,
+}
+
+impl Findings {
+    /// Whether the job completed without items that nobody said may be missing.
+    pub fn lacks_unexpectedly(&self) -> bool {
+        !self.complete && !self.failures_allowed
+    }
+}

@@ -1,0 +1,444 @@
+//! `job.json`: what a job is, where it stands, and how it ended.
+
+use prs_common::job::JobSpec;
+use prs_common::layout;
+use prs_common::ledger::{JobState, Progress};
+use prs_common::seal::{self, Seal};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
+use prs_common::timestamp::now_us;
+use serde::{Deserialize, Serialize};
+
+use crate::job::findings::Findings;
+pub use crate::job::status::{Rates, Status};
+
+/// How often others may write a record between reading and writing it.
+pub(crate) const CONFLICTS: usize = 10;
+
+/// What stands in place of the record while a job is removed.
+pub(crate) const REMOVED: &str = "{\n  \"removed\": true\n}";
+
+/// The content of `job.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Id of the job.
+    pub job_id: String,
+    /// Version of prs that wrote this.
+    pub prs_version: String,
+    /// How often the job was started: 1, and one more with each `resume`.
+    pub incarnation: u32,
+    /// When the job was submitted, microseconds since the Unix epoch.
+    pub submitted_us: u64,
+    /// When this start of it was asked for, microseconds since the Unix epoch.
+    pub started_us: u64,
+    /// Key of the code archive that this start runs.
+    pub code: String,
+    /// The starts before this one, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_starts: Vec<FormerStart>,
+    /// The settings.
+    pub spec: JobSpec,
+    /// Where the job stands.
+    pub state: JobState,
+    /// What is known of the run so far.
+    pub status: Status,
+    /// How the job ended.
+    pub result: Option<JobResult>,
+    /// What storage had when this was read or written; nothing when it was never stored.
+    #[serde(skip)]
+    pub version: Option<Version>,
+}
+
+/// A start of a job that was followed by another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerStart {
+    /// Which one, from 1.
+    pub incarnation: u32,
+    /// Key of the code archive that it ran.
+    pub code: String,
+}
+
+/// How a job ended (spec section 7).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// Id of the job.
+    pub job_id: String,
+    /// Its name.
+    pub name: String,
+    /// When it was submitted, microseconds since the Unix epoch.
+    #[serde(default)]
+    pub submitted_us: u64,
+    /// When it ended; nothing in results of versions before 0.2.0, and while it has not.
+    #[serde(default)]
+    pub ended_us: Option<u64>,
+    /// Until when the job is kept, microseconds since the Unix epoch; nothing where it is kept until `rm` removes it.
+    #[serde(default)]
+    pub kept_until_us: Option<u64>,
+    /// `completed`, `failed` or `canceled`.
+    pub state: JobState,
+    /// Why it failed or was canceled.
+    pub reason: Option<String>,
+    /// The result.
+    pub output: Output,
+    /// Where the logs are.
+    pub logs: String,
+    /// Mini-batches.
+    pub mini_batches: MiniBatchCounts,
+    /// Input items.
+    pub items: ItemCounts,
+    /// Seconds the last incarnation took.
+    pub seconds: f64,
+    /// What each start of the job brought to its result, and with which code; empty where nobody could tell.
+    #[serde(default)]
+    pub starts: Vec<StartResult>,
+    /// Whether all is in the result, and why not.
+    #[serde(flatten)]
+    pub findings: Findings,
+}
+
+impl JobResult {
+    /// Whether the job completed with every item.
+    pub fn is_complete(&self) -> bool {
+        self.state == JobState::Completed && self.mini_batches.failed == 0 && self.items.failed == 0
+    }
+}
+
+/// What one start of a job brought to its result.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StartResult {
+    /// 1 for the first start, and one more with each `resume`.
+    pub start: u32,
+    /// Checksum (SHA-256, in hexadecimal) of the code that it ran.
+    pub code: String,
+    /// Mini-batches whose rows in the result are of this start.
+    pub mini_batches: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// The first and the last of each group of them that follow one another, as far as these are listed.
+    pub ranges: Vec<(u64, u64)>,
+    /// Groups that are not listed.
+    pub ranges_left_out: u64,
+}
+
+/// The result of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Output {
+    /// The result file of `append_row`, or the folder of the output.
+    pub uri: String,
+    /// Rows returned by the entry script.
+    pub rows: u64,
+    /// Size of the result file, bytes.
+    pub bytes: u64,
+    /// Checksum of the result file, in hexadecimal; absent where there is none.
+    pub sha256: Option<String>,
+}
+
+impl Output {
+    /// The result file; nothing where there is none.
+    pub fn file(&self) -> Option<&str> {
+        self.sha256.as_ref().map(|_| &*self.uri)
+    }
+
+    /// The folder of the output.
+    pub fn folder(&self) -> &str {
+        match self.file() {
+            Some(file) => file.rsplit_once('/').map_or("", |(folder, _)| folder),
+            None => self.uri.trim_end_matches('/'),
+        }
+    }
+}
+
+/// Counts of mini-batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MiniBatchCounts {
+    /// Planned.
+    pub scheduled: u64,
+    /// With a try that succeeded.
+    pub succeeded: u64,
+    /// Without.
+    pub failed: u64,
+}
+
+impl From<&Progress> for MiniBatchCounts {
+    fn from(progress: &Progress) -> Self {
+        Self {
+            scheduled: progress.checkpoint.scheduled,
+            succeeded: progress.succeeded,
+            failed: progress.failed,
+        }
+    }
+}
+
+/// Counts of input items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ItemCounts {
+    /// In mini-batches that have their outcome.
+    pub total: u64,
+    /// Of these, succeeded.
+    pub succeeded: u64,
+    /// Of these, failed.
+    pub failed: u64,
+}
+
+impl From<&Progress> for ItemCounts {
+    fn from(progress: &Progress) -> Self {
+        Self { total: progress.items, succeeded: progress.items_succeeded, failed: progress.items_failed() }
+    }
+}
+
+/// Why `job.json` cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum JobRecordError {
+    /// There is none: the place holds no job.
+    #[error("{place} holds no job: {}", if *.removed { "it is being removed" } else { "there is no job.json" })]
+    Absent {
+        /// Where it was looked for.
+        place: String,
+        /// Whether its removal has begun.
+        removed: bool,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Storage(StorageError),
+    /// It is not what this version of prs writes.
+    #[error("{place}/job.json cannot be understood: {source}")]
+    Malformed {
+        /// Where it is.
+        place: String,
+        /// The reason.
+        source: serde_json::Error,
+    },
+    /// Another version of prs wrote it, in another form.
+    #[error("{place} holds a job of prs {version}, which prs {} does not understand: use that version for it", env!("CARGO_PKG_VERSION"))]
+    OtherVersion {
+        /// Where it is.
+        place: String,
+        /// The version.
+        version: String,
+    },
+    /// It is not what was written.
+    #[error(
+        "{place}/job.json is damaged: its checksum is another; what storage gives back is not what prs wrote there"
+    )]
+    Damaged {
+        /// Where it is.
+        place: String,
+    },
+}
+
+impl JobRecord {
+    /// The record of a new job.
+    pub fn new(job_id: String, code: String, spec: JobSpec) -> Self {
+        let now = now_us();
+        Self {
+            job_id,
+            prs_version: env!("CARGO_PKG_VERSION").to_owned(),
+            incarnation: 1,
+            submitted_us: now,
+            started_us: now,
+            code,
+            former_starts: Vec::new(),
+            spec,
+            state: JobState::Queued,
+            status: Status::default(),
+            result: None,
+            version: None,
+        }
+    }
+
+    /// Reads the record of the job in `storage`.
+    pub async fn read(storage: &dyn Storage) -> Result<Self, JobRecordError> {
+        let (body, version) = storage.get_versioned(layout::JOB).await.map_err(|error| match error.kind {
+            StorageErrorKind::NotFound => {
+                JobRecordError::Absent { place: storage.to_string(), removed: false }
+            }
+            _ => JobRecordError::Storage(error),
+        })?;
+        if body == REMOVED {
+            return Err(JobRecordError::Absent { place: storage.to_string(), removed: true });
+        }
+        let seal = seal::check(&body);
+        let damaged = || JobRecordError::Damaged { place: storage.to_string() };
+        if seal == Seal::Broken {
+            return Err(damaged());
+        }
+        let mut record: Self = serde_json::from_slice(&body).map_err(|source| {
+            let place = storage.to_string();
+            match other_version(&body) {
+                Some(version) => JobRecordError::OtherVersion { place, version },
+                None => JobRecordError::Malformed { place, source },
+            }
+        })?;
+        // Records of versions before 0.2.0 have none.
+        if seal == Seal::Absent && record.prs_version == env!("CARGO_PKG_VERSION") {
+            return Err(damaged());
+        }
+        if let Some(result) = &mut record.result {
+            // Records of versions before 0.2.0 do not say so.
+            result.findings.complete = result.is_complete();
+            result.submitted_us = record.submitted_us;
+        }
+        record.version = Some(version);
+        Ok(record)
+    }
+
+    /// Whether it completed and nothing is left to resume: no mini-batch failed, and no item is missing.
+    pub fn is_done_with(&self) -> bool {
+        self.result.as_ref().is_some_and(JobResult::is_complete)
+    }
+
+    /// Starts the job again: what is missing or failed of it is to run.
+    pub fn start_again(&mut self) {
+        self.former_starts.push(FormerStart { incarnation: self.incarnation, code: self.code.clone() });
+        self.incarnation += 1;
+        self.started_us = now_us();
+        self.state = JobState::Queued;
+        self.result = None;
+    }
+
+    /// Writes the record, when storage has it as it was last read or written here; one that was never stored, when there is
+    /// none. Else the call fails: with [`StorageErrorKind::Changed`], `NotFound` or `AlreadyExists`.
+    pub async fn write(&mut self, storage: &dyn Storage) -> Result<(), StorageError> {
+        let body = serde_json::to_string_pretty(self).expect("a record holds only plain values");
+        let mode = self.version.clone().map_or(PutMode::Create, PutMode::Update);
+        self.version = Some(storage.put(layout::JOB, seal::seal(body).into(), mode).await?);
+        Ok(())
+    }
+
+    /// Writes the record of a new job; false when `storage` holds a job already.
+    pub async fn create(&mut self, storage: &dyn Storage) -> Result<bool, StorageError> {
+        match self.write(storage).await {
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
+            written => written.map(|()| true),
+        }
+    }
+
+    /// Writes the record, unless storage has one that stands: of another start of the job, or with a result. That one is
+    /// given back then.
+    pub async fn write_unless_ended(
+        &mut self,
+        storage: &dyn Storage,
+    ) -> Result<Option<Self>, JobRecordError> {
+        let mut again = 0..CONFLICTS;
+        loop {
+            match self.write(storage).await {
+                Err(error) if is_conflict(error.kind) && again.next().is_some() => {}
+                written => return written.map(|()| None).map_err(JobRecordError::Storage),
+            }
+            let found = Self::read(storage).await?;
+            if found.incarnation != self.incarnation || found.result.is_some() {
+                return Ok(Some(found));
+            }
+            self.version = found.version;
+        }
+    }
+}
+
+/// The name of one start of a job. A program that still works on a former start finds nothing under its name.
+pub fn run_name(job_id: &str, incarnation: u32) -> String {
+    if incarnation <= 1 { job_id.to_owned() } else { format!("{job_id}.{incarnation}") }
+}
+
+/// Whether storage has another record than the one that was to be replaced.
+pub(crate) fn is_conflict(kind: StorageErrorKind) -> bool {
+    matches!(kind, StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists)
+}
+
+/// The version that a record names, where that is not this one.
+fn other_version(record: &[u8]) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_slice(record).ok()?;
+    let version = record.get("prs_version")?.as_str()?;
+    (version != env!("CARGO_PKG_VERSION")).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use prs_common::storage::LocalStorage;
+
+    use super::*;
+
+    pub(crate) fn record() -> JobRecord {
+        JobRecord::new("job-1".to_owned(), String::new(), JobSpec::new("job", "/", "x.py", vec![]))
+    }
+
+    pub(crate) fn end(record: &mut JobRecord) {
+        record.result = Some(JobResult {
+            job_id: record.job_id.clone(),
+            name: String::new(),
+            submitted_us: record.submitted_us,
+            ended_us: None,
+            kept_until_us: None,
+            state: JobState::Completed,
+            reason: None,
+            output: Output::default(),
+            logs: String::new(),
+            mini_batches: MiniBatchCounts::default(),
+            items: ItemCounts::default(),
+            seconds: 1.0,
+            starts: Vec::new(),
+            findings: Findings { complete: true, ..Findings::default() },
+        });
+    }
+
+    #[tokio::test]
+    async fn a_record_replaces_the_one_that_was_read_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        let mut first = record();
+        assert!(first.create(&storage).await.unwrap());
+        assert!(!record().create(&storage).await.unwrap());
+        let mut second = JobRecord::read(&storage).await.unwrap();
+        assert_eq!(second, first);
+        first.start_again();
+        first.write(&storage).await.unwrap();
+        second.state = JobState::Failed;
+        assert_eq!(second.write(&storage).await.unwrap_err().kind, StorageErrorKind::Changed);
+        assert_eq!(JobRecord::read(&storage).await.unwrap(), first);
+        // Its own it may replace as often as it likes.
+        first.write(&storage).await.unwrap();
+        first.write(&storage).await.unwrap();
+    }
+
+    /// What another program did to the record since it was read, and whether the own is written then.
+    #[tokio::test]
+    async fn a_record_that_stands_is_not_written_over() {
+        type Change = fn(&mut JobRecord);
+        let table: [(&str, Change, bool); 4] = [
+            ("nothing", |_| {}, true),
+            ("another state", |record| record.state = JobState::Running, true),
+            ("another start", JobRecord::start_again, false),
+            ("a result", end, false),
+        ];
+        for (what, change, is_written) in table {
+            let folder = tempfile::tempdir().unwrap();
+            let storage = LocalStorage::new(folder.path());
+            let mut own = record();
+            own.write(&storage).await.unwrap();
+            let mut other = own.clone();
+            change(&mut other);
+            other.write(&storage).await.unwrap();
+            own.status.seconds = 7.0;
+            let standing = own.write_unless_ended(&storage).await.unwrap();
+            let stored = JobRecord::read(&storage).await.unwrap();
+            assert_eq!(standing.is_none(), is_written, "{what}");
+            assert_eq!(stored, standing.unwrap_or(own), "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_many_who_resume_a_job_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(folder.path());
+        record().write(&storage).await.unwrap();
+        let read = JobRecord::read(&storage).await.unwrap();
+        let resume = |mut record: JobRecord| {
+            let storage = &storage;
+            async move {
+                record.start_again();
+                record.write(storage).await.is_ok()
+            }
+        };
+        let resumed = futures_util::future::join_all((0..8).map(|_| resume(read.clone()))).await;
+        assert_eq!(resumed.iter().filter(|resumed| **resumed).count(), 1);
+        assert_eq!(JobRecord::read(&storage).await.unwrap().incarnation, 2);
+    }
+}

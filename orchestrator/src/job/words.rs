@@ -1,0 +1,168 @@
+//! What is missing of a job, and why, in words: the same in `job_result.txt` and on the terminal.
+
+use std::fmt::Write;
+
+use prs_common::layout::FAILED_MINI_BATCHES;
+use prs_common::ledger::JobState;
+
+use super::count;
+use super::errors::ErrorGroup;
+use super::findings::{Findings, Surplus, TryCounts};
+use super::record::JobResult;
+
+/// How many mini-batches of a resumed job need not run again.
+pub fn done_already(mini_batches: u64) -> String {
+    let are = if mini_batches == 1 { "is" } else { "are" };
+    format!("{} {are} done already", count(mini_batches, "mini-batch"))
+}
+
+/// How much of the result of a completed job is missing; nothing where it is whole.
+pub fn missing(result: &JobResult) -> Option<String> {
+    let (items, failed) = (&result.items, result.mini_batches.failed);
+    if result.state != JobState::Completed || (items.failed == 0 && failed == 0) {
+        return None;
+    }
+    Some(match items.failed {
+        // Of what cannot be read nobody knows how many items there are.
+        0 => format!(
+            "{} of {} mini-batches are missing from the result",
+            failed, result.mini_batches.scheduled
+        ),
+        1 => format!("1 of {} items is missing from the result", items.total),
+        missing => format!("{missing} of {} items are missing from the result", items.total),
+    })
+}
+
+/// In which mini-batches items are missing, and where these are listed; nothing where none is.
+pub fn listed(result: &JobResult) -> Option<String> {
+    let Findings { mini_batches_missing, mini_batches_unlisted, .. } = result.findings;
+    if mini_batches_missing == 0 {
+        return None;
+    }
+    let scheduled = count(result.mini_batches.scheduled, "mini-batch");
+    let mut text = format!("items of {mini_batches_missing} of {scheduled}: {}", list_of_failures(result));
+    if mini_batches_unlisted > 0 {
+        let _ = write!(text, " (without {mini_batches_unlisted} of them)");
+    }
+    Some(text)
+}
+
+/// Where the list of failed mini-batches is.
+fn list_of_failures(result: &JobResult) -> String {
+    format!("{}/{FAILED_MINI_BATCHES}", result.output.folder())
+}
+
+/// What became of tries that failed; nothing where none did.
+pub fn tries(counts: TryCounts) -> Option<String> {
+    let TryCounts { failed, made_good } = counts;
+    (failed > 0).then(|| match made_good {
+        0 => format!("{failed} failed"),
+        made_good if made_good == failed => format!("{failed} failed; later tries made all of them good"),
+        made_good => format!("{failed} failed; later tries made {made_good} of them good"),
+    })
+}
+
+/// That the script returned too much.
+pub fn surplus(surplus: &Surplus) -> String {
+    format!(
+        "run() returned {} for {}, in {}; all of them are in the result",
+        count(surplus.elements, "element"),
+        count(surplus.items, "item"),
+        count(surplus.mini_batches, "mini-batch")
+    )
+}
+
+/// What an error cost.
+pub fn cost(group: &ErrorGroup) -> String {
+    let tries = if group.is_failure() {
+        format!("{} failed", count(group.tries, "try"))
+    } else {
+        count(group.tries, "try")
+    };
+    match (group.items_lost, group.mini_batches_lost) {
+        (0, 0) if group.status.starts_with("INIT") => {
+            format!("{} did not start", count(group.tries, "process"))
+        }
+        (0, 0) => format!("{tries}, nothing lost"),
+        (0, lost) => format!("{tries}, {} lost", count(lost, "mini-batch")),
+        (items, lost) if group.is_failure() => {
+            format!("{tries}, {} lost ({})", count(lost, "mini-batch"), count(items, "item"))
+        }
+        (items, lost) => format!("{} missing in {}", count(items, "item"), count(lost, "mini-batch")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::record::{ItemCounts, MiniBatchCounts, Output};
+
+    fn result(state: JobState, failed: u64, items: (u64, u64)) -> JobResult {
+        JobResult {
+            job_id: String::new(),
+            name: String::new(),
+            submitted_us: 0,
+            ended_us: None,
+            kept_until_us: None,
+            state,
+            reason: None,
+            output: Output { uri: "/o/rows.txt".into(), sha256: Some(String::new()), ..Output::default() },
+            logs: String::new(),
+            mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80 - failed, failed },
+            items: ItemCounts { total: items.0, succeeded: items.0 - items.1, failed: items.1 },
+            seconds: 1.0,
+            starts: Vec::new(),
+            findings: Findings { mini_batches_missing: failed, ..Findings::default() },
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let table = [
+            (JobState::Completed, 0, (400, 0), None),
+            (JobState::Failed, 3, (400, 20), None),
+            (JobState::Completed, 4, (400, 20), Some("20 of 400 items are missing from the result")),
+            (JobState::Completed, 1, (400, 1), Some("1 of 400 items is missing from the result")),
+            (JobState::Completed, 2, (0, 0), Some("2 of 80 mini-batches are missing from the result")),
+        ];
+        for (state, failed, items, expected) in table {
+            assert_eq!(missing(&result(state, failed, items)).as_deref(), expected);
+        }
+        let mut result = result(JobState::Completed, 4, (400, 20));
+        assert_eq!(listed(&result).unwrap(), "items of 4 of 80 mini-batches: /o/failed_mini_batches.jsonl");
+        (result.output.sha256, result.output.uri) = (None, "/o/".into());
+        result.findings.mini_batches_unlisted = 1;
+        let expected = "items of 4 of 80 mini-batches: /o/failed_mini_batches.jsonl (without 1 of them)";
+        assert_eq!(listed(&result).unwrap(), expected);
+    }
+
+    #[test]
+    fn tries_and_their_cost_are_told() {
+        let said = |failed, made_good| tries(TryCounts { failed, made_good });
+        assert_eq!(said(0, 0), None);
+        assert_eq!(said(3, 0).unwrap(), "3 failed");
+        assert_eq!(said(3, 2).unwrap(), "3 failed; later tries made 2 of them good");
+        assert_eq!(said(3, 3).unwrap(), "3 failed; later tries made all of them good");
+        for (status, tries, lost, items, expected) in [
+            ("RUN_EXCEPTION", 1, 0, 0, "1 try failed, nothing lost"),
+            ("RUN_EXCEPTION", 6, 2, 9, "6 tries failed, 2 mini-batches lost (9 items)"),
+            ("LOAD_EXCEPTION", 3, 1, 0, "3 tries failed, 1 mini-batch lost"),
+            ("RUN_DONE", 2, 2, 3, "3 items missing in 2 mini-batches"),
+            ("INIT_EXCEPTION", 1, 0, 0, "1 process did not start"),
+        ] {
+            let group = ErrorGroup {
+                status: status.to_owned(),
+                tries,
+                mini_batches_lost: lost,
+                items_lost: items,
+                ..ErrorGroup::default()
+            };
+            assert_eq!(cost(&group), expected);
+        }
+        let more = Surplus { mini_batches: 1, items: 30, elements: 60 };
+        assert_eq!(
+            surplus(&more),
+            "run() returned 60 elements for 30 items, in 1 mini-batch; all of them are in the result"
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! The orchestrator's part on a node of a fleet: waits for the lease, watches over the job while it has it, and
+//! cleans up behind the job. Every node of a job runs this; one at a time has the lease.
+
+use prs_common::failpoint;
+use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind};
+use tokio_util::sync::CancellationToken;
+
+use crate::job::leases;
+use crate::job::membership::{self, WithdrawError};
+use crate::job::queue;
+use crate::job::record::JobRecordError;
+use crate::panics::{self, Panicked, caught};
+use crate::segments::{self, recover::recover};
+use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
+use crate::{JobContext, JobRecord, JobResult};
+
+/// How a program stops to care for a job before the job has ended.
+#[derive(Debug, Clone, Default)]
+pub struct OrchestratorEnd {
+    /// At once.
+    pub stop: CancellationToken,
+    /// As soon as another program watches over the job, or never.
+    pub retire: CancellationToken,
+    /// Once the program serves the job with no node any more, because the job wanted none.
+    pub alone: CancellationToken,
+}
+
+/// Where a program stands with a job.
+#[derive(Debug)]
+pub enum Place {
+    /// It watched over the job to its end.
+    Ended(Box<JobResult>),
+    /// The job has ended, or was started anew, under somebody else's eyes.
+    Over,
+    /// The job wants nodes again, and this program has none any more; the lease is free.
+    Again,
+    /// It was told to stop, and the lease is free.
+    Stopped,
+}
+
+/// Watches over `job` whenever nobody else does, until it is over or `end` says so.
+pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -> Place {
+    let look = job.policy.lease / 8;
+    loop {
+        if end.alone.is_cancelled() && wants_nodes(job).await {
+            give_up_the_lease(job, owner).await;
+            return Place::Again;
+        }
+        let place = tokio::select! {
+            place = caught(Box::pin(try_to_watch(job, owner))) => place.map_err(WatchError::from).flatten(),
+            () = end.stop.cancelled() => break,
+        };
+        let pause = match place {
+            Ok(Some(place)) => return place,
+            // Another program has it. Where none has, this one may be the last that can say how the job ends.
+            Ok(None) if end.retire.is_cancelled() && leases::is_watched(job).await.unwrap_or(false) => break,
+            Ok(None) => look,
+            Err(WatchError::Panicked { text }) => {
+                let may_help = panics::note(job, &text).await;
+                give_up_the_lease(job, owner).await;
+                if !may_help {
+                    break;
+                }
+                // Others may not meet it.
+                look * 3
+            }
+            Err(error) => {
+                tracing::warn!(job = job.id, %error, "the job cannot be watched over from here for now");
+                give_up_the_lease(job, owner).await;
+                // What failed may be this host's fault: whoever else looks comes first.
+                look * 3
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = end.stop.cancelled() => break,
+            () = end.retire.cancelled(), if !end.retire.is_cancelled() => {}
+        }
+    }
+    give_up_the_lease(job, owner).await;
+    Place::Stopped
+}
+
+/// Whether the job has work for nodes. One that had none left has it again when segments were damaged.
+async fn wants_nodes(job: &JobContext) -> bool {
+    let asked = async {
+        let is_open = matches!(
+            job.ledger.state(&job.run).await?,
+            JobState::Queued | JobState::Scheduling | JobState::Running
+        );
+        Ok::<_, LedgerError>(is_open && job.ledger.progress(&job.run).await?.conclusion.is_none())
+    };
+    // What is not known is asked again.
+    asked.await.unwrap_or(false)
+}
+
+async fn give_up_the_lease(job: &JobContext, owner: &str) {
+    if let Err(error) = job.ledger.release(&job.run, Duty::Watch, owner).await {
+        tracing::debug!(job = job.id, %error, "the lease of the job runs out by itself");
+    }
+}
+
+/// Watches over the job if nobody else does.
+async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
+    match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind == LedgerErrorKind::NotFound => return rebuild(job).await,
+        Err(error) => return Err(error.into()),
+    }
+    tokio::select! {
+        biased;
+        place = watch_over(job, owner) => place,
+        why = lease_is_lost(job, owner) => {
+            tracing::warn!(job = job.id, "{why}");
+            Ok(None)
+        }
+    }
+}
+
+/// Renews the lease, also while the watching waits for a slow store; returns why that is not possible any more.
+async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
+    loop {
+        tokio::time::sleep(job.policy.lease / 4).await;
+        match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
+            Ok(None) => return "another node watches over the job by now",
+            Err(error) if error.kind == LedgerErrorKind::NotFound => {
+                return "the ledger does not know the job any more";
+            }
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// Watches over the job, from what storage says on.
+async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<Place>, WatchError> {
+    let present = Present::read(job).await?;
+    if let Some(panicked) = panics::are_enough(job).await? {
+        return end_without_a_look(job, owner, present, panicked).await;
+    }
+    failpoint::pass("watches");
+    if !matches!(present, Present::Gone)
+        && let Some(shipper) = &job.log_shipper
+    {
+        shipper.fetch(is_orchestrators_log).await?;
+    }
+    let record = match present {
+        Present::Open(record) => record,
+        Present::Ended(ended) => {
+            let (record, result) = *ended;
+            match finish_reports(job, owner, record, &result).await {
+                Err(WatchError::NotTheOrchestrator) => return Ok(None),
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => tracing::error!(job = job.id, %error, "the last reports are not written"),
+                Ok(()) => {}
+            }
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
+        Present::Gone => {
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
+    };
+    let recovered = recover(job).await?;
+    if recovered.ended > 0 {
+        tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
+    }
+    let (view, _seen) = tokio::sync::watch::channel(View::default());
+    end(job, owner, watch(job, owner, *record, &job.id, &view).await).await
+}
+
+/// Ends a job that panics whoever watches over it, and tidies up behind it.
+async fn end_without_a_look(
+    job: &JobContext,
+    owner: &str,
+    present: Present,
+    panicked: Panicked,
+) -> Result<Option<Place>, WatchError> {
+    tracing::error!(job = job.id, text = panicked.text, "the job broke its orchestrators too often; it ends");
+    let place = match present {
+        Present::Open(record) => {
+            Place::Ended(Box::new(panics::fail(job, owner, *record, &job.id, panicked).await?))
+        }
+        Present::Ended(ended) => {
+            restore_job_result(job, &ended.1).await?;
+            Place::Over
+        }
+        Present::Gone => Place::Over,
+    };
+    clean_up(job).await?;
+    Ok(Some(place))
+}
+
+/// What follows from the end of a watch.
+async fn end(
+    job: &JobContext,
+    owner: &str,
+    watched: Result<JobResult, WatchError>,
+) -> Result<Option<Place>, WatchError> {
+    match watched {
+        Ok(result) => {
+            clean_up(job).await?;
+            Ok(Some(Place::Ended(Box::new(result))))
+        }
+        Err(WatchError::NotTheOrchestrator) => Ok(None),
+        Err(WatchError::RunAgain { reason }) => {
+            // Filled anew, as a ledger that was lost, it does not know the segments that were set aside.
+            if job.ledger.reset(&job.run, owner).await? {
+                tracing::warn!(job = job.id, reason, "mini-batches of damaged segments run again");
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The ledger does not know the job: it is over, or the ledger was lost and is made anew.
+async fn rebuild(job: &JobContext) -> Result<Option<Place>, WatchError> {
+    match Present::read(job).await? {
+        Present::Open(_) => {}
+        present => {
+            // The orchestrator that ended it may have died before; what segments would tell besides may be gone.
+            if let Present::Ended(ended) = &present {
+                restore_job_result(job, &ended.1).await?;
+            }
+            clean_up(job).await?;
+            return Ok(Some(Place::Over));
+        }
+    }
+    match job.ledger.create(&job.run, job.try_limits()).await {
+        Ok(()) => {}
+        Err(error) if error.kind == LedgerErrorKind::AlreadyExists => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    tracing::warn!(job = job.id, "the ledger lost the job; it is rebuilt from storage");
+    // How far the plan was published is lost too. What waits is published again with the rest, not twice. Whoever
+    // watches next makes the queue anew: made at once, under consumers that have not heard of its end, it would have
+    // messages and nobody to take them.
+    if let Err(error) = queue::delete_all(job).await {
+        tracing::warn!(%error, "some mini-batches may run twice; the first outcome counts");
+    }
+    Ok(None)
+}
+
+/// What storage says of this start of the job.
+enum Present {
+    /// It has not ended.
+    Open(Box<JobRecord>),
+    /// It has, and this is how.
+    Ended(Box<(JobRecord, JobResult)>),
+    /// There is no such job any more, or it was started anew.
+    Gone,
+}
+
+impl Present {
+    async fn read(job: &JobContext) -> Result<Self, WatchError> {
+        match JobRecord::read(&*job.storage).await {
+            Ok(record) if record.incarnation != job.incarnation => Ok(Self::Gone),
+            Ok(record) => Ok(match record.result.clone() {
+                Some(result) => Self::Ended(Box::new((record, result))),
+                None => Self::Open(Box::new(record)),
+            }),
+            Err(JobRecordError::Absent { .. }) => Ok(Self::Gone),
+            // One that cannot be understood says nothing: the job is neither watched over nor cleaned up.
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Removes what a job that has ended needs no longer: its queue, its books, the segments where nothing is left to
+/// resume, and, last, its place among the jobs to be served. The orchestrator that ended it may have died before it did so; it may be
+/// done again.
+pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
+    let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
+        Ok(record) if record.incarnation == job.incarnation => (true, record.is_done_with()),
+        Ok(_) => (false, false),
+        Err(JobRecordError::Absent { .. }) => (true, false),
+        Err(error) => return Err(error.into()),
+    };
+    // First: a command that waits for the last logs waits no longer. As long as the ledger knows the job, the reports can be made of
+    // the segments.
+    job.ledger.remove(&job.run).await?;
+    // Before the segments, for what tells how many there are goes with them.
+    if let Err(error) = queue::delete_all_at_last(job).await {
+        tracing::warn!(job = job.id, %error, "a queue of the job is left behind");
+    }
+    if is_done_with {
+        segments::remove(&*job.storage).await?;
+    }
+    // What a writer that was killed left of an object is of no use to anybody. While a later start of the job runs,
+    // what looks so is being written.
+    if is_present && let Err(error) = job.storage.sweep().await {
+        tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
+    }
+    membership::withdraw(job).await.map_err(|error| match error {
+        WithdrawError::Ledger(error) => error.into(),
+        WithdrawError::Storage(error) => WatchError::Storage(error),
+    })
+}
+
+/// Whether the orchestrator, whoever it is, writes this log.
+fn is_orchestrators_log(name: &str) -> bool {
+    name.starts_with("job_progress_overview.")
+        || name.starts_with("sys/master_role")
+        || name.starts_with("sys/error/")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! Scheduling: publishes the plan of a job on its queue, with a bounded backlog.
+//!
+//! After every confirmed publish the ledger gets a checkpoint. A mini-batch that has its outcome already is not
+//! published again. On a fleet whoever submits a job schedules it, and when that program dies, the orchestrator
+//! goes on from the checkpoint; the lease of the duty keeps them apart. A batch that both publish runs twice and
+//! counts once.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use bytes::Bytes;
+use prs_common::end_reason::EndReason;
+use prs_common::failpoint;
+use prs_common::ledger::{Checkpoint, Conclusion, Duty, LedgerError, LedgerErrorKind};
+use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
+use prs_common::queue::{QueueError, QueueErrorKind};
+use prs_common::storage::StorageError;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::JobContext;
+use crate::job::queue;
+use crate::plan::stored_descriptors::store_long;
+use crate::plan::{Batch, PlanContext, PlanError, plan};
+
+/// Mini-batches that may wait in the queue; more are planned as these are taken.
+const BACKLOG: u64 = 20_000;
+
+/// Checksums of the mini-batches that had their outcome before this run, by index; 0 where there is none.
+pub type KnownChecksums = Vec<u32>;
+
+/// Why scheduling stopped before the end of the plan.
+#[derive(Debug, thiserror::Error)]
+enum ScheduleError {
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("{id} is not what it was when the job was first started")]
+    Changed { id: String },
+}
+
+impl From<ScheduleError> for EndReason {
+    fn from(error: ScheduleError) -> Self {
+        match error {
+            ScheduleError::Changed { id } => Self::InputsChanged { id },
+            ScheduleError::Plan(PlanError::NoRecords) => Self::NoRecords,
+            error => Self::NoPlan { error: error.to_string() },
+        }
+    }
+}
+
+impl ScheduleError {
+    /// Whether somebody may go on later: a server was away, or lost what it had and will be given it again.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Changed { .. } => false,
+            Self::Plan(error) => error.is_retryable(),
+            Self::Storage(error) => error.is_retryable(),
+            Self::Queue(error) => error.is_retryable() || error.kind == QueueErrorKind::NotFound,
+            Self::Ledger(error) => error.is_retryable() || error.kind == LedgerErrorKind::NotFound,
+        }
+    }
+}
+
+/// What is to be published of a plan.
+#[derive(Debug, Default)]
+pub struct Assignment {
+    /// What had its outcome before; its descriptors must not have changed since.
+    pub known: KnownChecksums,
+    /// Whether what was published before is lost: then all is published again that has no outcome; otherwise the
+    /// publishing goes on from the checkpoint.
+    pub again: bool,
+}
+
+/// How the publishing of a plan ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scheduled {
+    /// All of it is published.
+    Complete,
+    /// The plan cannot be made; the job is told.
+    Failed,
+    /// It was stopped, or another program has the duty.
+    Stopped,
+    /// A server does not answer, or lost the job; somebody may try again later.
+    Interrupted,
+    /// This host of a fleet cannot make the plan; another one may.
+    Unable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Plans and publishes until the end of the plan, or until `stop`, while `owner` has the duty to. A plan that
+/// fails ends the job.
+pub async fn schedule(
+    job: &JobContext,
+    owner: &str,
+    assignment: Assignment,
+    stop: &CancellationToken,
+) -> Scheduled {
+    let outcome = run(job, owner, &assignment, stop).await;
+    if !matches!(outcome, Ok(Scheduled::Complete)) {
+        // Whoever goes on need not wait until the lease has run out.
+        let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
+    }
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(ScheduleError::Ledger(error)) if error.kind == LedgerErrorKind::Superseded => Scheduled::Stopped,
+        Err(error) if job.policy.waits_for_servers && error.may_pass() => {
+            tracing::warn!(%error, "scheduling is interrupted; it goes on from the checkpoint");
+            Scheduled::Interrupted
+        }
+        Err(ScheduleError::Plan(error)) if job.policy.has_others && error.is_of_this_host() => {
+            tracing::warn!(%error, "the plan cannot be made here; another host goes on with it");
+            Scheduled::Unable { reason: error.to_string() }
+        }
+        Err(error) => {
+            let conclusion = Conclusion::failed(&error.into());
+            if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+                tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
+            }
+            Scheduled::Failed
+        }
+    }
+}
+
+async fn run(
+    job: &JobContext,
+    owner: &str,
+    assignment: &Assignment,
+    stop: &CancellationToken,
+) -> Result<Scheduled, ScheduleError> {
+    let Some(fence) = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await? else {
+        return Ok(Scheduled::Stopped);
+    };
+    // Whoever had the duty before may have come further than anybody here knows.
+    let before = job.ledger.progress(&job.run).await?;
+    if before.checkpoint.complete && !assignment.again {
+        return Ok(Scheduled::Complete);
+    }
+    let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
+    let some_ended = before.ended() > 0 || after > 0 || assignment.again;
+    let (receiver, planner) = plan_aside(job, stop);
+    let mut publisher =
+        Publisher { job, owner, fence, assignment, after, some_ended, stop, leased: Instant::now() };
+    let sent = publisher.publish(receiver).await;
+    let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    let Some(checkpoint) = sent? else { return Ok(Scheduled::Stopped) };
+    end_of_plan?;
+    if stop.is_cancelled() {
+        // What ended may be the planner's patience, not the plan.
+        return Ok(Scheduled::Stopped);
+    }
+    if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
+        return Err(ScheduleError::Changed { id: id_of(gone) });
+    }
+    let complete = Checkpoint { complete: true, ..checkpoint };
+    job.ledger.checkpoint(&job.run, complete, fence).await?;
+    job.ledger.release(&job.run, Duty::Schedule, owner).await?;
+    Ok(Scheduled::Complete)
+}
+
+/// Plans `job` on a thread of its own, until the end or until `stop`. What it found comes through the channel; how it
+/// ended is known once that is closed.
+pub(crate) fn plan_aside(
+    job: &JobContext,
+    stop: &CancellationToken,
+) -> (mpsc::Receiver<Batch>, JoinHandle<Result<(), PlanError>>) {
+    let (sender, receiver) = mpsc::channel(8);
+    let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
+    let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.policy.has_others);
+    let planner = tokio::task::spawn_blocking(move || {
+        let context = PlanContext { work: &work, stores: &stores, handle: &handle, is_shared };
+        plan(&spec, &context, &|| stop.is_cancelled(), &mut |batch| match sender.blocking_send(batch) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        })
+    });
+    (receiver, planner)
+}
+
+/// Publishes what the planner sends.
+struct Publisher<'a> {
+    job: &'a JobContext,
+    owner: &'a str,
+    /// Number of its lease.
+    fence: u64,
+    assignment: &'a Assignment,
+    /// Mini-batches below this index are published already.
+    after: u64,
+    /// Whether mini-batches of the rest of the plan may have their outcome.
+    some_ended: bool,
+    stop: &'a CancellationToken,
+    /// When the duty was last confirmed.
+    leased: Instant,
+}
+
+impl Publisher<'_> {
+    /// How far it came; `None` when it was stopped.
+    async fn publish(
+        &mut self,
+        mut batches: mpsc::Receiver<Batch>,
+    ) -> Result<Option<Checkpoint>, ScheduleError> {
+        let job = self.job;
+        let number = queue::present(job).await?;
+        let queue = queue::name(job, number);
+        let mut checkpoint = Checkpoint::default();
+        loop {
+            let mut batch = tokio::select! {
+                batch = batches.recv() => match batch {
+                    Some(batch) => batch,
+                    None => return Ok(Some(checkpoint)),
+                },
+                () = self.stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(job.policy.lease / 4) => {
+                    if !self.keeps_the_duty().await? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+            };
+            while batch.bodies.len() < job.policy.publish_together
+                && let Ok(next) = batches.try_recv()
+            {
+                batch.bodies.extend(next.bodies);
+                batch.items += next.items;
+                batch.descriptors = batch.descriptors.wrapping_add(next.descriptors);
+            }
+            checkpoint.scheduled = batch.first + batch.bodies.len() as u64;
+            checkpoint.items += batch.items;
+            checkpoint.descriptors = checkpoint.descriptors.wrapping_add(batch.descriptors);
+            if checkpoint.scheduled <= self.after {
+                continue;
+            }
+            let mut bodies = self.left_over(batch).await?;
+            if job.policy.is_queue_remote {
+                store_long(&*job.storage, &mut bodies).await?;
+            }
+            while job.queue.depth(&queue).await?.ready > BACKLOG {
+                tokio::select! {
+                    () = tokio::time::sleep(job.policy.full_queue) => {}
+                    () = self.stop.cancelled() => return Ok(None),
+                }
+                if !self.keeps_the_duty().await? {
+                    return Ok(None);
+                }
+            }
+            if !self.keeps_the_duty().await? {
+                return Ok(None);
+            }
+            if !self.send(&queue, number, bodies).await? {
+                return Ok(None);
+            }
+            failpoint::pass("published");
+            job.ledger.checkpoint(&job.run, checkpoint, self.fence).await?;
+        }
+    }
+
+    /// Puts messages into the queue `number` of the job; false when it was stopped. A queue that the broker has not
+    /// served for long is left.
+    async fn send(&mut self, queue: &str, number: u32, bodies: Vec<Bytes>) -> Result<bool, ScheduleError> {
+        let job = self.job;
+        let since = Instant::now();
+        loop {
+            match job.queue.publish(queue, bodies.clone()).await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind != QueueErrorKind::NotServed => return Err(error.into()),
+                Err(error) if since.elapsed() >= job.policy.not_served => {
+                    queue::leave(job, number).await;
+                    return Err(error.into());
+                }
+                Err(error) => tracing::debug!(queue, %error, "trying again"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(job.policy.not_served / 30) => {}
+                () = self.stop.cancelled() => return Ok(false),
+            }
+            if !self.keeps_the_duty().await? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether the duty is still its own; asks now and then.
+    async fn keeps_the_duty(&mut self) -> Result<bool, ScheduleError> {
+        let job = self.job;
+        if self.leased.elapsed() < job.policy.lease / 4 {
+            return Ok(true);
+        }
+        self.leased = Instant::now();
+        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
+        Ok(lease == Some(self.fence))
+    }
+
+    /// What of `batch` is neither published nor ended.
+    async fn left_over(&self, batch: Batch) -> Result<Vec<Bytes>, ScheduleError> {
+        let mut bodies = (batch.first..).zip(batch.bodies).collect();
+        leave_out_known(&mut bodies, &self.assignment.known)?;
+        bodies.retain(|(index, _)| *index >= self.after);
+        if self.some_ended && !bodies.is_empty() {
+            let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
+            let mut ended = self.job.ledger.ended(&self.job.run, &indexes).await?.into_iter();
+            bodies.retain(|_| !ended.next().unwrap_or(false));
+        }
+        Ok(bodies.into_iter().map(|(_, body)| body).collect())
+    }
+}
+
+/// The first mini-batch whose outcome is known and that the plan, which ends before `end`, does not have.
+fn beyond(known: &KnownChecksums, end: u64) -> Option<u64> {
+    (end..).zip(known.get(end as usize..)?).find_map(|(index, &checksum)| (checksum != 0).then_some(index))
+}
+
+/// Takes out the mini-batches whose outcome is known, once their descriptors are found unchanged.
+fn leave_out_known(
+    bodies: &mut Vec<(MiniBatchIndex, Bytes)>,
+    known: &KnownChecksums,
+) -> Result<(), ScheduleError> {
+    let before = |index: MiniBatchIndex| known.get(index as usize).copied().unwrap_or(0);
+    let changed = |(index, body): &&(MiniBatchIndex, Bytes)| ![0, checksum(body)].contains(&before(*index));
+    // Checksums cost time: only where there is something to compare with.
+    let first = bodies.first().map_or(u64::MAX, |(index, _)| *index);
+    if first >= known.len() as u64 {
+        return Ok(());
+    }
+    if let Some((index, _)) = bodies.iter().find(changed) {
+        return Err(ScheduleError::Changed { id: id_of(*index) });
+    }
+    bodies.retain(|(index, _)| before(*index) == 0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::Fixture;
+    use crate::job::queue::job_queue_options;
+
+    #[tokio::test]
+    async fn a_plan_that_was_stopped_is_never_complete() {
+        let fixture = Fixture::new(20).await;
+        fixture
+            .job
+            .queue
+            .declare(&fixture.job.queue_name(), job_queue_options(&fixture.job.spec))
+            .await
+            .unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        for _ in 0..20 {
+            let ended = schedule(&fixture.job, "a", Assignment::default(), &stop).await;
+            assert_eq!(ended, Scheduled::Stopped);
+        }
+        assert!(!fixture.job.ledger.progress(&fixture.job.run).await.unwrap().checkpoint.complete);
+        let ended = schedule(&fixture.job, "a", Assignment::default(), &CancellationToken::new()).await;
+        assert_eq!((ended, fixture.waiting().await), (Scheduled::Complete, 20));
+    }
+
+    #[test]
+    fn what_is_known_is_left_out_unless_it_changed() {
+        let batch = || vec![(1, "b".into()), (2, "c".into()), (3, "d".into())];
+        let known = vec![checksum(b"a"), checksum(b"b"), 0];
+        let mut rest = batch();
+        leave_out_known(&mut rest, &known).unwrap();
+        assert_eq!(rest, batch()[1..]);
+        let changed = vec![0, checksum(b"x")];
+        let error = leave_out_known(&mut batch(), &changed).unwrap_err();
+        assert!(error.to_string().contains("mb-0000000001 is not what it was"), "{error}");
+        assert_eq!(beyond(&changed, 2), None);
+        assert_eq!(beyond(&changed, 1), Some(1));
+        assert_eq!(beyond(&changed, 7), None);
+    }
+}

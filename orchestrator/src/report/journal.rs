@@ -1,0 +1,112 @@
+//! What the orchestrator writes down while it watches over a job (spec section 5): its decisions, the coming and
+//! going of nodes, the progress, the summaries.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use prs_common::ledger::{NodeReport, NodeView};
+use prs_common::log_file::LogFile;
+
+use super::error_list::{self, ErrorList};
+use super::init_errors::InitErrors;
+use super::progress_overview::ProgressOverview;
+use super::readme;
+use super::summaries::Summaries;
+use crate::job::errors::{ErrorGroup, ErrorSummary};
+
+/// The orchestrator's logs of one job.
+pub(crate) struct Journal {
+    logs: PathBuf,
+    master: LogFile,
+    errors: LogFile,
+    overview: ProgressOverview,
+    /// For each node, whether its leaving is written down.
+    left: BTreeMap<u32, bool>,
+    init: InitErrors,
+}
+
+impl Journal {
+    /// Begins to write below `logs`.
+    pub(crate) fn begin(logs: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(logs.join("sys/error"))?;
+        std::fs::write(logs.join("readme.txt"), readme::TEXT)?;
+        Ok(Self {
+            master: LogFile::new(logs.join("sys/master_role.txt")),
+            errors: LogFile::new(logs.join("sys/error/orchestrator.txt")),
+            overview: ProgressOverview::new(logs.to_owned()),
+            left: BTreeMap::new(),
+            init: InitErrors::default(),
+            logs: logs.to_owned(),
+        })
+    }
+
+    /// Something the orchestrator saw or decided.
+    pub(crate) fn decision(&self, text: impl Display) {
+        self.master.line(text);
+    }
+
+    /// An error of prs itself.
+    pub(crate) fn error(&self, text: impl Display) {
+        self.errors.line(text);
+    }
+
+    /// A line of the progress overview.
+    pub(crate) fn progress(&mut self, text: &str) {
+        self.overview.line(text);
+    }
+
+    /// Which nodes came and went since the last call.
+    pub(crate) fn nodes(&mut self, nodes: &[NodeView]) {
+        for node in nodes {
+            self.init.add(node);
+            let info = &node.info;
+            let left = self.left.entry(node.node_id).or_insert_with(|| {
+                self.master.line(format_args!(
+                    "node {} joined: {} at {}, {} processes",
+                    node.node_id, info.worker, info.ip, info.slots
+                ));
+                false
+            });
+            if node.left && !*left {
+                let why = match &node.report {
+                    report if report.gave_up => ": init() failed too often".to_owned(),
+                    NodeReport { fatal: Some(reason), .. } => {
+                        format!(": it cannot go on: {}", reason.lines().next().unwrap_or_default())
+                    }
+                    _ => String::new(),
+                };
+                self.master.line(format_args!("node {} left{why}", node.node_id));
+            } else if !node.left && *left {
+                self.master.line(format_args!("node {} is back", node.node_id));
+            }
+            *left = node.left;
+        }
+    }
+
+    /// The distinct failures of `init()`.
+    pub(crate) fn init_errors(&self) -> Vec<ErrorGroup> {
+        self.init.groups()
+    }
+
+    /// Writes the summaries of errors, processes and nodes anew.
+    pub(crate) fn summaries(&self, errors: &ErrorSummary, summaries: &Summaries) {
+        let errors = ErrorList::new(errors, self.init_errors());
+        let json = serde_json::to_string_pretty(&errors).expect("a list holds only plain values");
+        let files = [
+            ("job_error.txt", errors.text()),
+            ("user/error.txt", errors.text()),
+            (error_list::NAME, json),
+            ("sys/job_report/process_summary.csv", summaries.by_process()),
+            ("sys/job_report/node_summary.csv", summaries.by_node()),
+        ];
+        for (name, text) in files {
+            let path = self.logs.join(name);
+            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
+                tracing::warn!(path = %path.display(), %error, "a report is not up to date");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Finds every segment of which storage does not have what was written.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use prs_common::checksum::Crc32c;
+use prs_common::segment::{OutputFile, READS, read_again_after};
+use prs_common::storage::{Storage, StorageError};
+
+use super::FinalizeError;
+use super::rows::{Batch, CutRows, Position, is_damage};
+use crate::segments::catalog::{Catalog, Place};
+use crate::segments::damage::Damaged;
+
+/// Segments read side by side.
+const SEGMENTS_AT_ONCE: usize = 4;
+/// Files read side by side.
+const CHECKED_AT_ONCE: usize = 16;
+/// Bytes of a file read at a time.
+const FILE_PIECE: u64 = 4 << 20;
+
+/// Every damaged segment of those in the catalog. Each row and each file is read once.
+pub(crate) async fn find_damaged(
+    storage: &Arc<dyn Storage>,
+    catalog: &Catalog,
+) -> Result<Vec<Damaged>, StorageError> {
+    let mut places: Vec<Place> =
+        catalog.places.iter().flatten().filter(|place| place.length > 0).copied().collect();
+    places.sort_unstable_by_key(|place| (place.segment, place.offset));
+    let mut checks = Vec::new();
+    for of_segment in places.chunk_by(|one, next| one.segment == next.segment) {
+        let segment = &catalog.segments[of_segment[0].segment as usize];
+        checks.push(what_is_wrong_with_rows(storage, segment, of_segment));
+    }
+    let checked = stream::iter(checks).buffered(SEGMENTS_AT_ONCE);
+    let found = checked.try_filter_map(|damaged| std::future::ready(Ok(damaged)));
+    let mut damaged: Vec<Damaged> = found.try_collect().await?;
+    for found in damaged_files(&**storage, catalog).await? {
+        if damaged.iter().all(|known| known.segment != found.segment) {
+            damaged.push(found);
+        }
+    }
+    Ok(damaged)
+}
+
+/// A damaged segment for each file that is not what its mini-batch wrote.
+pub(crate) async fn damaged_files(
+    storage: &dyn Storage,
+    catalog: &Catalog,
+) -> Result<Vec<Damaged>, StorageError> {
+    let mut checks = Vec::with_capacity(catalog.files.len());
+    for (index, file) in &catalog.files {
+        checks.push(async move {
+            let wrong = what_is_wrong(storage, file).await?;
+            Ok(wrong.map(|reason| Damaged { segment: catalog.segment_of(*index).to_owned(), reason }))
+        });
+    }
+    let checked = stream::iter(checks).buffer_unordered(CHECKED_AT_ONCE);
+    checked.try_filter_map(|damaged| std::future::ready(Ok(damaged))).try_collect().await
+}
+
+/// Why rows of a segment, whose `places` these are in the order of their offsets, are not what was written; nothing where
+/// they are.
+pub(super) async fn what_is_wrong_with_rows(
+    storage: &Arc<dyn Storage>,
+    segment: &Arc<str>,
+    places: &[Place],
+) -> Result<Option<Damaged>, StorageError> {
+    let (mut position, mut cut) = (Position::default(), CutRows::default());
+    let segments = std::slice::from_ref(segment);
+    while position.index < places.len() {
+        let rest = places[position.index..].iter().map(|place| Place { segment: 0, ..*place });
+        let fetched = Batch::take(segments, &mut position, rest).fetch(Arc::clone(storage)).await;
+        match fetched.and_then(|fetched| fetched.rows(&mut cut)) {
+            Ok(_) => {}
+            Err(FinalizeError::Damaged(damaged)) => return Ok(Some(damaged)),
+            Err(FinalizeError::Storage(error)) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Why the object of `file` is not the file that a mini-batch wrote; nothing where it is.
+async fn what_is_wrong(storage: &dyn Storage, file: &OutputFile) -> Result<Option<String>, StorageError> {
+    let mut reads = 1;
+    loop {
+        let reason = match read_through(storage, file).await {
+            Ok((size, crc)) if (size, crc) == (file.size, file.crc) => return Ok(None),
+            Ok(_) => format!("{} is not what its mini-batch wrote: its checksum is another", file.key),
+            Err(error) if is_damage(&error) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        if reads == READS {
+            return Ok(Some(reason));
+        }
+        tokio::time::sleep(read_again_after(reads)).await;
+        reads += 1;
+    }
+}
+
+async fn read_through(storage: &dyn Storage, file: &OutputFile) -> Result<(u64, u32), StorageError> {
+    let (mut size, mut sum) = (0, Crc32c::new());
+    loop {
+        let piece = storage.get_range(&file.key, size..size + FILE_PIECE).await?;
+        sum.update(&piece);
+        size += piece.len() as u64;
+        if (piece.len() as u64) < FILE_PIECE {
+            return Ok((size, sum.finish()));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The catalog: where the rows of every mini-batch are, and what the tries say, read from committed segments.
+//!
+//! It follows the ledger's list of segments, reads the index of each once, writes the report of tries on the
+//! way, and keeps per mini-batch no more than a place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prs_common::ledger::CommittedSegment;
+use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
+use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
+
+use crate::job::errors::ErrorSummary;
+use crate::job::findings::{Surplus, TryCounts};
+use crate::plan::schedule::KnownChecksums;
+use crate::report::processed_mini_batches::ProcessedMiniBatches;
+use crate::report::summaries::Summaries;
+use crate::segments::damage::Damaged;
+use crate::segments::headers::Headers;
+
+/// Longest message of a failed try that is remembered, bytes.
+const LONGEST_MESSAGE: usize = 2_000;
+/// Mini-batches without some of their items that are remembered with their names. A script that leaves items out on
+/// purpose does so all the time; those that failed are remembered all.
+const MOST_SHORT: u64 = 100_000;
+
+/// Where the rows of a mini-batch are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Position in [`Catalog::segments`].
+    pub(crate) segment: u32,
+    /// Offset in the segment.
+    pub(crate) offset: u64,
+    /// Length, bytes; 0 for a mini-batch that failed.
+    pub(crate) length: u64,
+    /// CRC32C of the rows.
+    pub(crate) crc: u32,
+    /// Checksum of the descriptor.
+    pub(crate) checksum: u32,
+    /// Whether it succeeded; otherwise it failed for good.
+    pub(crate) succeeded: bool,
+}
+
+/// The contiguous prefix of mini-batches that have their outcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Prefix {
+    /// The first mini-batch without one.
+    pub(crate) end: usize,
+    /// Rows of the mini-batches before it, bytes.
+    pub(crate) bytes: u64,
+}
+
+/// A try that failed or lacks items, for the list of failed mini-batches.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(crate) struct TryFailure {
+    #[serde(rename = "try")]
+    number: u32,
+    #[serde(skip)]
+    incarnation: u32,
+    status: TryStatus,
+    category: String,
+    message: String,
+    node_id: u32,
+    process: String,
+}
+
+impl TryFailure {
+    /// What `record`, of `index`, tells.
+    pub(crate) fn new(index: &SegmentIndex, process: &str, record: &TryRecord) -> Self {
+        let message = &record.message;
+        Self {
+            number: record.number,
+            incarnation: index.incarnation,
+            status: record.status,
+            category: record.category.clone(),
+            message: message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned(),
+            node_id: index.node_id,
+            process: process.to_owned(),
+        }
+    }
+
+    /// Sorts the tries of a mini-batch by age.
+    pub(crate) fn order(&self) -> (u32, u32) {
+        (self.incarnation, self.number)
+    }
+}
+
+/// What is remembered of a mini-batch that had failed tries, or that lacks items.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    /// Its descriptor, once it has failed for good, or lacks items.
+    pub(crate) body: Option<Vec<u8>>,
+    /// Its items, and those that are missing.
+    pub(crate) items: (u64, u64),
+    /// The tries.
+    pub(crate) tries: Vec<TryFailure>,
+}
+
+/// Everything the finalizer needs to know of the committed segments.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    incarnation: u32,
+    /// Keys, by position.
+    pub(crate) segments: Vec<Arc<str>>,
+    /// Which start of the job wrote each of them.
+    pub(crate) written_by: Vec<u32>,
+    /// Elements that the outcomes of each start returned.
+    pub(crate) returned_by: BTreeMap<u32, u64>,
+    /// Places, by mini-batch.
+    pub(crate) places: Vec<Option<Place>>,
+    /// The mini-batches from the first on that all have their outcome.
+    pub(crate) prefix: Prefix,
+    /// Mini-batches whose outcome it has seen.
+    pub(crate) outcomes: u64,
+    /// Sum of the fingerprints of their descriptors.
+    pub(crate) descriptors: u64,
+    /// Elements returned by successful tries.
+    pub(crate) returned: u64,
+    /// Headers of the DataFrames that were returned.
+    pub(crate) headers: Headers,
+    /// Segments that could not be read.
+    pub(crate) damaged: Vec<Damaged>,
+    /// Files to publish.
+    pub(crate) files: Vec<(MiniBatchIndex, OutputFile)>,
+    /// Mini-batches with failed tries.
+    pub(crate) failures: BTreeMap<MiniBatchIndex, Failures>,
+    /// Mini-batches that succeeded without some of their items.
+    short: u64,
+    /// Mini-batches that failed for good.
+    failed: u64,
+    /// What was returned beyond the items.
+    pub(crate) surplus: Surplus,
+    /// Distinct errors.
+    pub(crate) errors: ErrorSummary,
+    /// Sums by process and by node.
+    pub(crate) summaries: Summaries,
+    report: ProcessedMiniBatches,
+}
+
+impl Catalog {
+    /// An empty catalog; the report is begun anew.
+    pub(crate) fn new(incarnation: u32, report: ProcessedMiniBatches) -> Self {
+        Self {
+            incarnation,
+            segments: Vec::new(),
+            written_by: Vec::new(),
+            returned_by: BTreeMap::new(),
+            places: Vec::new(),
+            prefix: Prefix::default(),
+            outcomes: 0,
+            descriptors: 0,
+            returned: 0,
+            headers: Headers::default(),
+            damaged: Vec::new(),
+            files: Vec::new(),
+            failures: BTreeMap::new(),
+            short: 0,
+            failed: 0,
+            surplus: Surplus::default(),
+            errors: ErrorSummary::default(),
+            summaries: Summaries::default(),
+            report,
+        }
+    }
+
+    /// Key of the segment that has the outcome of a mini-batch; empty for one without.
+    pub(crate) fn segment_of(&self, index: MiniBatchIndex) -> &str {
+        let place = self.places.get(index as usize).copied().flatten();
+        place.and_then(|place| self.segments.get(place.segment as usize)).map_or("", |key| &**key)
+    }
+
+    /// Tries of mini-batches that failed for good.
+    pub(crate) fn tries_of_failed(&self) -> usize {
+        self.failures
+            .values()
+            .filter(|failure| failure.body.is_some())
+            .map(|failure| failure.tries.len())
+            .sum()
+    }
+
+    /// Mini-batches whose items are missing, all or some.
+    pub(crate) fn missing(&self) -> u64 {
+        self.failed + self.short
+    }
+
+    /// Mini-batches whose items are missing and that are not in the list, for there are too many.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.short.saturating_sub(MOST_SHORT)
+    }
+
+    /// Tries that failed, and those of them that did no harm.
+    pub(crate) fn try_counts(&self) -> TryCounts {
+        let succeeded = |index: MiniBatchIndex| {
+            self.places.get(index as usize).copied().flatten().is_some_and(|place| place.succeeded)
+        };
+        let open = self.failures.iter().filter(|(index, _)| !succeeded(**index));
+        let harmful: usize = open.map(|(_, failures)| failures.tries.len()).sum();
+        let failed = self.errors.failed_tries();
+        TryCounts { failed, made_good: failed.saturating_sub(harmful as u64) }
+    }
+
+    /// Checksums of the descriptors of mini-batches that succeeded.
+    pub(crate) fn known(&self) -> KnownChecksums {
+        let known =
+            |place: &Option<Place>| place.filter(|place| place.succeeded).map_or(0, |place| place.checksum);
+        self.places.iter().map(known).collect()
+    }
+
+    /// Adds the next segment in the ledger's order. It may have thousands of tries: that is not done on a thread that
+    /// others wait for.
+    pub(crate) async fn take_in(
+        mut self: Box<Self>,
+        segment: CommittedSegment,
+        index: SegmentIndex,
+    ) -> Box<Self> {
+        let added = tokio::task::spawn_blocking(move || {
+            self.add(&segment, index);
+            self
+        });
+        added.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// Adds the next segment, which is damaged: nothing in it counts.
+    pub(crate) fn add_damaged(&mut self, segment: CommittedSegment, reason: String) {
+        self.segments.push(segment.key.as_str().into());
+        self.written_by.push(self.incarnation);
+        self.damaged.push(Damaged { segment: segment.key, reason });
+    }
+
+    fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
+        let position = self.segments.len() as u32;
+        self.segments.push(segment.key.as_str().into());
+        self.written_by.push(index.incarnation);
+        let current = index.incarnation == self.incarnation;
+        self.report.add(&index, &segment.lost);
+        for record in &index.tries {
+            let process = &index.processes[record.process as usize].name;
+            self.summaries.add(index.node_id, process, record);
+            let is_outcome = record.is_outcome(current) && !segment.lost.contains(&record.index);
+            if record.status != TryStatus::RunDone {
+                self.errors.add(&index, record, is_outcome);
+                self.add_failure(&index, process, record);
+            } else if is_outcome && !record.is_whole() {
+                self.errors.add(&index, record, true);
+                if self.short < MOST_SHORT {
+                    self.add_failure(&index, process, record);
+                }
+            }
+        }
+        for record in index.tries {
+            // What failed for good or lacked items before a `resume` was tried anew.
+            if record.is_outcome(current) && !segment.lost.contains(&record.index) {
+                self.add_outcome(position, record);
+            }
+        }
+        while let Some(Some(place)) = self.places.get(self.prefix.end) {
+            self.prefix.end += 1;
+            self.prefix.bytes += place.length;
+        }
+        self.report.flush();
+    }
+
+    fn add_outcome(&mut self, segment: u32, record: TryRecord) {
+        let at = record.index as usize;
+        if at >= self.places.len() {
+            self.places.resize(at + 1, None);
+        }
+        let (succeeded, is_whole) = (record.status == TryStatus::RunDone, record.is_whole());
+        let TryRecord { offset, length, crc, checksum, .. } = record;
+        self.places[at] = Some(Place { segment, offset, length, crc, checksum, succeeded });
+        self.outcomes += 1;
+        self.descriptors = self.descriptors.wrapping_add(fingerprint(record.index, checksum));
+        if is_whole || (succeeded && self.short >= MOST_SHORT) {
+            self.failures.remove(&record.index);
+        } else {
+            let failures = self.failures.entry(record.index).or_default();
+            failures.items = (record.items, record.items - record.succeeded);
+            failures.body = record.failed;
+        }
+        if !succeeded {
+            self.failed += 1;
+            return;
+        }
+        self.short += u64::from(!is_whole);
+        if record.returned > record.items {
+            self.surplus.mini_batches += 1;
+            self.surplus.items += record.items;
+            self.surplus.elements += record.returned;
+        }
+        self.returned += record.returned;
+        *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
+        self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
+        if let Some(header) = record.header {
+            self.headers.add(record.index, header, record.returned > 0);
+        }
+    }
+
+    fn add_failure(&mut self, index: &SegmentIndex, process: &str, record: &TryRecord) {
+        self.failures.entry(record.index).or_default().tries.push(TryFailure::new(index, process, record));
+    }
+}

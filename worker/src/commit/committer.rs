@@ -1,0 +1,445 @@
+//! The committer: group commit of outcomes.
+//!
+//! Rows of many mini-batches go into one segment. When it is big or old enough, or the node idles, it is put to
+//! storage, then one ledger call makes its outcomes final, and only then are the deliveries acknowledged. What
+//! dies between two of these steps is delivered again and loses against what was committed. Several segments
+//! may be on their way at a time, within a bound of memory. Files that mini-batches wrote are stored before, and
+//! failures are counted before, several at a time: nobody else waits for them.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prs_common::checksum::crc32c_of;
+use prs_common::end_reason::EndReason;
+use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
+use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::queue::ack_all;
+use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
+use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::{failpoint, layout};
+use prs_orchestrator::JobContext;
+use prs_orchestrator::segments::recover::entry;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::outcome::{Ended, Outcome, Ready, Tried, nodes_lost};
+use crate::commit::late_objects::remove_late_objects;
+
+/// Rows that make a segment worth writing, bytes.
+const BIG: usize = 8 << 20;
+/// Age at which a segment is written whatever its size.
+const OLD: Duration = Duration::from_millis(200);
+/// Segments on their way at a time.
+const ON_THEIR_WAY: usize = 4;
+/// Tries whose files are stored or whose failure is counted at a time.
+const PREPARED_AT_ONCE: usize = 16;
+/// What is being stored when there is no more time has this long to end.
+const LAST_CALL: Duration = Duration::from_secs(2);
+/// First pause after a store or ledger failed; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Uncommitted rows in memory, for whoever must slow down.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Backlog(Arc<AtomicUsize>);
+
+impl Backlog {
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes rows that came from a process.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The committer of one node.
+pub(crate) struct Committer {
+    pub(crate) job: JobContext,
+    pub(crate) node_id: u32,
+    /// Tells this service of the node from all others.
+    pub(crate) service: String,
+    pub(crate) ip: String,
+    /// At half of these unacknowledged mini-batches a segment is written whatever its size.
+    pub(crate) prefetch: Arc<AtomicUsize>,
+    pub(crate) backlog: Backlog,
+    /// Tells why nothing can be committed any more.
+    pub(crate) fatal: watch::Sender<Option<String>>,
+    /// There is no more time: what cannot be committed at once need not be.
+    pub(crate) over: CancellationToken,
+}
+
+/// The segment being filled.
+#[derive(Default)]
+struct Open {
+    builder: SegmentBuilder,
+    entries: Vec<Entry>,
+    settled: Vec<Ready>,
+    /// Mini-batches whose outcome is in it. One may come twice, when it was published twice or the broker was lost while
+    /// it ran: with both outcomes in one segment nobody could say later which of them counts.
+    ended: HashSet<MiniBatchIndex>,
+    since: Option<Instant>,
+}
+
+/// A try whose files are stored, or whose failure is counted.
+struct Prepared {
+    ready: Ready,
+    tried: Tried,
+    /// What the ledger says of a failure.
+    verdict: Option<Verdict>,
+}
+
+impl Open {
+    /// Whether it has no outcome of this mini-batch yet; from now on it has one.
+    fn is_first(&mut self, index: MiniBatchIndex) -> bool {
+        self.ended.insert(index)
+    }
+
+    /// Adds an outcome.
+    fn add(&mut self, record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) {
+        self.entries.push(entry(&record));
+        self.builder.add(record, process, rows);
+        self.settled.push(ready);
+    }
+}
+
+impl Committer {
+    /// Commits what comes, until the other end is closed and all is committed. `idle` is notified when nothing
+    /// more is running on the node.
+    pub(crate) async fn run(
+        self,
+        mut outcomes_rx: mpsc::UnboundedReceiver<Outcome>,
+        mut idle: watch::Receiver<bool>,
+    ) {
+        let this = Arc::new(self);
+        let way = Arc::new(Semaphore::new(ON_THEIR_WAY));
+        let mut under_way = JoinSet::new();
+        let mut open = Open::default();
+        let mut numbers = 0..;
+        // The end of the commit before; the first has none before it.
+        let mut before = oneshot::channel().1;
+        let mut came = Vec::new();
+        let mut preparing = JoinSet::new();
+        let calls = Arc::new(Semaphore::new(PREPARED_AT_ONCE));
+        let (mut is_idle, mut is_leaving) = (false, false);
+        let old_when_idle = this.job.policy.old_when_idle;
+        loop {
+            let old = open.since.map(|since| since + if is_idle { old_when_idle } else { OLD });
+            let seal = tokio::select! {
+                biased;
+                Some(prepared) = preparing.join_next() => {
+                    if let Some(prepared) = Self::heard(prepared) {
+                        this.add(prepared, &mut open).await;
+                    }
+                    this.is_full(&open)
+                }
+                count = outcomes_rx.recv_many(&mut came, 1024) => {
+                    if count == 0 {
+                        break;
+                    }
+                    for Outcome { ready, ended } in came.drain(..) {
+                        match ended {
+                            Ended::Tried(tried) if tried.is_prepared() => {
+                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open).await;
+                            }
+                            Ended::Tried(tried) => {
+                                let (this, calls) = (Arc::clone(&this), Arc::clone(&calls));
+                                preparing.spawn(async move {
+                                    let _turn = calls.acquire_owned().await;
+                                    this.prepare(*tried, ready).await
+                                });
+                            }
+                            Ended::NodesLost => {
+                                let (record, process) = (nodes_lost(&ready), ProcessRef::default());
+                                Self::give_up(record, &process, ready, &mut open);
+                            }
+                        }
+                    }
+                    this.is_full(&open)
+                }
+                () = tokio::time::sleep_until(old.unwrap_or_else(Instant::now)), if old.is_some() => true,
+                changed = idle.changed(), if !is_leaving => {
+                    // Once the node leaves, what is left comes through the channel.
+                    is_leaving = changed.is_err();
+                    is_idle = !is_leaving && *idle.borrow_and_update();
+                    false
+                }
+            };
+            if !open.builder.is_empty() {
+                open.since.get_or_insert_with(Instant::now);
+            }
+            if seal && !open.builder.is_empty() {
+                // Waits while enough segments are on their way.
+                let Ok(permit) = Arc::clone(&way).acquire_owned().await else { break };
+                let number = numbers.next().unwrap_or_default();
+                let sealed = std::mem::take(&mut open);
+                let this = Arc::clone(&this);
+                let (end, ended) = oneshot::channel();
+                let turn = std::mem::replace(&mut before, ended);
+                under_way.spawn(async move {
+                    this.commit(sealed, number, turn).await;
+                    drop((end, permit));
+                });
+            }
+            while under_way.try_join_next().is_some() {}
+        }
+        while let Some(prepared) = preparing.join_next().await {
+            if let Some(prepared) = Self::heard(prepared) {
+                this.add(prepared, &mut open).await;
+            }
+        }
+        if !open.builder.is_empty() {
+            this.commit(open, numbers.next().unwrap_or_default(), before).await;
+        }
+        while under_way.join_next().await.is_some() {}
+        if this.over.is_cancelled() {
+            remove_late_objects(&*this.job.storage, &this.writer()).await;
+        }
+    }
+
+    /// What a try came to with the servers; nothing when the mini-batch goes back.
+    fn heard(prepared: Result<Option<Prepared>, JoinError>) -> Option<Prepared> {
+        prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    fn is_full(&self, open: &Open) -> bool {
+        open.builder.bytes() >= BIG || open.settled.len() >= self.many()
+    }
+
+    /// Stores the files of a try, or counts its failure. Nothing when that cannot be done any more: then the
+    /// mini-batch goes back.
+    async fn prepare(&self, mut tried: Tried, ready: Ready) -> Option<Prepared> {
+        let id = self.try_id(&tried);
+        if tried.record.status != TryStatus::RunDone {
+            tried.record.id.clone_from(&id);
+            let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
+            let counted =
+                self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
+            // A try that was not counted is one that never was.
+            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+            return Some(Prepared { ready, tried, verdict: Some(verdict) });
+        }
+        let staged_in = tried.staging.join(tried.seq.to_string());
+        for path in std::mem::take(&mut tried.files) {
+            let staged = staged_in.join(&path);
+            let Some(file) = self.store_file(layout::staged_file(&id, &path), path, staged).await else {
+                self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
+                return None;
+            };
+            tried.record.files.push(file);
+        }
+        let _ = std::fs::remove_dir_all(&staged_in);
+        Some(Prepared { ready, tried, verdict: None })
+    }
+
+    /// Brings a file that a mini-batch wrote to storage. Nothing when that cannot be done any more.
+    async fn store_file(&self, key: String, path: String, staged: PathBuf) -> Option<OutputFile> {
+        let what = "a file of a mini-batch";
+        let summed = self.until_done(what, || {
+            let (staged, key) = (staged.clone(), key.clone());
+            async move {
+                let sum = tokio::task::spawn_blocking({
+                    let staged = staged.clone();
+                    move || File::open(staged).and_then(crc32c_of)
+                });
+                let sum = sum.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+                sum.map_err(|error| unreadable(&staged, key, &error))
+            }
+        });
+        let (size, crc) = summed.await?;
+        self.until_done(what, || self.job.storage.put_file(&key, &staged)).await?;
+        Some(OutputFile { path, key, size, crc })
+    }
+
+    /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
+    async fn add(&self, prepared: Prepared, open: &mut Open) {
+        let Prepared { ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
+        if verdict != Some(Verdict::Done) {
+            record.error = error.and_then(|error| open.builder.explain(&error));
+        }
+        match verdict {
+            None if !open.is_first(ready.index) => {
+                self.backlog.0.fetch_sub(rows.len(), Ordering::Relaxed);
+                open.settled.push(ready);
+            }
+            None => {
+                record.number = ready.spoiled + 1;
+                record.last = true;
+                if !record.is_whole() {
+                    record.failed = Some(ready.planned.to_vec());
+                }
+                open.add(record, &process, rows, ready);
+            }
+            Some(Verdict::Done) => {
+                let _ = ready.delivery.ack();
+            }
+            Some(Verdict::Retry { spoiled }) => {
+                record.number = spoiled;
+                open.builder.add(record, &process, Bytes::new());
+                if let Err(error) = ready.delivery.requeue() {
+                    tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
+                }
+            }
+            Some(Verdict::GiveUp { spoiled }) => {
+                record.number = spoiled;
+                Self::give_up(record, &process, ready, open);
+            }
+        }
+    }
+
+    /// Unique name of a try in the job.
+    fn try_id(&self, tried: &Tried) -> String {
+        format!("{}{}-{}", self.writer(), tried.process.name, tried.seq)
+    }
+
+    /// What the names of everything begin with that it stores.
+    fn writer(&self) -> String {
+        layout::writer(self.job.incarnation, self.node_id, &self.service)
+    }
+
+    fn many(&self) -> usize {
+        (self.prefetch.load(Ordering::Relaxed) / 2).max(1)
+    }
+
+    fn give_up(mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
+        if !open.is_first(ready.index) {
+            open.settled.push(ready);
+            return;
+        }
+        record.last = true;
+        record.failed = Some(ready.planned.to_vec());
+        open.add(record, process, Bytes::new(), ready);
+    }
+
+    /// Put, commit, acknowledge. Segments are put side by side and committed one after the other, when `turn` has
+    /// ended, so that the reports show the tries of a mini-batch in their order.
+    async fn commit(&self, open: Open, number: u64, turn: oneshot::Receiver<()>) {
+        let Open { builder, entries, settled, .. } = open;
+        let bytes = builder.bytes();
+        let key = layout::segment(self.job.incarnation, self.node_id, &self.service, number);
+        let (parts, index) = builder.seal(&key, self.job.incarnation, self.node_id, &self.ip);
+        let with_files = index.tries.iter().any(|record| !record.files.is_empty());
+        drop(index);
+        let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        failpoint::pass("segment_sealed");
+        let put = async {
+            if with_files {
+                self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;
+            }
+            self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await
+        };
+        let put = put.await;
+        self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
+        failpoint::pass("segment_put");
+        if put.is_none() {
+            return;
+        }
+        // Nobody sends: the other end is dropped when the commit before has ended.
+        let _ = turn.await;
+        let lost: Option<Vec<MiniBatchIndex>> =
+            self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
+        let Some(lost) = lost else { return };
+        if !lost.is_empty() {
+            tracing::info!(
+                segment = key,
+                lost = lost.len(),
+                "outcomes were known already; the first ones count"
+            );
+        }
+        failpoint::pass("committed");
+        let deliveries = settled.into_iter().map(|ready| ready.delivery);
+        if let Err(error) = ack_all(deliveries) {
+            tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");
+        }
+        failpoint::pass("acknowledged");
+    }
+
+    /// Ends some moments after there is no more time.
+    async fn last_call(&self) {
+        self.over.cancelled().await;
+        tokio::time::sleep(LAST_CALL).await;
+    }
+
+    /// Repeats a call until it is done, or there is no more time; gives up, and says so once, when repeating cannot
+    /// help.
+    async fn until_done<T, E, F, C>(&self, what: &str, mut call: C) -> Option<T>
+    where
+        E: MayPass + std::fmt::Display,
+        F: Future<Output = Result<T, E>>,
+        C: FnMut() -> F,
+    {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if self.fatal.borrow().is_some() {
+                return None;
+            }
+            let outcome = tokio::select! {
+                biased;
+                outcome = call() => outcome,
+                () = self.last_call() => return None,
+            };
+            match outcome {
+                Ok(done) => return Some(done),
+                Err(error) if error.may_pass() => {
+                    tracing::warn!(%error, "{what} is not stored yet; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.over.cancelled() => return None,
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "{what} cannot be stored; the node leaves the job");
+                    self.fatal.send_if_modified(|fatal| {
+                        let first = fatal.is_none();
+                        fatal.get_or_insert_with(|| {
+                            let (what, error) = (what.to_owned(), error.to_string());
+                            EndReason::NotStored { what, error }.to_string()
+                        });
+                        first
+                    });
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// A file that a mini-batch has written, and that this node cannot read.
+fn unreadable(staged: &Path, key: String, error: &io::Error) -> StorageError {
+    StorageError {
+        kind: StorageErrorKind::PermissionDenied,
+        place: staged.display().to_string(),
+        key,
+        message: error.to_string(),
+    }
+}
+
+/// Whether what failed may be done later.
+trait MayPass {
+    fn may_pass(&self) -> bool;
+}
+
+impl MayPass for StorageError {
+    fn may_pass(&self) -> bool {
+        self.is_retryable()
+    }
+}
+
+impl MayPass for LedgerError {
+    /// A ledger that lost the job is given it again, or the job is over and the node is told.
+    fn may_pass(&self) -> bool {
+        self.is_retryable() || self.kind == LedgerErrorKind::NotFound
+    }
+}

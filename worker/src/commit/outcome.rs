@@ -1,0 +1,136 @@
+//! A mini-batch between its delivery and its commit: ready to run, then tried, and what the reports will say of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::queue::Delivery;
+use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
+use prs_common::timestamp::now_us;
+use prs_common::wire::{self, ErrorInfo};
+
+use crate::inputs::Pin;
+
+/// A mini-batch that may run.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// Where it came from; settled when its outcome is committed.
+    pub(crate) delivery: Delivery,
+    /// Which one it is.
+    pub(crate) index: MiniBatchIndex,
+    /// Tries that were spoiled before.
+    pub(crate) spoiled: u32,
+    /// Its descriptor, as the planner wrote it.
+    pub(crate) planned: Bytes,
+    /// The same for a process: everything it names is on this host.
+    pub(crate) local: Bytes,
+    /// Keeps its data on this host.
+    pub(crate) pin: Pin,
+    /// What the ledger calls its start; only one that was delivered before has it, see `suspects`.
+    pub(crate) start: Option<String>,
+    /// Nodes that were lost with it, as far as its start told.
+    pub(crate) lost: u32,
+    /// Counts it among those in hand.
+    pub(crate) _held: Held,
+}
+
+/// Counts the mini-batches that a node has in hand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InHand(Arc<AtomicU64>);
+
+impl InHand {
+    /// One more, until the guard is dropped.
+    pub(crate) fn hold(&self) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One mini-batch in hand.
+#[derive(Debug)]
+pub(crate) struct Held(InHand);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A mini-batch whose try has ended, on its way to its commit.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The mini-batch.
+    pub(crate) ready: Ready,
+    /// How it ended.
+    pub(crate) ended: Ended,
+}
+
+/// How a try ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It succeeded, or the user's code spoiled it.
+    Tried(Box<Tried>),
+    /// It ran on too many nodes that were lost.
+    NodesLost,
+}
+
+/// A try that ran.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    /// What the report says of it; `number`, `last` and `files` are filled in by the committer.
+    pub(crate) record: TryRecord,
+    /// The process that ran it.
+    pub(crate) process: Arc<ProcessRef>,
+    /// Position in the life of the process.
+    pub(crate) seq: u32,
+    /// Its rows.
+    pub(crate) rows: Bytes,
+    /// Files it wrote, `/`-separated, below the folder `seq` of `staging`.
+    pub(crate) files: Vec<String>,
+    /// Where the process stages files.
+    pub(crate) staging: Arc<Path>,
+    /// What more is known of its error, or of items that are missing.
+    pub(crate) error: Option<Box<ErrorDetail>>,
+}
+
+impl Tried {
+    /// Why it failed; without a traceback.
+    pub(crate) fn error(&self) -> ErrorInfo {
+        ErrorInfo {
+            stage: wire::Stage::Run,
+            category: self.record.category.clone(),
+            message: self.record.message.clone(),
+            traceback: String::new(),
+            frame: self.error.as_ref().and_then(|error| error.frame.clone()).map(Box::new),
+        }
+    }
+
+    /// Whether no server needs to be asked before it is committed.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.record.status == TryStatus::RunDone && self.files.is_empty()
+    }
+}
+
+/// The record of a mini-batch that no node survives.
+pub(crate) fn nodes_lost(ready: &Ready) -> TryRecord {
+    TryRecord {
+        number: ready.spoiled + 1,
+        started_us: now_us(),
+        items: planned_items(ready),
+        category: "NodeLost".to_owned(),
+        message: "the node was lost each time it ran this mini-batch, as often as allowed".to_owned(),
+        ..TryRecord::new(ready.index, &ready.planned, TryStatus::NodeLost)
+    }
+}
+
+/// Items of the mini-batch, as it was planned.
+pub(crate) fn planned_items(ready: &Ready) -> u64 {
+    MiniBatch::decode(&ready.planned).map_or(0, |mini_batch| mini_batch.items())
+}

@@ -1,0 +1,175 @@
+//! A slot: a place for a process on the node, and what the process in it has in hand.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prs_common::process_page::{Phase, monotonic_ns};
+use prs_common::segment::ProcessRef;
+use prs_common::source_line::SourceLine;
+use prs_common::wire::encode_run;
+
+use crate::commit::outcome::Ready;
+use crate::dispatcher::batch_size::Cost;
+use crate::dispatcher::sources::Sources;
+use crate::process::Process;
+use crate::process::log::ProcessLog;
+use crate::process::printed::Printed;
+
+/// A place for a process.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// The process in it.
+    pub(crate) running: Option<Running>,
+    /// When the next process may start in an empty slot.
+    pub(crate) restart_at: Option<Instant>,
+}
+
+impl Slot {
+    /// The suspect that runs in it.
+    pub(crate) fn suspect(&self) -> Option<&Ready> {
+        self.running.as_ref()?.suspect()
+    }
+}
+
+/// How far a process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Starting, importing, `init()`.
+    Starting,
+    /// Takes mini-batches.
+    Ready,
+    /// Was told to end, or was killed.
+    Ending,
+}
+
+/// Why the agent killed a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kill {
+    /// `run()` took too long.
+    RunTimeout,
+    /// Reading the data took too long.
+    LoadTimeout,
+    /// The node stops.
+    Stop,
+    /// It broke the protocol.
+    Nonsense,
+}
+
+/// Whether a process hangs in `init()`, as far as the node knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// It does not.
+    No,
+    /// It is asked for its stack.
+    Asked,
+    /// Where it hangs is told.
+    Told,
+}
+
+/// A process and what it has in hand.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Which process of the node it is, from 0.
+    pub(crate) number: u32,
+    /// Name and process id.
+    pub(crate) who: Arc<ProcessRef>,
+    pub(crate) process: Process,
+    pub(crate) stage: Stage,
+    pub(crate) since: Instant,
+    pub(crate) gpu: Option<u32>,
+    pub(crate) log: ProcessLog,
+    /// What it prints.
+    pub(crate) printed: Printed,
+    /// Where it stages the files of finished mini-batches.
+    pub(crate) staging: Arc<Path>,
+    /// The user's names for its code.
+    pub(crate) sources: Arc<Sources>,
+    /// Where `run()` begins, once it is known.
+    pub(crate) run: Option<SourceLine>,
+    /// Its own folder, removed when it has ended.
+    pub(crate) folder: PathBuf,
+    /// Mini-batches it was given, by `seq`.
+    pub(crate) in_hand: VecDeque<(u32, Ready)>,
+    pub(crate) next_seq: u32,
+    /// Taken-back mini-batches it has not acknowledged; nothing is given to it before.
+    pub(crate) unacknowledged: usize,
+    /// What a mini-batch comes to.
+    pub(crate) cost: Option<Cost>,
+    pub(crate) killed: Option<Kill>,
+    /// Whether it has begun any mini-batch.
+    pub(crate) worked: bool,
+    /// Failures in a row when it became ready.
+    pub(crate) failures_before: u32,
+    pub(crate) init_failed: bool,
+    pub(crate) hang: Hang,
+    /// Version of Python, once it has said so.
+    pub(crate) python: String,
+    /// When it said that `shutdown()` has returned.
+    pub(crate) said_bye: Option<Instant>,
+}
+
+impl Running {
+    /// Whether it may be given mini-batches.
+    pub(crate) fn takes_work(&self) -> bool {
+        self.stage == Stage::Ready && self.unacknowledged == 0
+    }
+
+    /// Whether it may be given mini-batches and has none.
+    pub(crate) fn is_free(&self) -> bool {
+        self.takes_work() && self.in_hand.is_empty()
+    }
+
+    /// The mini-batch that runs alone, because it may be what killed a node.
+    pub(crate) fn suspect(&self) -> Option<&Ready> {
+        self.in_hand.front().map(|(_, ready)| ready).filter(|ready| ready.start.is_some())
+    }
+
+    /// Gives it mini-batches.
+    pub(crate) fn give(&mut self, batch: impl Iterator<Item = Ready>) {
+        let first = self.in_hand.len();
+        for ready in batch {
+            self.in_hand.push_back((self.next_seq, ready));
+            self.next_seq += 1;
+        }
+        let given = self.in_hand.range(first..);
+        let mut frame = Vec::new();
+        encode_run(given.map(|(seq, ready)| (*seq, ready.spoiled, &*ready.local)), &mut frame);
+        self.process.page.grant(self.next_seq - 1);
+        self.process.send(frame);
+    }
+
+    /// Takes back what it has not started.
+    pub(crate) fn take_back(&mut self) -> Vec<Ready> {
+        let started = self.process.page.recall();
+        let keep = self.in_hand.iter().take_while(|(seq, _)| *seq <= started).count();
+        let back: Vec<Ready> = self.in_hand.drain(keep..).map(|(_, ready)| ready).collect();
+        self.unacknowledged += back.len();
+        back
+    }
+
+    /// Mini-batches given and not started.
+    pub(crate) fn unstarted(&self) -> usize {
+        let started = self.process.page.claim().started;
+        self.in_hand.iter().rev().take_while(|(seq, _)| *seq > started).count()
+    }
+
+    /// What it does, and for how long.
+    pub(crate) fn phase(&self) -> (Phase, Duration) {
+        let (phase, since) = self.process.page.phase();
+        (phase, Duration::from_nanos(monotonic_ns().saturating_sub(since)))
+    }
+
+    /// Kills it, once.
+    pub(crate) fn kill(&mut self, why: Kill) {
+        if self.killed.is_none() {
+            self.killed = Some(why);
+            self.stage = Stage::Ending;
+            match why {
+                Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
+                Kill::Stop | Kill::Nonsense => self.process.kill(),
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Suspects: mini-batches that were delivered before, and may be what killed the node that had them.
+//!
+//! A first delivery costs no call to the ledger. One that comes again is looked up by the intake (it may be done),
+//! and here its start is noted before it runs, alone in its process. A start that brings no end counts as the loss
+//! of a node, so a mini-batch that kills every node runs out of them, while those that only lay beside it are not
+//! blamed. Of two that ran side by side both are, once: from then on each of them runs with no other suspect on its
+//! node. What goes back in order takes its start back.
+
+use std::time::Duration;
+
+use prs_common::ledger::{Begin, LedgerError};
+use prs_orchestrator::JobContext;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
+use tokio_util::sync::CancellationToken;
+
+use crate::commit::outcome::{Ended, Outcome, Ready};
+
+/// Pause after the ledger did not answer.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What is asked about a suspect.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// May it run?
+    Begin(Ready),
+    /// It will not run here; somebody else may have it.
+    GiveBack(Ready),
+}
+
+/// The one who knows the suspects of a node.
+pub(crate) struct Suspects {
+    pub(crate) job: JobContext,
+    /// Begins the names of starts; unique among all nodes.
+    pub(crate) prefix: String,
+    /// Those that may run, and nothing for one that need not.
+    pub(crate) cleared: mpsc::UnboundedSender<Option<Ready>>,
+    pub(crate) outcomes_tx: mpsc::UnboundedSender<Outcome>,
+    /// Begin nothing more.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Suspects {
+    /// Answers until nobody asks any more.
+    pub(crate) async fn run(self, mut asked: mpsc::UnboundedReceiver<Ask>) {
+        let mut starts: u64 = 0;
+        while let Some(ask) = asked.recv().await {
+            match ask {
+                Ask::Begin(ready) => {
+                    starts += 1;
+                    let cleared = self.begin(ready, starts).await;
+                    // Nobody hears it when the node has ended meanwhile.
+                    if let Err(SendError(Some(ready))) = self.cleared.send(cleared) {
+                        self.give_back(ready).await;
+                    }
+                }
+                Ask::GiveBack(ready) => self.give_back(ready).await,
+            }
+        }
+    }
+
+    async fn begin(&self, mut ready: Ready, number: u64) -> Option<Ready> {
+        let start = format!("{}-{number}", self.prefix);
+        loop {
+            match self.job.ledger.begin(&self.job.run, ready.index, &start).await {
+                Ok(Begin::Run { spoiled, lost }) => {
+                    (ready.spoiled, ready.lost) = (spoiled, lost);
+                    ready.start = Some(start);
+                    return Some(ready);
+                }
+                Ok(Begin::Done) => {
+                    let _ = ready.delivery.ack();
+                    return None;
+                }
+                Ok(Begin::GiveUp) => {
+                    let _ = self.outcomes_tx.send(Outcome { ready, ended: Ended::NodesLost });
+                    return None;
+                }
+                Err(error) => {
+                    if self.pause(&error).await.is_none() {
+                        // It may be noted although nobody said so.
+                        ready.start = Some(start);
+                        self.give_back(ready).await;
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before the ledger is asked again; nothing when there is no time for that.
+    async fn pause(&self, error: &LedgerError) -> Option<()> {
+        tracing::warn!(%error, "a mini-batch waits: the ledger does not answer");
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => Some(()),
+            () = self.stop.cancelled() => None,
+        }
+    }
+
+    async fn give_back(&self, ready: Ready) {
+        if let Some(start) = &ready.start
+            && let Err(error) = self.job.ledger.abandon(&self.job.run, ready.index, start).await
+        {
+            tracing::warn!(index = ready.index, %error, "a mini-batch that goes back counts as a lost node");
+        }
+        if let Err(error) = ready.delivery.requeue() {
+            tracing::debug!(index = ready.index, %error, "the broker gives a mini-batch to others by itself");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the host has: cores, GPUs, an address, a name.
+
+pub(crate) mod allocator;
+pub(crate) mod descendants;
+pub(crate) mod file_size_limit;
+pub(crate) mod gpu;
+pub(crate) mod interpreter;
+pub(crate) mod memory_folder;
+pub(crate) mod python_home;
+pub(crate) mod unique;
+pub(crate) mod work_folder;
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use nvml_wrapper::Nvml;
+use prs_common::host_name;
+
+/// Overrides the number of GPUs (spec G2).
+const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+
+/// The host this node runs on.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its address, as other hosts would see it.
+    pub ip: String,
+    /// Its name.
+    pub name: String,
+    /// GPUs that processes may use.
+    pub gpus: u32,
+    /// Cores this program may use.
+    pub cores: u32,
+}
+
+impl Host {
+    /// Looks at the host.
+    pub fn detect() -> Self {
+        let declared = std::env::var(GPU_COUNT_VARIABLE).ok();
+        Self {
+            ip: address().to_string(),
+            name: host_name(),
+            gpus: declared.and_then(|count| count.trim().parse().ok()).unwrap_or_else(count_gpus),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        }
+    }
+
+    /// Processes a node runs when the job does not say: one on a host with GPUs, else one a core.
+    pub fn default_slots(&self) -> u32 {
+        if self.gpus > 0 { 1 } else { self.cores }
+    }
+}
+
+/// Every process of a job takes some descriptors: allows as many as this user may have.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, a job of many processes says so itself.
+    let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
+}
+
+/// GPUs as the driver's library counts them; a host without the library has none.
+fn count_gpus() -> u32 {
+    Nvml::init().and_then(|nvml| nvml.device_count()).unwrap_or(0)
+}
+
+/// The address that packets to other hosts would come from; no packet is sent to find it.
+fn address() -> IpAddr {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        // A documentation address (RFC 5737): only the routing table is asked.
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+        socket.local_addr()
+    });
+    probe.map_or(loopback, |found| if found.ip().is_unspecified() { loopback } else { found.ip() })
+}

@@ -1,0 +1,345 @@
+//! Intake: takes deliveries from the job's queue and makes them ready to run.
+//!
+//! A first delivery costs no look-up. Those that were delivered before are looked up in the ledger, many at a time:
+//! they may be done already. The rest of them are suspects. Data that is elsewhere is fetched ahead of need: while the
+//! processes run what is here, the next mini-batches become ready, each by itself.
+
+pub(crate) mod plan_end;
+mod stalled_consumer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use prs_common::end_reason::EndReason;
+use prs_common::job::JobSpec;
+use prs_common::ledger::LedgerError;
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
+use prs_common::queue::{Deliveries, Delivery, QueueErrorKind, ack_all};
+use prs_common::storage::StorageErrorKind;
+use prs_orchestrator::JobContext;
+use prs_orchestrator::inputs::unnamed_store;
+use prs_orchestrator::job::queue;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::commit::outcome::{InHand, Ready};
+use crate::inputs::{Localized, Localizer, Pin};
+use crate::intake::plan_end::PlanEnd;
+use crate::intake::stalled_consumer::Silence;
+
+/// Deliveries taken at a time.
+const AT_ONCE: usize = 512;
+/// Pause before consuming again after the queue was lost.
+const RECONSUME_PAUSE: Duration = Duration::from_millis(300);
+/// The same for a queue that the broker does not serve. An attempt may cost the connection and all that is consumed
+/// over it.
+const NOT_SERVED_PAUSE: Duration = Duration::from_secs(5);
+/// Between two looks whether the job has left its queue, while nothing comes.
+const QUEUE_INTERVAL: Duration = Duration::from_secs(10);
+/// Pause before the ledger is asked again.
+const LOOK_UP_PAUSE: Duration = Duration::from_millis(300);
+/// Pause before data is fetched again from a store that did not answer.
+const FETCH_PAUSE: Duration = Duration::from_secs(1);
+/// So often in a row the disk may be full.
+const FULL_AT_MOST: u32 = 60;
+/// Between two looks at how much may be taken.
+const PREFETCH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// When the intake ends: first it takes nothing more, then it lets go of what it took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IntakeEnd {
+    /// Take nothing more.
+    pub(crate) stop: CancellationToken,
+    /// Everything is settled; what is not goes back with the consumer.
+    pub(crate) release: CancellationToken,
+}
+
+/// Mini-batches that were taken together.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Delivered for the first time.
+    pub(crate) fresh: Vec<Ready>,
+    /// Delivered before.
+    pub(crate) suspects: Vec<Ready>,
+}
+
+/// The index of a mini-batch of the job; an error for a message that is none. A ledger counts 32 bits, and one index
+/// beyond that would be an error in whatever call it is a part of.
+fn index_of(spec: &JobSpec, body: &[u8]) -> Result<MiniBatchIndex, String> {
+    let mini_batch = MiniBatch::decode(body).map_err(|error| error.to_string())?;
+    if let Some(unnamed) = unnamed_store(spec, &mini_batch) {
+        return Err(format!("mini-batch {} names {unnamed}", mini_batch.index));
+    }
+    match mini_batch.index {
+        index if u32::try_from(index).is_ok() => Ok(index),
+        index => Err(not_planned(index)),
+    }
+}
+
+fn not_planned(index: MiniBatchIndex) -> String {
+    format!("the plan of the job has no mini-batch {index}")
+}
+
+/// Takes mini-batches in.
+pub(crate) struct Intake {
+    pub(crate) job: JobContext,
+    /// Bounds the indices that are taken.
+    pub(crate) plan_end: PlanEnd,
+    /// How many may be unsettled at a time; it changes with what they take.
+    pub(crate) prefetch: Arc<AtomicUsize>,
+    pub(crate) in_hand: InHand,
+    pub(crate) ready: mpsc::Sender<Taken>,
+    pub(crate) end: IntakeEnd,
+    pub(crate) localizer: Localizer,
+    /// Tells why nothing can be fetched any more.
+    pub(crate) fatal: watch::Sender<Option<String>>,
+    /// Fetches under way.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Intake {
+    /// Consumes the queue of the job until it is told to end. The consumer is kept until then: without it, nothing
+    /// could be acknowledged any more.
+    pub(crate) async fn run(self) {
+        let mut number = 0;
+        while !self.end.stop.is_cancelled() {
+            let prefetch = self.prefetch.load(Ordering::Relaxed);
+            number = self.present_queue(number).await;
+            let queue = queue::name(&self.job, number);
+            let consuming = tokio::select! {
+                consuming = self.job.queue.consume(&queue, prefetch) => consuming,
+                () = self.end.stop.cancelled() => return,
+            };
+            match consuming {
+                Ok(deliveries) => {
+                    if !self.consume(deliveries, prefetch, number).await {
+                        return;
+                    }
+                    tracing::info!(job = self.job.id, "the job's queue is gone, or left; consuming it again");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
+                    let not_served = error.kind == QueueErrorKind::NotServed;
+                    let pause = if not_served { NOT_SERVED_PAUSE } else { RECONSUME_PAUSE };
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.end.stop.cancelled() => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Number of the queue that the job is at, or else of that it was at before.
+    async fn present_queue(&self, before: u32) -> u32 {
+        tokio::select! {
+            present = queue::present(&self.job) => present.unwrap_or(before),
+            () = self.end.stop.cancelled() => before,
+        }
+    }
+
+    /// Takes from a consumer of the queue `number`; false when nothing more is wanted, true when the consumer is gone,
+    /// or the job has left the queue.
+    async fn consume(&self, mut deliveries: Box<dyn Deliveries>, mut prefetch: usize, number: u32) -> bool {
+        let queue = queue::name(&self.job, number);
+        let mut silence = Silence::default();
+        let mut looked = Instant::now();
+        loop {
+            let wanted = self.prefetch.load(Ordering::Relaxed);
+            if wanted != prefetch {
+                prefetch = wanted;
+                if let Err(error) = deliveries.set_prefetch(wanted).await {
+                    tracing::warn!(%error, "the job's queue is consumed anew");
+                    return true;
+                }
+            }
+            let taken = tokio::select! {
+                taken = deliveries.next(AT_ONCE) => taken,
+                () = tokio::time::sleep(PREFETCH_INTERVAL) => {
+                    if self.in_hand.count() > 0 {
+                        silence = Silence::default();
+                    } else if looked.elapsed() > QUEUE_INTERVAL {
+                        if self.present_queue(number).await != number {
+                            return true;
+                        }
+                        looked = Instant::now();
+                    } else if silence.shows_that_it_is_forgotten(&*self.job.queue, &queue).await {
+                        return true;
+                    }
+                    continue;
+                }
+                () = self.end.stop.cancelled() => break,
+            };
+            if taken.is_empty() {
+                return true;
+            }
+            silence = Silence::default();
+            let Some(taken) = self.look_at(taken).await else { break };
+            let taken = self.fetch(taken);
+            if taken.fresh.is_empty() && taken.suspects.is_empty() {
+                continue;
+            }
+            if self.ready.send(taken).await.is_err() {
+                break;
+            }
+        }
+        self.end.release.cancelled().await;
+        false
+    }
+
+    /// The index of a mini-batch; an error for a message that is none of the job. What is in the memory of this program
+    /// nobody else has written. Nothing when the node ends before the ledger has told how far the plan goes.
+    async fn index_of(&self, body: &[u8]) -> Option<Result<MiniBatchIndex, String>> {
+        if !self.job.policy.is_queue_remote {
+            return Some(MiniBatch::peek_index(body).map_err(|error| error.to_string()));
+        }
+        let index = match index_of(&self.job.spec, body) {
+            Ok(index) => index,
+            Err(error) => return Some(Err(error)),
+        };
+        let asked = self.asked("a mini-batch", || self.plan_end.covers(&self.job, index));
+        Some(if asked.await? { Ok(index) } else { Err(not_planned(index)) })
+    }
+
+    /// Asks the ledger until it answers; nothing when the node ends meanwhile. A ledger that does not know the job is
+    /// about to be filled anew, or the job is over.
+    async fn asked<T, F: Future<Output = Result<T, LedgerError>>>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> Option<T> {
+        loop {
+            match ask().await {
+                Ok(answer) => return Some(answer),
+                Err(error) => tracing::warn!(%error, "{what} waits: the ledger does not answer"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_UP_PAUSE) => {}
+                () = self.end.stop.cancelled() => return None,
+            }
+        }
+    }
+
+    /// What to run of some deliveries; everything else about them is settled here. Nothing when the node ends
+    /// meanwhile: what was taken goes back.
+    async fn look_at(&self, deliveries: Vec<Delivery>) -> Option<Taken> {
+        let mut taken = Taken::default();
+        for delivery in deliveries {
+            let index = match self.index_of(&delivery.body).await? {
+                Ok(index) => index,
+                Err(error) => {
+                    tracing::error!(%error, "a message that is no mini-batch of the job goes to the dead letters");
+                    let _ = delivery.reject();
+                    continue;
+                }
+            };
+            let again = delivery.redelivered;
+            let (planned, local) = (delivery.body.clone(), delivery.body.clone());
+            let ready = Ready {
+                delivery,
+                index,
+                spoiled: 0,
+                planned,
+                local,
+                start: None,
+                pin: Pin::none(),
+                lost: 0,
+                _held: self.in_hand.hold(),
+            };
+            if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
+        }
+        if !taken.suspects.is_empty() {
+            taken.suspects = self.without_ended(taken.suspects).await?;
+        }
+        Some(taken)
+    }
+
+    /// What of `taken` is here already. The rest is handed over as it becomes ready.
+    fn fetch(&self, mut taken: Taken) -> Taken {
+        for (group, again) in [(&mut taken.fresh, false), (&mut taken.suspects, true)] {
+            for ready in group.extract_if(.., |ready| !MiniBatch::is_local(&ready.local)) {
+                let fetching = Fetching {
+                    fatal: self.fatal.clone(),
+                    localizer: self.localizer.clone(),
+                    ready: self.ready.clone(),
+                    stop: self.end.stop.clone(),
+                };
+                self.tasks.spawn(fetching.run(ready, again));
+            }
+        }
+        taken
+    }
+
+    /// Acknowledges those that have their outcome, and returns the others.
+    async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
+        let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
+        let ended =
+            self.asked("what was delivered before", || self.job.ledger.ended(&self.job.run, &indexes));
+        let mut ended = ended.await?.into_iter();
+        let (done, open): (Vec<_>, Vec<_>) =
+            suspects.into_iter().partition(|_| ended.next().unwrap_or(false));
+        if let Err(error) = ack_all(done.into_iter().map(|ready| ready.delivery)) {
+            tracing::debug!(%error, "mini-batches that are done will be delivered once more");
+        }
+        Some(open)
+    }
+}
+
+/// Whether a mini-batch whose data did not come so many times in a row had better run on another node.
+fn is_of_this_node(kind: StorageErrorKind, failures: u32) -> bool {
+    match kind {
+        StorageErrorKind::PermissionDenied | StorageErrorKind::NotFound | StorageErrorKind::InvalidKey => {
+            true
+        }
+        // What others need meanwhile goes away as they end.
+        StorageErrorKind::Full => failures >= FULL_AT_MOST,
+        _ => false,
+    }
+}
+
+/// Brings the data of one mini-batch here.
+struct Fetching {
+    fatal: watch::Sender<Option<String>>,
+    localizer: Localizer,
+    ready: mpsc::Sender<Taken>,
+    stop: CancellationToken,
+}
+
+impl Fetching {
+    /// As often as it takes; when the node ends meanwhile, or cannot read anything, the mini-batch goes back.
+    async fn run(self, mut ready: Ready, again: bool) {
+        let mut failures = 0;
+        loop {
+            let localized = tokio::select! {
+                localized = self.localizer.localize(&ready.delivery.body) => localized,
+                () = self.stop.cancelled() => return,
+            };
+            match localized {
+                Ok(Localized { planned, local, pin }) => {
+                    (ready.planned, ready.local, ready.pin) = (planned, local, pin);
+                    break;
+                }
+                Err(error) => {
+                    failures += 1;
+                    if is_of_this_node(error.kind, failures) {
+                        let reason = EndReason::InputsNotRead { error: error.to_string() }.to_string();
+                        self.fatal
+                            .send_if_modified(|fatal| fatal.is_none() && fatal.replace(reason).is_none());
+                        return;
+                    }
+                    tracing::warn!(%error, "the data of a mini-batch is not here yet; trying again");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(FETCH_PAUSE) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+        let mut taken = Taken::default();
+        if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
+        // A node that has ended takes nothing more: then it goes back.
+        let _ = self.ready.send(taken).await;
+    }
+}

@@ -1,0 +1,52 @@
+//! The heartbeat: tells the ledger how the node is, and the node what the job wants.
+
+use prs_common::ledger::{NodeInfo, NodeReport, Signal};
+use prs_orchestrator::JobContext;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::commit::outcome::InHand;
+
+/// The heartbeat of one node.
+pub(crate) struct Heartbeat {
+    pub(crate) job: JobContext,
+    pub(crate) node_id: u32,
+    pub(crate) info: NodeInfo,
+    pub(crate) report: watch::Receiver<NodeReport>,
+    pub(crate) in_hand: InHand,
+    pub(crate) signal: watch::Sender<Signal>,
+}
+
+impl Heartbeat {
+    /// Beats until `stop`; the last report is delivered before it returns.
+    pub(crate) async fn beat(self, stop: CancellationToken) {
+        let job = &self.job;
+        let mut ticks = tokio::time::interval(job.policy.heartbeat);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut node_id = self.node_id;
+        loop {
+            let stopping = tokio::select! {
+                _ = ticks.tick() => false,
+                () = stop.cancelled() => true,
+            };
+            let said = NodeReport { in_hand: self.in_hand.count(), ..self.report.borrow().clone() };
+            match job.ledger.heartbeat(&job.run, node_id, &self.info.worker, &said).await {
+                // The ledger was rebuilt. Logs and segments keep the id they began with.
+                Ok(Signal::Rejoin) => match job.ledger.join(&job.run, &self.info, Some(self.node_id)).await {
+                    Ok(joined) => node_id = joined,
+                    Err(error) => tracing::warn!(%error, "the node is not in the rebuilt ledger yet"),
+                },
+                Ok(wanted) => {
+                    self.signal.send_if_modified(|signal| std::mem::replace(signal, wanted) != wanted);
+                }
+                Err(error) => tracing::warn!(%error, "the ledger does not hear this node; it works on"),
+            }
+            if stopping {
+                if let Err(error) = job.ledger.leave(&job.run, node_id).await {
+                    tracing::info!(%error, "the ledger does not hear that the node leaves; it will miss it");
+                }
+                return;
+            }
+        }
+    }
+}
