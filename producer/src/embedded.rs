@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use prs_common::end_reason::EndReason;
 use prs_common::layout;
-use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState};
+use prs_common::ledger::{Conclusion, EmbeddedLedger, JobState, Ledger};
 use prs_common::private_folder::PrivateFolder;
 use prs_common::queue::{EmbeddedQueue, QueueOptions};
 use prs_common::remove_tree::remove_tree;
@@ -109,7 +109,7 @@ async fn run_once(
     behind.note(format_args!("prs resume {} goes on from here", folder.display()));
     let recovered = behind.unless_interrupted(signals, open(&job)).await?;
     if let Some(conclusion) = canceled {
-        job.ledger.conclude(&job.run, conclusion).await.map_err(anyhow::Error::from)?;
+        job.ledger.conclude(conclusion).await.map_err(anyhow::Error::from)?;
     }
     if job.incarnation > 1 {
         output::say(words::done_already(recovered.ended));
@@ -179,7 +179,7 @@ async fn run_once(
         }
     };
     let (result, ()) = tokio::join!(watched, heard);
-    *canceled = job.ledger.progress(&job.run).await.ok().and_then(|progress| progress.conclusion);
+    *canceled = job.ledger.progress().await.ok().and_then(|progress| progress.conclusion);
     let _ = display.await;
     remove(&work);
     Ok(result)
@@ -188,7 +188,7 @@ async fn run_once(
 /// Opens the books and the queue of a job, and reads what is done already.
 async fn open(job: &JobContext) -> Result<Recovered, Failure> {
     let opened = async {
-        job.ledger.create(&job.run, job.try_limits()).await?;
+        job.ledger.create(job.try_limits()).await?;
         job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
         anyhow::Ok(recover(job).await?)
     };
@@ -198,13 +198,15 @@ async fn open(job: &JobContext) -> Result<Recovered, Failure> {
 fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     let spec = Arc::new(record.spec.clone());
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
+    let (run, membership) = (run_name(&record.job_id, record.incarnation), EmbeddedLedger::default());
     JobContext {
         id: record.job_id.clone(),
-        run: run_name(&record.job_id, record.incarnation),
+        ledger: membership.job(&run),
+        membership: Arc::new(membership),
+        run,
         code: record.code.clone(),
         incarnation: record.incarnation,
         queue: Arc::new(EmbeddedQueue::default()),
-        ledger: Arc::new(EmbeddedLedger::default()),
         inputs: InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener()),
         storage,
         output: Arc::new(LocalStorage::new(output)),
@@ -231,9 +233,9 @@ async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
         Ok(Err(error)) => EndReason::NodeFailed { error: error.to_string() },
         Err(panic) => EndReason::NodePanicked { error: panic.to_string() },
     };
-    let nodes = job.ledger.nodes(&job.run).await.unwrap_or_default();
+    let nodes = job.ledger.nodes().await.unwrap_or_default();
     let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
-    let state = job.ledger.state(&job.run).await;
+    let state = job.ledger.state().await;
     if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
         abort(&job, &reason).await;
     }
@@ -241,7 +243,7 @@ async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
 
 /// Fails the job.
 async fn abort(job: &JobContext, reason: &EndReason) {
-    if let Err(error) = job.ledger.conclude(&job.run, &Conclusion::failed(reason)).await {
+    if let Err(error) = job.ledger.conclude(&Conclusion::failed(reason)).await {
         tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
@@ -272,7 +274,7 @@ async fn listen(
         };
         asked = true;
         let conclusion = Conclusion::canceled(&reason);
-        if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+        if let Err(error) = job.ledger.conclude(&conclusion).await {
             tracing::error!(%error, "the job does not hear that it is to stop");
         }
     }

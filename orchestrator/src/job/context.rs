@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::{Ledger, TryLimits};
+use prs_common::ledger::{JobLedger, Ledger, TryLimits};
 use prs_common::queue::Queue;
 use prs_common::storage::Storage;
 
@@ -31,8 +31,10 @@ pub struct JobContext {
     pub incarnation: u32,
     /// Carries the mini-batches, under [`JobContext::queue_name`].
     pub queue: Arc<dyn Queue>,
-    /// Keeps the books.
-    pub ledger: Arc<dyn Ledger>,
+    /// The books of this start.
+    pub ledger: Arc<dyn JobLedger>,
+    /// Brings it and workers together.
+    pub membership: Arc<dyn Ledger>,
     /// The job's own prefix.
     pub storage: Arc<dyn Storage>,
     /// Where the data of inputs is that are not local.

@@ -79,15 +79,17 @@ impl Fleet {
     /// A job as this program sees it. Its result goes to its own prefix.
     pub fn context(&self, record: &JobRecord, folders: LocalFolders) -> JobContext {
         let storage = self.job_storage(&record.job_id);
+        let run = run_name(&record.job_id, record.incarnation);
         let shipper = LogShipper::new(Arc::clone(&storage), folders.logs.clone());
         JobContext {
             id: record.job_id.clone(),
-            run: run_name(&record.job_id, record.incarnation),
+            run: run.clone(),
             code: record.code.clone(),
             spec: Arc::new(record.spec.clone()),
             incarnation: record.incarnation,
             queue: Arc::clone(&self.queue),
-            ledger: Arc::clone(&self.ledger),
+            ledger: self.ledger.job(&run),
+            membership: Arc::clone(&self.ledger),
             output_prefix: Some(layout::OUTPUT),
             output: storage.below(layout::OUTPUT.trim_end_matches('/')),
             logs: folders.logs,

@@ -108,7 +108,7 @@ pub async fn schedule(
     let outcome = run(job, owner, &assignment, stop).await;
     if !matches!(outcome, Ok(Scheduled::Complete)) {
         // Whoever goes on need not wait until the lease has run out.
-        let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
+        let _ = job.ledger.release(Duty::Schedule, owner).await;
     }
     match outcome {
         Ok(outcome) => outcome,
@@ -123,7 +123,7 @@ pub async fn schedule(
         }
         Err(error) => {
             let conclusion = Conclusion::failed(&error.into());
-            if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+            if let Err(error) = job.ledger.conclude(&conclusion).await {
                 tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
             }
             Scheduled::Failed
@@ -137,11 +137,11 @@ async fn run(
     assignment: &Assignment,
     stop: &CancellationToken,
 ) -> Result<Scheduled, ScheduleError> {
-    let Some(fence) = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await? else {
+    let Some(fence) = job.ledger.lease(Duty::Schedule, owner, job.policy.lease).await? else {
         return Ok(Scheduled::Stopped);
     };
     // Whoever had the duty before may have come further than anybody here knows.
-    let before = job.ledger.progress(&job.run).await?;
+    let before = job.ledger.progress().await?;
     if before.checkpoint.complete && !assignment.again {
         return Ok(Scheduled::Complete);
     }
@@ -162,8 +162,8 @@ async fn run(
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
     let complete = Checkpoint { complete: true, ..checkpoint };
-    job.ledger.checkpoint(&job.run, complete, fence).await?;
-    job.ledger.release(&job.run, Duty::Schedule, owner).await?;
+    job.ledger.checkpoint(complete, fence).await?;
+    job.ledger.release(Duty::Schedule, owner).await?;
     Ok(Scheduled::Complete)
 }
 
@@ -259,7 +259,7 @@ impl Publisher<'_> {
                 return Ok(None);
             }
             failpoint::pass("published");
-            job.ledger.checkpoint(&job.run, checkpoint, self.fence).await?;
+            job.ledger.checkpoint(checkpoint, self.fence).await?;
         }
     }
 
@@ -295,7 +295,7 @@ impl Publisher<'_> {
             return Ok(true);
         }
         self.leased = Instant::now();
-        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
+        let lease = job.ledger.lease(Duty::Schedule, self.owner, job.policy.lease).await?;
         Ok(lease == Some(self.fence))
     }
 
@@ -306,7 +306,7 @@ impl Publisher<'_> {
         bodies.retain(|(index, _)| *index >= self.after);
         if self.some_ended && !bodies.is_empty() {
             let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
-            let mut ended = self.job.ledger.ended(&self.job.run, &indexes).await?.into_iter();
+            let mut ended = self.job.ledger.ended(&indexes).await?.into_iter();
             bodies.retain(|_| !ended.next().unwrap_or(false));
         }
         Ok(bodies.into_iter().map(|(_, body)| body).collect())
@@ -358,7 +358,7 @@ mod tests {
             let ended = schedule(&fixture.job, "a", Assignment::default(), &stop).await;
             assert_eq!(ended, Scheduled::Stopped);
         }
-        assert!(!fixture.job.ledger.progress(&fixture.job.run).await.unwrap().checkpoint.complete);
+        assert!(!fixture.job.ledger.progress().await.unwrap().checkpoint.complete);
         let ended = schedule(&fixture.job, "a", Assignment::default(), &CancellationToken::new()).await;
         assert_eq!((ended, fixture.waiting().await), (Scheduled::Complete, 20));
     }

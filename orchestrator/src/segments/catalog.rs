@@ -232,11 +232,11 @@ impl Catalog {
         self.segments.push(segment.key.as_str().into());
         self.written_by.push(index.incarnation);
         let current = index.incarnation == self.incarnation;
-        self.report.add(&index, &segment.lost);
+        self.report.add(&index, &segment.duplicates);
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);
-            let is_outcome = record.is_outcome(current) && !segment.lost.contains(&record.index);
+            let is_outcome = record.is_outcome(current) && !segment.duplicates.contains(&record.index);
             if record.status != TryStatus::RunDone {
                 self.errors.add(&index, record, is_outcome);
                 self.add_failure(&index, process, record);
@@ -249,7 +249,7 @@ impl Catalog {
         }
         for record in index.tries {
             // What failed for good or lacked items before a `resume` was tried anew.
-            if record.is_outcome(current) && !segment.lost.contains(&record.index) {
+            if record.is_outcome(current) && !segment.duplicates.contains(&record.index) {
                 self.add_outcome(position, record);
             }
         }

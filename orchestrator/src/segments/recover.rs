@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use prs_common::layout;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError};
+use prs_common::ledger::{Blame, FailedTry, LedgerError, MiniBatchOutcome};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{ReadIndex, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
 use prs_common::storage::{ObjectMeta, StorageError};
@@ -52,7 +52,7 @@ pub enum RecoverError {
 pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
     let mut committed = HashSet::new();
     loop {
-        let listed = job.ledger.segments(&job.run, committed.len() as u64, LISTED_AT_ONCE).await?;
+        let listed = job.ledger.segments(committed.len() as u64, LISTED_AT_ONCE).await?;
         let is_last = listed.len() < LISTED_AT_ONCE;
         committed.extend(listed.into_iter().map(|segment| segment.key));
         if is_last {
@@ -64,7 +64,7 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
         |object: &ObjectMeta| layout::is_segment(&object.key) && !committed.contains(&object.key);
     let mut unknown: BTreeMap<_, _> =
         listed.filter(is_unknown).map(|object| (object.key.clone(), object)).collect();
-    let progress = job.ledger.progress(&job.run).await?;
+    let progress = job.ledger.progress().await?;
     let mut recovery = Recovery {
         job,
         reach: Reach { published: progress.checkpoint.scheduled.max(progress.ended()) },
@@ -197,10 +197,10 @@ async fn commit(
         }
     }
     for failed in &spoiled {
-        job.ledger.record_failure(&job.run, failed).await?;
+        job.ledger.record_failure(failed).await?;
     }
-    let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-    let lost = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+    let entries: Vec<MiniBatchOutcome> = ended.iter().map(|record| entry(record)).collect();
+    let lost = job.ledger.commit(&object.key, object.size, &entries).await?;
     recovered.ended += entries.len().saturating_sub(lost.len()) as u64;
     for record in ended {
         let at = record.index as usize;
@@ -217,8 +217,8 @@ async fn commit(
 }
 
 /// The outcome of a mini-batch, as its record tells it.
-pub fn entry(record: &TryRecord) -> Entry {
-    Entry {
+pub fn entry(record: &TryRecord) -> MiniBatchOutcome {
+    MiniBatchOutcome {
         index: record.index,
         succeeded: record.status == TryStatus::RunDone,
         items: record.items,
@@ -243,7 +243,7 @@ mod tests {
         let recovered = recover(&fixture.job).await.unwrap();
         assert_eq!(recovered.ended, 3);
         assert_eq!(recovered.known.iter().filter(|checksum| **checksum != 0).count(), 5);
-        assert_eq!(fixture.job.ledger.progress(&fixture.job.run).await.unwrap().succeeded, 6);
+        assert_eq!(fixture.job.ledger.progress().await.unwrap().succeeded, 6);
         assert_eq!(recover(&fixture.job).await.unwrap().ended, 0);
     }
 

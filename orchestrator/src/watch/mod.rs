@@ -96,7 +96,7 @@ pub async fn watch(
 
 /// Takes or renews the lease to watch over a job; returns its number.
 async fn lease(job: &JobContext, owner: &str) -> Result<u64, WatchError> {
-    let lease = job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await?;
+    let lease = job.ledger.lease(Duty::Watch, owner, job.policy.lease).await?;
     lease.ok_or(WatchError::NotTheOrchestrator)
 }
 
@@ -106,7 +106,7 @@ async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
         return false;
     }
     let others = async {
-        let mut nodes = job.ledger.nodes(&job.run).await.ok()?;
+        let mut nodes = job.ledger.nodes().await.ok()?;
         mark_lost(job, &mut nodes);
         let is_useless = |node: &NodeView| init_failures::is_useless(&node.report);
         if nodes.iter().any(|node| !node.left && !is_useless(node) && node.info.worker != owner) {
@@ -313,13 +313,13 @@ impl<'a> Watch<'a> {
         let conclusion = Conclusion::failed(&reason(&error));
         // It may be decided already that the job ends for another reason.
         self.journal.error(format_args!("{}", conclusion.reason));
-        let conclusion = self.job.ledger.conclude(&self.job.run, &conclusion).await?;
+        let conclusion = self.job.ledger.conclude(&conclusion).await?;
         if conclusion.state == JobState::Completed {
             // There is a result, and who watches next says so.
             return Err(error);
         }
         self.wait_for_nodes(self.job.policy.leave_before_end).await;
-        if let Ok(progress) = self.job.ledger.progress(&self.job.run).await {
+        if let Ok(progress) = self.job.ledger.progress().await {
             self.status.progress = progress;
         }
         self.close(&conclusion, nothing(self.job)).await
@@ -368,7 +368,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
-        self.job.ledger.set_state(&self.job.run, state, self.fence).await?;
+        self.job.ledger.set_state(state, self.fence).await?;
         self.memory.state = state;
         self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();

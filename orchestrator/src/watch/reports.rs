@@ -29,7 +29,7 @@ pub(crate) async fn finish_reports(
     let mut watch = Watch::start(job, (owner, fence), record, &id, &view)?;
     watch.renew().await?;
     watch.memory.state = result.state;
-    watch.status.progress = job.ledger.progress(&job.run).await?;
+    watch.status.progress = job.ledger.progress().await?;
     let _ = std::fs::remove_file(&watch.reserve);
     watch.write_job_result(result);
     watch.finish_reports(result).await;
@@ -73,7 +73,7 @@ impl Watch<'_> {
     async fn follow_the_last(&mut self) -> Result<(), WatchError> {
         self.wait_for_nodes(self.job.policy.leave).await;
         let tries = self.catalog.as_deref().map_or(0, Catalog::tries_of_failed);
-        let progress = self.job.ledger.progress(&self.job.run).await?;
+        let progress = self.job.ledger.progress().await?;
         self.follow_what_is_whole(progress.segments).await?;
         match self.catalog.as_deref() {
             Some(catalog) if catalog.tries_of_failed() != tries => {
@@ -90,7 +90,7 @@ impl Watch<'_> {
         }
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
-            if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
+            if let Ok(mut nodes) = self.job.ledger.nodes().await {
                 mark_lost(self.job, &mut nodes);
                 if nodes.iter().all(|node| node.left) {
                     return;

@@ -40,12 +40,12 @@ pub(crate) async fn cancel(fleet: &Fleet, job_id: &str, who: &str) -> Result<Job
     // Its books may be lost, or were never opened.
     open_books(&job).await?;
     let wanted = Conclusion::canceled(&EndReason::Canceled { who: who.to_owned() });
-    repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
+    repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
     let (view, _seen) = watch::channel(Shown::default());
     let waiting = async {
-        let ended = until_ended(Some(&*job.ledger), &*job.storage, &record, view);
+        let ended = until_ended(Some(&*job.membership), &*job.storage, &record, view);
         let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
         // Whoever watched over the job cleans up behind it.
         let enough = if ended.is_ok() { &end.retire } else { &end.stop };
@@ -145,12 +145,11 @@ async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerErro
 }
 
 async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
-    let (ledger, run) = (&job.ledger, &job.run);
-    if ledger.nodes(run).await?.iter().any(|node| job.policy.is_present(node)) {
+    let ledger = &job.ledger;
+    if ledger.nodes().await?.iter().any(|node| job.policy.is_present(node)) {
         return Ok(Some("running"));
     }
     // Its nodes leave before the last of them has written how it ended.
-    let ends =
-        ledger.state(run).await? == JobState::Finalizing || ledger.progress(run).await?.conclusion.is_some();
+    let ends = ledger.state().await? == JobState::Finalizing || ledger.progress().await?.conclusion.is_some();
     Ok((ends && is_watched(job).await?).then_some("about to end"))
 }

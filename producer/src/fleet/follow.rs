@@ -47,10 +47,10 @@ pub(crate) enum Waited {
 /// Leaves a job to its nodes: one of them publishes the plan.
 pub(crate) async fn leave(handed: Handed) {
     let Handed { job, record, owner, .. } = handed;
-    if let Err(error) = job.ledger.release(&job.run, Duty::Schedule, &owner).await {
+    if let Err(error) = job.ledger.release(Duty::Schedule, &owner).await {
         tracing::warn!(%error, "a node begins to publish the plan some seconds later");
     }
-    Box::pin(say_who_serves(&*job.ledger, &record)).await;
+    Box::pin(say_who_serves(&*job.membership, &record)).await;
 }
 
 /// Publishes the plan of a job and waits for its end. The first Ctrl-C says what the second does: leave.
@@ -81,7 +81,7 @@ async fn follow(job: &JobContext, record: &JobRecord, signals: &mut Signals) -> 
     let (view, seen) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
-    let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
+    let mut ended = Box::pin(until_ended(Some(&*job.membership), &*job.storage, record, view));
     let waited = loop {
         tokio::select! {
             result = &mut ended => break result.map(|result| Waited::Ended(Box::new(result))),
@@ -148,10 +148,10 @@ pub(crate) async fn until_ended(
 
 /// Waits until the last logs of a job that has ended are in storage, for a person reads them next; never for long.
 async fn until_reports_are_finished(ledger: &dyn Ledger, record: &JobRecord) {
-    let run = run_name(&record.job_id, record.incarnation);
+    let books = ledger.job(&run_name(&record.job_id, record.incarnation));
     let finished = async {
         // The books are closed when they are.
-        while ledger.state(&run).await.is_ok() {
+        while books.state().await.is_ok() {
             tokio::time::sleep(LOOK_INTERVAL / 3).await;
         }
     };
@@ -247,9 +247,8 @@ impl<'a> Looks<'a> {
 /// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
 /// none, for what was done before it counts too.
 pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
-    let run = run_name(&record.job_id, record.incarnation);
-    let (state, progress, nodes) =
-        tokio::try_join!(ledger.state(&run), ledger.progress(&run), ledger.nodes(&run))?;
+    let books = ledger.job(&run_name(&record.job_id, record.incarnation));
+    let (state, progress, nodes) = tokio::try_join!(books.state(), books.progress(), books.nodes())?;
     let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
     if record.incarnation == 1 {

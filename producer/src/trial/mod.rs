@@ -25,7 +25,7 @@ use prs_common::code_archive::{is_intact, unpack};
 use prs_common::code_files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
-use prs_common::ledger::EmbeddedLedger;
+use prs_common::ledger::{EmbeddedLedger, Ledger};
 use prs_common::queue::EmbeddedQueue;
 use prs_common::storage::{LocalStorage, PutMode, Storage};
 use prs_common::temporary_folder::TemporaryFolder;
@@ -150,14 +150,16 @@ impl Trial {
     pub(crate) fn context(&self) -> JobContext {
         let storage = self.former.as_ref().map_or_else(|| self.stores.job(), |former| &former.storage);
         let output = self.spec.output.clone().unwrap_or_else(|| self.folder("output"));
+        let (run, membership) = (run_name(&self.job_id, 1), EmbeddedLedger::default());
         JobContext {
             id: self.job_id.clone(),
-            run: run_name(&self.job_id, 1),
+            ledger: membership.job(&run),
+            membership: Arc::new(membership),
+            run,
             code: String::new(),
             spec: Arc::clone(&self.spec),
             incarnation: 1,
             queue: Arc::new(EmbeddedQueue::default()),
-            ledger: Arc::new(EmbeddedLedger::default()),
             storage: Arc::clone(storage),
             inputs: self.stores.clone(),
             output: Arc::new(LocalStorage::new(output)),

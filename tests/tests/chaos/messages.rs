@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::ledger::{Membership, Offer, RedisLedger};
+use prs_common::ledger::{Ledger, Offer, RedisLedger};
 use prs_common::mini_batch::{MiniBatch, Work};
 use prs_common::queue::{Queue, RabbitMqQueue};
 use prs_tests::deadline::wait_for;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
+use prs_common::ledger::{Blame, FailedTry, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
@@ -84,7 +84,7 @@ pub(crate) struct Committer {
 #[derive(Default)]
 struct Open {
     builder: SegmentBuilder,
-    entries: Vec<Entry>,
+    entries: Vec<MiniBatchOutcome>,
     settled: Vec<Ready>,
     /// Mini-batches whose outcome is in it. One may come twice, when it was published twice or the broker was lost while
     /// it ran: with both outcomes in one segment nobody could say later which of them counts.
@@ -224,10 +224,9 @@ impl Committer {
         if tried.record.status != TryStatus::RunDone {
             tried.record.id.clone_from(&id);
             let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
-            let counted =
-                self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
+            let counted = self.until_done("a failed try", || self.job.ledger.record_failure(&failed));
             // A try that was not counted is one that never was.
-            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+            let verdict = counted.await.unwrap_or(Verdict::Retry { failed_tries: ready.spoiled + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
         }
         let staged_in = tried.staging.join(tried.seq.to_string());
@@ -284,15 +283,15 @@ impl Committer {
             Some(Verdict::Done) => {
                 let _ = ready.delivery.ack();
             }
-            Some(Verdict::Retry { spoiled }) => {
-                record.number = spoiled;
+            Some(Verdict::Retry { failed_tries }) => {
+                record.number = failed_tries;
                 open.builder.add(record, &process, Bytes::new());
                 if let Err(error) = ready.delivery.requeue() {
                     tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
                 }
             }
-            Some(Verdict::GiveUp { spoiled }) => {
-                record.number = spoiled;
+            Some(Verdict::GiveUp { failed_tries }) => {
+                record.number = failed_tries;
                 Self::give_up(record, &process, ready, open);
             }
         }
@@ -348,7 +347,7 @@ impl Committer {
         // Nobody sends: the other end is dropped when the commit before has ended.
         let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
-            self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
+            self.until_done("a commit", || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::info!(

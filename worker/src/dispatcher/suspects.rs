@@ -62,9 +62,9 @@ impl Suspects {
     async fn begin(&self, mut ready: Ready, number: u64) -> Option<Ready> {
         let start = format!("{}-{number}", self.prefix);
         loop {
-            match self.job.ledger.begin(&self.job.run, ready.index, &start).await {
-                Ok(Begin::Run { spoiled, lost }) => {
-                    (ready.spoiled, ready.lost) = (spoiled, lost);
+            match self.job.ledger.begin(ready.index, &start).await {
+                Ok(Begin::Run { failed_tries, node_losses }) => {
+                    (ready.spoiled, ready.lost) = (failed_tries, node_losses);
                     ready.start = Some(start);
                     return Some(ready);
                 }
@@ -99,7 +99,7 @@ impl Suspects {
 
     async fn give_back(&self, ready: Ready) {
         if let Some(start) = &ready.start
-            && let Err(error) = self.job.ledger.abandon(&self.job.run, ready.index, start).await
+            && let Err(error) = self.job.ledger.abandon(ready.index, start).await
         {
             tracing::warn!(index = ready.index, %error, "a mini-batch that goes back counts as a lost node");
         }

@@ -275,8 +275,7 @@ impl Intake {
     /// Acknowledges those that have their outcome, and returns the others.
     async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
         let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
-        let ended =
-            self.asked("what was delivered before", || self.job.ledger.ended(&self.job.run, &indexes));
+        let ended = self.asked("what was delivered before", || self.job.ledger.ended(&indexes));
         let mut ended = ended.await?.into_iter();
         let (done, open): (Vec<_>, Vec<_>) =
             suspects.into_iter().partition(|_| ended.next().unwrap_or(false));
