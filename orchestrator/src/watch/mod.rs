@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
 use prs_common::timestamp::now_us;
@@ -60,7 +61,7 @@ pub(crate) use self::reports::{finish_reports, restore_job_result};
 const RESERVE: usize = 256 << 10;
 /// Between two looks at a job that is nearly done: its last outcomes are not kept waiting.
 const NEARLY_DONE: Duration = Duration::from_millis(50);
-/// First pause after the job could not be ended; it doubles.
+/// First pause after the job could not be ended; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -216,7 +217,7 @@ impl<'a> Watch<'a> {
     async fn run(&mut self) -> Result<JobResult, WatchError> {
         let mut decided = self.until_decided().await;
         self.scheduler.end().await;
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let not_watched: fn(&WatchError) -> EndReason = |error| error.into();
         let not_written: fn(&WatchError) -> EndReason =
             |error| EndReason::ResultNotWritten { error: error.to_string() };
@@ -241,8 +242,7 @@ impl<'a> Watch<'a> {
             match disposition {
                 Disposition::Retry => {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    backoff.wait().await;
                     let ended_early = self.ended_early().await.ok().flatten();
                     decided = Ok(ended_early.map_or(decision, Decision::Conclude));
                 }

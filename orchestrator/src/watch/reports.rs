@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::failpoint;
 use prs_common::layout::LOGS;
 use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
@@ -15,6 +16,9 @@ use crate::report::progress_overview::describe;
 use crate::segments;
 use crate::segments::catalog::Catalog;
 use crate::segments::failed_mini_batches;
+
+/// Attempts to bring the last logs to storage: some seconds of them.
+const DELIVERIES: u32 = 7;
 
 /// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
 pub(crate) async fn finish_reports(
@@ -125,14 +129,15 @@ impl Watch<'_> {
     /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
     async fn deliver_logs(&self) {
         let Some(shipper) = &self.job.log_shipper else { return };
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut attempts = 1;
         while let Err(error) = shipper.ship(true).await {
-            if !error.is_retryable() || pause > LONGEST_PAUSE {
+            if !error.is_retryable() || attempts == DELIVERIES {
                 self.journal.error(format_args!("some logs of the job do not come to storage: {error}"));
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            backoff.wait().await;
+            attempts += 1;
         }
     }
 }

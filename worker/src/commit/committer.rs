@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use prs_common::backoff::Backoff;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Blame, FailedTry, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
@@ -43,7 +44,7 @@ const ON_THEIR_WAY: usize = 4;
 const PREPARED_AT_ONCE: usize = 16;
 /// What is being stored when there is no more time has this long to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
-/// First pause after a store or ledger failed; it doubles.
+/// First pause after a store or ledger failed; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -140,7 +141,7 @@ impl Committer {
                 biased;
                 Some(prepared) = preparing.join_next() => {
                     if let Some(prepared) = Self::heard(prepared) {
-                        this.add(prepared, &mut open).await;
+                        this.add(prepared, &mut open);
                     }
                     this.is_full(&open)
                 }
@@ -151,7 +152,7 @@ impl Committer {
                     for Outcome { ready, ended } in came.drain(..) {
                         match ended {
                             Ended::Tried(tried) if tried.is_prepared() => {
-                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open).await;
+                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open);
                             }
                             Ended::Tried(tried) => {
                                 let (this, calls) = (Arc::clone(&this), Arc::clone(&calls));
@@ -196,7 +197,7 @@ impl Committer {
         }
         while let Some(prepared) = preparing.join_next().await {
             if let Some(prepared) = Self::heard(prepared) {
-                this.add(prepared, &mut open).await;
+                this.add(prepared, &mut open);
             }
         }
         if !open.builder.is_empty() {
@@ -262,7 +263,7 @@ impl Committer {
     }
 
     /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
-    async fn add(&self, prepared: Prepared, open: &mut Open) {
+    fn add(&self, prepared: Prepared, open: &mut Open) {
         let Prepared { ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
         if verdict != Some(Verdict::Done) {
             record.error = error.and_then(|error| open.builder.explain(&error));
@@ -378,7 +379,7 @@ impl Committer {
         F: Future<Output = Result<T, E>>,
         C: FnMut() -> F,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             if self.fatal.borrow().is_some() {
                 return None;
@@ -393,10 +394,9 @@ impl Committer {
                 Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");
                     tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
+                        () = backoff.wait() => {}
                         () = self.over.cancelled() => return None,
                     }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
                     tracing::error!(%error, "{what} cannot be stored; the node leaves the job");

@@ -26,14 +26,14 @@ pub(super) struct Job {
     segments: Vec<CommittedSegment>,
     /// Positions in `segments`, by key.
     segment_keys: HashMap<String, usize>,
-    tries: BTreeMap<MiniBatchIndex, Tries>,
+    tries: BTreeMap<MiniBatchIndex, NotedTries>,
     nodes: BTreeMap<u32, Node>,
     leases: HashMap<Duty, Lease>,
 }
 
 /// What was recorded of a mini-batch that did not go through at once.
 #[derive(Debug, Default)]
-struct Tries {
+struct NotedTries {
     /// Tries that the user's code failed, by their ids.
     failed_tries: HashSet<String>,
     /// Tries that were lost with their node.
@@ -128,7 +128,7 @@ impl Job {
     }
 }
 
-impl Tries {
+impl NotedTries {
     /// Tries that the user's code failed, and losses of nodes.
     fn counts(&self) -> (u32, u32) {
         (self.failed_tries.len() as u32, self.node_losses.len() as u32)

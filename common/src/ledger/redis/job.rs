@@ -67,8 +67,8 @@ impl RedisJob {
         let (count, quiet) = seats
             .map(|seats| (seats.count.to_string(), seats.quiet.as_micros().to_string()))
             .unwrap_or_default();
-        let said = (Packed(info), Packed(NodeReport::default()));
-        let arguments = (&info.worker, said.0, said.1, wish, count, quiet);
+        let report = Packed(NodeReport::default());
+        let arguments = (&info.worker, Packed(info), report, wish, count, quiet);
         let keys = [Key::Job, Key::Nodes, Key::Workers, Key::Heard];
         let node_id: i64 = self.run(&scripts::JOIN, &keys, arguments).await?;
         Ok(u32::try_from(node_id).ok())
@@ -167,6 +167,7 @@ impl JobLedger for RedisJob {
     ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
         // Sums for the usual case that all are new; the details are looked at where some are not.
         let succeeded = outcomes.iter().filter(|outcome| outcome.succeeded).count();
+        let failed = outcomes.len() - succeeded;
         let items: u64 = outcomes.iter().map(|outcome| outcome.items).sum();
         let items_succeeded: u64 = outcomes.iter().map(|outcome| outcome.items_succeeded).sum();
         let indexes: Vec<_> = outcomes.iter().map(|outcome| outcome.index).collect();
@@ -174,8 +175,8 @@ impl JobLedger for RedisJob {
             .iter()
             .flat_map(|outcome| [u64::from(outcome.succeeded), outcome.items, outcome.items_succeeded])
             .collect();
-        let sums = (succeeded, outcomes.len() - succeeded, items, items_succeeded);
-        let arguments = (key, size, sums.0, sums.1, sums.2, sums.3, Packed(indexes), Packed(details));
+        let (indexes, details) = (Packed(indexes), Packed(details));
+        let arguments = (key, size, succeeded, failed, items, items_succeeded, indexes, details);
         let keys = [Key::Job, Key::Ended, Key::Segments, Key::SegmentKeys, Key::Tries];
         let duplicates: Packed<_> = self.run(&scripts::COMMIT, &keys, arguments).await?;
         Ok(duplicates.0)

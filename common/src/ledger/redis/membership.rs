@@ -48,8 +48,8 @@ impl Ledger for RedisLedger {
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
         type Answer = (bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool)>);
-        let times = (micros(quiet), micros(IDLE_IS_REMEMBERED), TIME_TO_LIVE.as_secs());
-        let arguments = (worker.is_some(), Packed(worker), times.0, times.1, times.2, target);
+        let (quiet, remembered) = (micros(quiet), micros(IDLE_IS_REMEMBERED));
+        let arguments = (worker.is_some(), Packed(worker), quiet, remembered, TIME_TO_LIVE.as_secs(), target);
         let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All];
         let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
         let mut offered = Vec::with_capacity(found.len());

@@ -114,7 +114,8 @@ impl RedisLedger {
     }
 
     fn error(&self, job: &str, failure: RedisFailure) -> LedgerError {
-        LedgerError::new(failure.kind, job, format!("{self}: {}", failure.message))
+        let RedisFailure { kind, message, .. } = failure;
+        LedgerError::new(kind, job, format!("{self}: {message}"))
     }
 }
 
