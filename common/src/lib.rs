@@ -7,8 +7,7 @@
 
 pub mod backoff;
 pub mod checksum;
-pub mod code_archive;
-pub mod code_files;
+pub mod code;
 #[cfg(feature = "fleet")]
 pub mod config;
 pub mod dataset;

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytes::Bytes;
-use prs_common::code_archive::{self, CodeArchive, is_intact, pack};
+use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
 use prs_common::job::{JobSpec, adjust, script_below};
 use prs_common::layout;
-use prs_common::storage::{PutMode, Storage};
+use prs_common::storage::{PutMode, Storage, StorageExt};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::report::starts::short;
 
@@ -50,7 +50,7 @@ impl NextStart {
     /// Stores the code, before anything names it.
     pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
         let Some(NewCode { key, archive }) = &self.code else { return Ok(()) };
-        let put = storage.put(key, archive.clone(), PutMode::Overwrite).await;
+        let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
         put.map(drop).context("cannot store the code")
     }
 
@@ -167,7 +167,7 @@ fn outputs<'a>(record: &'a JobRecord, own: &[&'a Path]) -> Vec<&'a Path> {
 }
 
 fn compare(before: &[u8], now: &CodeArchive, source: &Path, outputs: &[&Path]) -> Option<String> {
-    let (before, now) = (code_archive::files(before).ok()?, code_archive::files(&now.body).ok()?);
+    let (before, now) = (archive::files(before).ok()?, archive::files(&now.body).ok()?);
     let is_code = |name: &&PathBuf| {
         let path = source.join(name);
         !outputs.iter().any(|output| path.starts_with(output))

@@ -10,7 +10,9 @@ use std::process::ExitStatus;
 
 use bytes::Bytes;
 use prs_common::process_page::{Phase, ProcessPage};
-use prs_common::wire::{ErrorInfo, FOREGROUND_VARIABLE, Stage, ToProcess, encode_frame, encode_run};
+use prs_common::wire::{
+    Assignment, ErrorInfo, FOREGROUND_VARIABLE, FromProcess, Outcome, Stage, ToProcess, encode,
+};
 use prs_orchestrator::JobContext;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
@@ -24,9 +26,7 @@ use crate::node_settings::NodeSettings;
 use crate::process::import_failure::ImportFailure;
 use crate::process::launch::{Launch, process_name};
 use crate::process::seen_errors::CodeFolders;
-use crate::process::{
-    FrameReader, LAST_FRAMES, Message, OwnedOutcome, Spawned, Streams, returncode, silent_death, spawn,
-};
+use crate::process::{FrameReader, LAST_FRAMES, Spawned, Streams, returncode, silent_death, spawn};
 
 /// What the variable of a process says that only imports the script; see `azureml_user.parallel_run.foreground`.
 const IMPORT: &str = "import";
@@ -189,9 +189,8 @@ async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Resul
     let spawned = spawn(&process).map_err(|error| ForegroundError::Start(error.to_string()))?;
     let family = Family::of_process(&process.token, process.mark);
 
-    let mut frame = Vec::new();
-    encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
-    let ended = converse(spawned, frame, local, &with.stop).await;
+    let start = encode(&ToProcess::Start(Box::new(start)), []);
+    let ended = converse(spawned, start, local, &with.stop).await;
     // What the script left behind would go on without a terminal.
     if let Err(panic) = tokio::task::spawn_blocking(move || family.kill()).await {
         tracing::error!(%panic, "what the script started is left behind");
@@ -265,37 +264,35 @@ async fn converse(
 
 /// Notes what the process said, and says what it is to do next.
 async fn answer(
-    message: Message,
+    (message, rows): (FromProcess, Bytes),
     tried: &mut Tried,
     write: &mut OwnedWriteHalf,
     page: &ProcessPage,
     local: Option<&[u8]>,
 ) {
     match message {
-        Message::Hello { protocol, python } => {
+        FromProcess::Hello { protocol, python } => {
             tracing::debug!(protocol, python, "the process is up");
             tried.python = python;
         }
-        Message::Ready { seconds, .. } => {
+        FromProcess::Ready { seconds, .. } => {
             tried.init_seconds = Some(seconds);
             let Some(local) = local else { return };
             page.grant(1);
-            let mut frame = Vec::new();
-            encode_run([(1, 0, local)].into_iter(), &mut frame);
-            send(write, &frame).await;
+            let assignment = Assignment { seq: 1, retry_count: 0, bytes: local.len() as u32 };
+            send(write, &encode(&ToProcess::Run(vec![assignment]), [local])).await;
         }
-        Message::InitFailed { error, .. } => tried.error = Some(error),
-        Message::Outcomes(outcomes) => {
+        FromProcess::InitFailed { error, .. } => tried.error = Some(error),
+        FromProcess::Outcomes(outcomes) => {
             for outcome in outcomes {
                 note(tried, outcome);
             }
-            let mut frame = Vec::new();
-            encode_frame(&ToProcess::Shutdown, &mut frame);
-            send(write, &frame).await;
+            tried.rows = rows;
+            send(write, &encode(&ToProcess::Shutdown, [])).await;
         }
-        Message::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
-        Message::Notice(text) => tried.notices.push(text),
-        Message::Bye(error) => tried.shutdown_error = error,
+        FromProcess::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
+        FromProcess::Notice(text) => tried.notices.push(text),
+        FromProcess::Bye(error) => tried.shutdown_error = error,
     }
 }
 
@@ -306,12 +303,11 @@ async fn send(write: &mut OwnedWriteHalf, frame: &[u8]) {
     }
 }
 
-fn note(tried: &mut Tried, outcome: OwnedOutcome) {
+fn note(tried: &mut Tried, outcome: Outcome) {
     let was_run = outcome.error.as_ref().is_none_or(|error| error.stage == Stage::Run);
     tried.run_seconds = was_run.then_some(outcome.run_us as f64 / 1e6);
     tried.items = outcome.items;
     tried.returned = outcome.returned;
-    tried.rows = outcome.rows;
     tried.header = outcome.header;
     tried.files = outcome.files;
     tried.error = outcome.error;

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::code_archive::{is_intact, pack};
+use prs_common::code::archive::{is_intact, pack};
 use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
-use prs_common::storage::{Claim, LocalStorage, Storage};
+use prs_common::storage::{Claim, LocalStorage, Storage, StorageExt};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::job::words;

@@ -22,7 +22,7 @@ use prs_common::ledger::{Blame, FailedTry, LedgerError, LedgerErrorKind, MiniBat
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
-use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::segments::recover::entry;
@@ -258,7 +258,8 @@ impl Committer {
             }
         });
         let (size, crc) = summed.await?;
-        self.until_done(what, || self.job.storage.put_file(&key, &staged)).await?;
+        let file = Payload::File(staged);
+        self.until_done(what, || self.job.storage.put(&key, file.clone(), PutMode::Overwrite)).await?;
         Some(OutputFile { path, key, size, crc })
     }
 
@@ -337,7 +338,10 @@ impl Committer {
             if with_files {
                 self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;
             }
-            self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await
+            self.until_done("a segment", || {
+                self.job.storage.put(&key, parts.clone().into(), PutMode::Overwrite)
+            })
+            .await
         };
         let put = put.await;
         self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);

@@ -14,8 +14,8 @@ use prs_common::wire::{self, ErrorInfo};
 
 use super::slot::{Kill, Running};
 use crate::commit::outcome::{Ended, Outcome, Ready, Tried, planned_items};
+use crate::process::silent_death;
 use crate::process::stack::Stack;
-use crate::process::{OwnedOutcome, silent_death};
 
 fn new_record(ready: &Ready) -> TryRecord {
     TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone)
@@ -40,8 +40,8 @@ fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
     ErrorDetail::new(RETURNED_TOO_FEW, run, "")
 }
 
-/// The outcome of a try that the process reported.
-pub(crate) fn reported(running: &mut Running, ready: Ready, report: OwnedOutcome) -> Outcome {
+/// The outcome of a try that the process reported, with its rows.
+pub(crate) fn reported(running: &mut Running, ready: Ready, report: wire::Outcome, rows: Bytes) -> Outcome {
     let mut record = new_record(&ready);
     record.started_us = report.started_us;
     record.elapsed_us = report.elapsed_us;
@@ -71,7 +71,7 @@ pub(crate) fn reported(running: &mut Running, ready: Ready, report: OwnedOutcome
         }
     }
     running.log.note(&record);
-    let rows = if record.status == TryStatus::RunDone { report.rows } else { Bytes::new() };
+    let rows = if record.status == TryStatus::RunDone { rows } else { Bytes::new() };
     outcome_of(running, report.seq, ready, (record, error), rows, report.files)
 }
 
@@ -121,15 +121,10 @@ pub(crate) fn died(spec: &JobSpec, running: &mut Running, seq: u32, ready: Ready
 }
 
 fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
-    ErrorInfo {
-        stage: wire::Stage::Run,
-        category: "Timeout".to_owned(),
-        message: format!(
-            "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
-        ),
-        traceback: String::new(),
-        frame: None,
-    }
+    let message = format!(
+        "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
+    );
+    ErrorInfo::new(wire::Stage::Run, "Timeout", message)
 }
 
 fn outcome_of(

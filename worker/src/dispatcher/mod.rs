@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{NodeReport, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{ErrorInfo, PROTOCOL_VERSION, ToProcess, encode_frame};
+use prs_common::wire::{self, ErrorInfo, FromProcess, PROTOCOL_VERSION, ToProcess, encode};
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ use crate::intake::Taken;
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch};
 use crate::process::launch::{CODE, Launch};
 use crate::process::seen_errors::{self, CodeFolders, TryName};
-use crate::process::{Event, EventKind, Message, OwnedOutcome, Tending};
+use crate::process::{Event, EventKind, Tending};
 
 /// Events of processes that wait for the dispatcher.
 const EVENTS_AHEAD: usize = 256;
@@ -267,8 +268,7 @@ impl<'a> Dispatcher<'a> {
         if self.ending == Some(Ending::AtOnce) {
             self.tending.all_end.cancel();
         }
-        let mut farewell = Vec::new();
-        encode_frame(&ToProcess::Shutdown, &mut farewell);
+        let farewell = encode(&ToProcess::Shutdown, []);
         for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
             if self.ending == Some(Ending::AtOnce) {
                 running.kill(Kill::Stop);
@@ -431,27 +431,27 @@ impl<'a> Dispatcher<'a> {
             return;
         }
         match event.kind {
-            EventKind::Said(message) => self.hear(position, message),
+            EventKind::Said(message, rows) => self.hear(position, message, rows),
             EventKind::StackWritten => self.hangs(position),
             EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
         }
     }
 
-    fn hear(&mut self, position: usize, message: Message) {
+    fn hear(&mut self, position: usize, message: FromProcess, rows: Bytes) {
         let Some(running) = &mut self.slots[position].running else { return };
         let name = &running.who.name;
         match message {
-            Message::Hello { protocol, python } => {
+            FromProcess::Hello { protocol, python } => {
                 running.log.line(format_args!("Python {python}"));
                 running.python = python;
                 if protocol != PROTOCOL_VERSION {
                     self.with.main_log.line(format_args!(
                         "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
                     ));
-                    running.kill(Kill::Nonsense);
+                    running.kill(Kill::ProtocolViolation);
                 }
             }
-            Message::Ready { seconds, run } => {
+            FromProcess::Ready { seconds, run } => {
                 self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
@@ -463,16 +463,16 @@ impl<'a> Dispatcher<'a> {
                 running.failures_before = std::mem::take(&mut self.failures_in_a_row);
                 self.with.report.send_modify(|report| report.ever_ready = true);
             }
-            Message::InitFailed { mut error, is_permanent } => {
+            FromProcess::InitFailed { mut error, is_permanent } => {
                 running.sources.name(&mut error);
                 self.not_ready(position, &error, is_permanent);
             }
-            Message::Outcomes(outcomes) => self.finished(position, outcomes),
-            Message::Skipped(seqs) => {
+            FromProcess::Outcomes(outcomes) => self.finished(position, outcomes, rows),
+            FromProcess::Skipped(seqs) => {
                 running.unacknowledged = running.unacknowledged.saturating_sub(seqs.len());
             }
-            Message::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
-            Message::Bye(error) => {
+            FromProcess::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
+            FromProcess::Bye(error) => {
                 running.said_bye = Some(Instant::now());
                 if let Some(mut error) = error {
                     running.sources.name(&mut error);
@@ -483,28 +483,29 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Settles mini-batches that a process has finished.
-    fn finished(&mut self, position: usize, outcomes: Vec<OwnedOutcome>) {
+    /// Settles mini-batches that a process has finished; `rows` are those of all of them.
+    fn finished(&mut self, position: usize, outcomes: Vec<wire::Outcome>, mut rows: Bytes) {
         let Some(running) = &mut self.slots[position].running else { return };
         running.worked = true;
         let count = outcomes.len() as u32;
         let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
-        let rows = outcomes.iter().map(|outcome| outcome.rows.len()).sum();
+        let bytes = rows.len();
         for mut outcome in outcomes {
             let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
                 self.with.main_log.line(format_args!(
                     "{} answered for a mini-batch it does not have; it is killed",
                     running.who.name
                 ));
-                running.kill(Kill::Nonsense);
+                running.kill(Kill::ProtocolViolation);
                 return;
             };
-            self.with.backlog.add(outcome.rows.len());
+            self.with.backlog.add(outcome.rows as usize);
             if let Some(error) = &mut outcome.error {
                 running.sources.name(error);
                 self.with.saw_failed_try(&self.with.name_of(&ready), error);
             }
-            let outcome = reported(running, ready, outcome);
+            let rows = rows.split_to(outcome.rows as usize);
+            let outcome = reported(running, ready, outcome, rows);
             if self.with.outcomes_tx.send(outcome).is_err() {
                 let reason = EndReason::CommitterEnded.to_string();
                 self.with.report.send_modify(|report| report.fatal = Some(reason));
@@ -515,7 +516,7 @@ impl<'a> Dispatcher<'a> {
         running.log.flush();
         if count > 0 {
             let took = Duration::from_micros(took);
-            running.cost = Some(Cost::learn(running.cost, took, rows, count));
+            running.cost = Some(Cost::learn(running.cost, took, bytes, count));
             self.recent.took += took;
             self.recent.count += count;
         }

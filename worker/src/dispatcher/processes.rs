@@ -8,7 +8,7 @@ use std::time::Instant;
 use prs_common::remove_tree::remove_tree;
 use prs_common::segment::ProcessRef;
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ToProcess, encode_frame};
+use prs_common::wire::{self, ToProcess};
 
 use super::Dispatcher;
 use super::ended_tries::{Death, died};
@@ -57,10 +57,8 @@ impl Dispatcher<'_> {
                 return;
             }
         };
-        let mut frame = Vec::new();
         let staging = Arc::from(Path::new(&start.staging_dir));
-        encode_frame(&ToProcess::Start(Box::new(start)), &mut frame);
-        process.send(frame);
+        process.send(wire::encode(&ToProcess::Start(Box::new(start)), []));
         let pid = process.pid;
         let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
         self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
@@ -166,7 +164,7 @@ impl Dispatcher<'_> {
         let (path, code) = (stack::file(&running.folder), self.with.folder.join(CODE));
         match running.killed {
             Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_asked(&path, &code),
-            Some(Kill::Stop | Kill::Nonsense) => Stack::default(),
+            Some(Kill::Stop | Kill::ProtocolViolation) => Stack::default(),
             None => stack::when_died(&path, returncode, &code),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
-use prs_common::wire::encode_run;
+use prs_common::wire::{Assignment, ToProcess, encode};
 
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
@@ -54,7 +54,7 @@ pub(crate) enum Kill {
     /// The node stops.
     Stop,
     /// It broke the protocol.
-    Nonsense,
+    ProtocolViolation,
 }
 
 /// Whether a process hangs in `init()`, as far as the node knows.
@@ -133,9 +133,13 @@ impl Running {
             self.in_hand.push_back((self.next_seq, ready));
             self.next_seq += 1;
         }
-        let given = self.in_hand.range(first..);
-        let mut frame = Vec::new();
-        encode_run(given.map(|(seq, ready)| (*seq, ready.spoiled, &*ready.local)), &mut frame);
+        let assigned = |(seq, ready): &(u32, Ready)| Assignment {
+            seq: *seq,
+            retry_count: ready.spoiled,
+            bytes: ready.local.len() as u32,
+        };
+        let run = ToProcess::Run(self.in_hand.range(first..).map(assigned).collect());
+        let frame = encode(&run, self.in_hand.range(first..).map(|(_, ready)| &*ready.local));
         self.process.page.grant(self.next_seq - 1);
         self.process.send(frame);
     }
@@ -168,7 +172,7 @@ impl Running {
             self.stage = Stage::Ending;
             match why {
                 Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
-                Kill::Stop | Kill::Nonsense => self.process.kill(),
+                Kill::Stop | Kill::ProtocolViolation => self.process.kill(),
             }
         }
     }

@@ -25,8 +25,8 @@ use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
-use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
-use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work};
+use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use tokio::sync::Semaphore;
 
@@ -97,7 +97,7 @@ enum LocalizeError {
     /// It may be later.
     Store(StorageError),
     /// It may be later, or at another place of this node.
-    Node(StorageError),
+    Node(DiskError),
 }
 
 /// A file to be fetched.
@@ -206,7 +206,8 @@ impl Localizer {
         }
         let planned = match self.planned(body).await {
             Ok(planned) => planned,
-            Err(LocalizeError::Store(error) | LocalizeError::Node(error)) => return Err(error),
+            Err(LocalizeError::Store(error)) => return Err(error),
+            Err(LocalizeError::Node(error)) => return Err(of_node(&error)),
             Err(LocalizeError::Unreadable { origin, reason }) => {
                 return Ok(unreadable(body.clone(), &origin, &reason));
             }
@@ -220,18 +221,19 @@ impl Localizer {
             Work::Objects { sources, files } => {
                 self.files(index, input, sources, files, &mini_batch.item_names()).await
             }
-            Work::DelimitedObject { .. } => self.slice(index, input, work).await,
+            Work::Slice(slice) if slice.store != StoreRef::Local => self.slice(index, input, slice).await,
             Work::Stored { .. } => Err(LocalizeError::Unreadable {
                 origin: format!("mini-batch {index}"),
                 reason: "its descriptor names another one".to_owned(),
             }),
-            Work::Files { .. } | Work::Delimited { .. } | Work::Unreadable { .. } => {
+            Work::Files { .. } | Work::Slice(_) | Work::Unreadable { .. } => {
                 return Ok(Localized { local: planned.clone(), planned, pin: Pin::none() });
             }
         };
         match made {
             Ok((local, pin)) => Ok(Localized { planned, local, pin }),
-            Err(LocalizeError::Store(error) | LocalizeError::Node(error)) => Err(error),
+            Err(LocalizeError::Store(error)) => Err(error),
+            Err(LocalizeError::Node(error)) => Err(of_node(&error)),
             Err(LocalizeError::Unreadable { origin, reason }) => Ok(unreadable(planned, &origin, &reason)),
         }
     }
@@ -290,22 +292,13 @@ impl Localizer {
     }
 
     /// A slice of a delimited text file.
-    async fn slice(&self, index: u64, input: u32, work: &Work<'_>) -> Result<(Bytes, Pin), LocalizeError> {
-        let &Work::DelimitedObject {
-            store,
-            key,
-            origin,
-            name_at,
-            version,
-            start,
-            end,
-            records,
-            checksum,
-            schema,
-        } = work
-        else {
-            unreachable!("the caller looked at the kind of work");
-        };
+    async fn slice(
+        &self,
+        index: u64,
+        input: u32,
+        slice: &SliceRef<'_>,
+    ) -> Result<(Bytes, Pin), LocalizeError> {
+        let &SliceRef { store, key, origin, version, start, end, checksum, .. } = slice;
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
         let name = format!("{}.slices/{:016x}-{start}-{end}", self.folder_of(input, 0), hasher.finish());
@@ -317,8 +310,7 @@ impl Localizer {
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
         let path = self.inner.cache.path(&name);
         let path = path.to_string_lossy();
-        let work =
-            Work::Delimited { path: &path, origin, name_at, version, start, end, records, checksum, schema };
+        let work = Work::Slice(SliceRef { store: StoreRef::Local, key: &path, ..*slice });
         Ok((MiniBatch { index, input, work }.encode().into(), pin))
     }
 
@@ -342,7 +334,7 @@ impl Localizer {
         let limit = cache.memory_limit();
         let pin = cache.pin(&wanted, true).await.map_err(&same_name)?;
         match self.fetch_pinned(&pin, &files).await {
-            Err(LocalizeError::Node(error)) if cache.medium_at(&error.place) == Medium::Memory => {
+            Err(LocalizeError::Node(error)) if cache.medium_at(&error.path) == Medium::Memory => {
                 cache.memory_is_full(limit, &error);
             }
             fetched => return fetched.map(|()| pin),
@@ -426,8 +418,8 @@ impl Localizer {
                     return Ok(seen);
                 }
                 Err(FetchError::Local(error)) => {
-                    let full = cache.medium_at(&error.place);
-                    if error.kind != StorageErrorKind::Full || evicted.contains(&full) {
+                    let full = cache.medium_at(&error.path);
+                    if !error.is_full() || evicted.contains(&full) {
                         return Err(LocalizeError::Node(error));
                     }
                     evicted.push(full);
@@ -443,6 +435,13 @@ impl Localizer {
             }
         }
     }
+}
+
+/// The data is not to blame for what is wrong with the disk of this node, which may pass unless no room is left.
+fn of_node(error: &DiskError) -> StorageError {
+    let kind = if error.is_full() { StorageErrorKind::Full } else { StorageErrorKind::Unavailable };
+    let (place, message) = (error.path.display().to_string(), error.source.to_string());
+    StorageError { kind, place, key: String::new(), message }
 }
 
 /// The versions of fetched files, so that a process knows whether they are still what came; none where some are files of

@@ -12,13 +12,14 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::code_archive::{is_intact, unpack};
+use prs_common::code::archive::{is_intact, unpack};
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::layout::checksum_of_code;
 use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::segment::{READS, read_again_after};
+use prs_common::storage::StorageExt;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prs_common::process_page::ProcessPage;
-use prs_common::wire::ErrorInfo;
+use prs_common::wire::{ErrorInfo, FromProcess, Stage};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use frames::{FrameReader, Message, OwnedOutcome};
+pub(crate) use frames::FrameReader;
 pub(crate) use spawn::{ProcessSettings, SpawnError, Spawned, Streams, spawn};
 
 use crate::host::descendants::Family;
@@ -48,8 +49,8 @@ pub(crate) struct Event {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum EventKind {
-    /// It said something.
-    Said(Message),
+    /// It said something, and these are the rows that it tells of.
+    Said(FromProcess, Bytes),
     /// It has ended, and nothing of it is left.
     Exited {
         /// As Python's `subprocess` says it: the exit code, or minus the signal.
@@ -185,8 +186,8 @@ impl Supervisor {
             tokio::task::spawn_blocking(move || family.kill()).await.unwrap_or(0)
         };
         let rest = async {
-            while let Some(message) = reader.next().await {
-                self.report(EventKind::Said(message)).await;
+            while let Some((message, rows)) = reader.next().await {
+                self.report(EventKind::Said(message, rows)).await;
             }
         };
         if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
@@ -206,8 +207,9 @@ impl Supervisor {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
                 message = reader.next(), if reading => {
-                    if let Some(message) = message {
-                        let event = Event { slot: self.slot, number: self.number, kind: EventKind::Said(message) };
+                    if let Some((message, rows)) = message {
+                        let kind = EventKind::Said(message, rows);
+                        let event = Event { slot: self.slot, number: self.number, kind };
                         if self.events.send(event).await.is_err() {
                             self.kill.cancel();
                         }
@@ -247,17 +249,11 @@ pub(crate) fn returncode(status: Option<ExitStatus>) -> i32 {
 }
 
 /// The error of a process that ended without a word.
-pub(crate) fn silent_death(stage: prs_common::wire::Stage, returncode: i32, during: &str) -> ErrorInfo {
+pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> ErrorInfo {
     let how = match returncode {
         -9 => "was killed (returncode -9; the kernel does this when memory runs out)".to_owned(),
         code if code < 0 => format!("was killed by signal {} (returncode {code})", -code),
         code => format!("ended by itself (returncode {code})"),
     };
-    ErrorInfo {
-        stage,
-        category: "ProcessDied".to_owned(),
-        message: format!("the process {how} {during}"),
-        traceback: String::new(),
-        frame: None,
-    }
+    ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"))
 }
