@@ -5,6 +5,7 @@
 //! storage) with their embedded implementations. It runs nothing: planning and watching are in
 //! `prs-orchestrator`, processes in `prs-worker`.
 
+pub mod backoff;
 pub mod checksum;
 pub mod code;
 #[cfg(feature = "fleet")]

@@ -6,6 +6,7 @@
 //! once. Which refusals are of this kind is the business of the connection that meets them.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,6 +99,38 @@ impl Refusals {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that `server` accepted `call`, and logs where that ends what was logged before.
+    pub(crate) fn has_accepted(&self, server: &dyn Display, call: impl FnOnce() -> String) {
+        if let Some(lasted) = self.accepted(call, Instant::now()) {
+            let after_s = lasted.as_secs();
+            tracing::info!(%server, after_s, "the server accepts again what it refused");
+        }
+    }
+
+    /// Whether a `refusal` of `call`, which `server` accepted before, may pass, and the words for it; with `everything`,
+    /// as in [`refused`](Self::refused). Logs it once.
+    pub(crate) fn judged(
+        &self,
+        server: &dyn Display,
+        call: String,
+        everything: bool,
+        refusal: &str,
+    ) -> (bool, String) {
+        let refused = self.refused(call, everything, Instant::now());
+        let message = refused.explain(refusal);
+        let Refused::MayPass { is_new, left } = refused else { return (false, message) };
+        if is_new {
+            let wait_s = left.as_secs();
+            tracing::warn!(
+                %server,
+                refusal,
+                wait_s,
+                "the server refuses what it accepted before; it is asked again for so long"
+            );
+        }
+        (true, message)
     }
 
     /// Notes at `now` that `call` was accepted; says how long it was refused where somebody was told and

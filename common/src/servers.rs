@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ledger::{Ledger, LedgerError, Membership, RedisLedger};
+use crate::ledger::{Ledger, LedgerError, RedisLedger};
 use crate::queue::{Queue, QueueError, RabbitMqQueue};
 use crate::storage::{self, Storage, StorageError};
 

@@ -1,6 +1,5 @@
 //! A job of a fleet in memory, for tests: its ledger and its storage fail where they are told to.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,9 +11,9 @@ use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize};
 use prs_common::layout;
 use prs_common::ledger::{
-    Begin, Bell, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, Entry, FailedTry,
-    IdleWorker, JobState, Ledger, LedgerError, LedgerErrorKind, Membership, NodeInfo, NodeReport, NodeView,
-    Offer, Offers, Progress, Seats, Signal, TryLimits, Verdict,
+    Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, JobLedger, JobProgress,
+    JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, Seats,
+    Signal, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -64,11 +63,12 @@ impl Fixture {
         let mut spec = JobSpec::new("job", "/", "x.py", vec![input]);
         spec.mini_batch_size = MiniBatchSize::Files(1);
         let storage = Arc::new(faulty_storage(&folder.path().join("storage")));
-        let ledger = Arc::new(FaultyLedger::default());
+        let membership = EmbeddedLedger::default();
+        let ledger = Arc::new(FaultyLedger::new(membership.job("job-1")));
         let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
         record.write(&*storage).await.unwrap();
-        let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger);
-        ledger.create(&job.run, job.try_limits()).await.unwrap();
+        let job = Self::context(&record, &folder.path().join("here"), &storage, &ledger, membership);
+        ledger.create(job.try_limits()).await.unwrap();
         Self { folder, job, ledger, storage, rows: |index| format!("{index}\n").into(), segments: 0 }
     }
 
@@ -77,6 +77,7 @@ impl Fixture {
         here: &Path,
         storage: &Arc<FaultyStorage>,
         ledger: &Arc<FaultyLedger>,
+        membership: EmbeddedLedger,
     ) -> JobContext {
         let storage: Arc<dyn Storage> = Arc::clone(storage) as _;
         JobContext {
@@ -87,6 +88,7 @@ impl Fixture {
             incarnation: record.incarnation,
             queue: Arc::new(EmbeddedQueue::default()),
             ledger: Arc::clone(ledger) as _,
+            membership: Arc::new(membership),
             inputs: InputStores::new(Arc::clone(&storage), Arc::clone(&storage), Arc::new(no_bucket)),
             output: storage.below("output"),
             output_prefix: Some(layout::OUTPUT),
@@ -136,20 +138,20 @@ impl Fixture {
     /// Stores and commits a segment with one row of each of `indexes`.
     pub(crate) async fn succeed(&mut self, indexes: impl IntoIterator<Item = MiniBatchIndex>) {
         let (key, size, entries) = self.store(indexes).await;
-        self.ledger.commit(&self.job.run, &key, size, &entries).await.unwrap();
+        self.ledger.commit(&key, size, &entries).await.unwrap();
     }
 
     /// The same of `index`, as it would run with the descriptor of `other`.
     pub(crate) async fn succeed_as(&mut self, index: MiniBatchIndex, other: MiniBatchIndex) {
         let (key, size, entries) = self.store_as([(index, self.body(other))]).await;
-        self.ledger.commit(&self.job.run, &key, size, &entries).await.unwrap();
+        self.ledger.commit(&key, size, &entries).await.unwrap();
     }
 
     /// Stores such a segment; its writer dies before it commits it.
     pub(crate) async fn store(
         &mut self,
         indexes: impl IntoIterator<Item = MiniBatchIndex>,
-    ) -> (String, u64, Vec<Entry>) {
+    ) -> (String, u64, Vec<MiniBatchOutcome>) {
         let bodies: Vec<_> = indexes.into_iter().map(|index| (index, self.body(index))).collect();
         self.store_as(bodies).await
     }
@@ -157,7 +159,7 @@ impl Fixture {
     async fn store_as(
         &mut self,
         bodies: impl IntoIterator<Item = (MiniBatchIndex, Vec<u8>)>,
-    ) -> (String, u64, Vec<Entry>) {
+    ) -> (String, u64, Vec<MiniBatchOutcome>) {
         let mut segment = SegmentBuilder::default();
         for (index, body) in bodies {
             let record = TryRecord {
@@ -183,16 +185,16 @@ impl Fixture {
         let fingerprints = (0..scheduled).map(|index| fingerprint(index, checksum(&self.body(index))));
         let descriptors = fingerprints.fold(0, u64::wrapping_add);
         let checkpoint = Checkpoint { scheduled, items: scheduled, descriptors, complete: true };
-        let (ledger, run) = (&self.ledger, &self.job.run);
-        let fence = ledger.lease(run, Duty::Schedule, "planner", Duration::ZERO).await.unwrap().unwrap();
-        ledger.checkpoint(run, checkpoint, fence).await.unwrap();
+        let ledger = &self.ledger;
+        let fence = ledger.lease(Duty::Schedule, "planner", Duration::ZERO).await.unwrap().unwrap();
+        ledger.checkpoint(checkpoint, fence).await.unwrap();
     }
 
     /// Lets a worker join and say something of itself.
     pub(crate) async fn join(&self, worker: &str, report: &NodeReport) -> u32 {
         let info = NodeInfo { worker: worker.to_owned(), slots: 1, ..NodeInfo::default() };
-        let node = self.ledger.join(&self.job.run, &info, None).await.unwrap();
-        self.ledger.heartbeat(&self.job.run, node, worker, report).await.unwrap();
+        let node = self.ledger.join(&info, None).await.unwrap();
+        self.ledger.heartbeat(node, worker, report).await.unwrap();
         node
     }
 
@@ -223,14 +225,18 @@ fn fault<K: Copy>(faults: &Faults<K>, call: &str) -> Option<K> {
 }
 
 /// A ledger whose verbs fail.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FaultyLedger {
-    inner: EmbeddedLedger,
+    inner: Arc<dyn JobLedger>,
     faults: Faults<LedgerErrorKind>,
     calls: Mutex<Vec<String>>,
 }
 
 impl FaultyLedger {
+    fn new(inner: Arc<dyn JobLedger>) -> Self {
+        Self { inner, faults: Mutex::default(), calls: Mutex::default() }
+    }
+
     /// Lets the next so many calls that begin like `call` (a verb, and its arguments where [`Self::pass`] is given
     /// some) fail.
     pub(crate) fn fail(&self, call: &str, times: usize, kind: LedgerErrorKind) {
@@ -256,172 +262,101 @@ impl FaultyLedger {
     }
 }
 
-impl fmt::Display for FaultyLedger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
 #[async_trait]
-impl Ledger for FaultyLedger {
-    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError> {
+impl JobLedger for FaultyLedger {
+    async fn create(&self, limits: TryLimits) -> Result<(), LedgerError> {
         self.pass("create")?;
-        self.inner.create(job, limits).await
+        self.inner.create(limits).await
     }
-    async fn state(&self, job: &str) -> Result<JobState, LedgerError> {
+    async fn state(&self) -> Result<JobState, LedgerError> {
         self.pass("state")?;
-        self.inner.state(job).await
+        self.inner.state().await
     }
-    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError> {
+    async fn set_state(&self, state: JobState, fence: u64) -> Result<bool, LedgerError> {
         self.pass(format!("set_state {}", state.as_str()))?;
-        self.inner.set_state(job, state, fence).await
+        self.inner.set_state(state, fence).await
     }
-    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError> {
+    async fn reset(&self, owner: &str) -> Result<bool, LedgerError> {
         self.pass("reset")?;
-        self.inner.reset(job, owner).await
+        self.inner.reset(owner).await
     }
-    async fn remove(&self, job: &str) -> Result<(), LedgerError> {
+    async fn remove(&self) -> Result<(), LedgerError> {
         self.pass("remove")?;
-        self.inner.remove(job).await
+        self.inner.remove().await
     }
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
+    async fn checkpoint(&self, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError> {
         self.pass("checkpoint")?;
-        self.inner.checkpoint(job, checkpoint, fence).await
+        self.inner.checkpoint(checkpoint, fence).await
     }
-    async fn progress(&self, job: &str) -> Result<Progress, LedgerError> {
+    async fn progress(&self) -> Result<JobProgress, LedgerError> {
         self.pass("progress")?;
-        self.inner.progress(job).await
+        self.inner.progress().await
     }
-    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
+    async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
         self.pass("ended")?;
-        self.inner.ended(job, indexes).await
+        self.inner.ended(indexes).await
     }
     async fn commit(
         &self,
-        job: &str,
         key: &str,
         size: u64,
-        entries: &[Entry],
+        entries: &[MiniBatchOutcome],
     ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
         self.pass("commit")?;
-        self.inner.commit(job, key, size, entries).await
+        self.inner.commit(key, size, entries).await
     }
-    async fn segments(
-        &self,
-        job: &str,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<CommittedSegment>, LedgerError> {
+    async fn segments(&self, after: u64, limit: usize) -> Result<Vec<CommittedSegment>, LedgerError> {
         self.pass("segments")?;
-        self.inner.segments(job, after, limit).await
+        self.inner.segments(after, limit).await
     }
-    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError> {
+    async fn record_failure(&self, failed: &FailedTry) -> Result<Verdict, LedgerError> {
         self.pass("record_failure")?;
-        self.inner.record_failure(job, failed).await
+        self.inner.record_failure(failed).await
     }
-    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError> {
+    async fn begin(&self, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError> {
         self.pass("begin")?;
-        self.inner.begin(job, index, start).await
+        self.inner.begin(index, start).await
     }
-    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
+    async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
         self.pass("abandon")?;
-        self.inner.abandon(job, index, start).await
+        self.inner.abandon(index, start).await
     }
-    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
+    async fn join(&self, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
         self.pass("join")?;
-        self.inner.join(job, info, wish).await
+        self.inner.join(info, wish).await
     }
     async fn heartbeat(
         &self,
-        job: &str,
         node_id: u32,
         worker: &str,
         report: &NodeReport,
     ) -> Result<Signal, LedgerError> {
         self.pass("heartbeat")?;
-        self.inner.heartbeat(job, node_id, worker, report).await
+        self.inner.heartbeat(node_id, worker, report).await
     }
-    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError> {
+    async fn leave(&self, node_id: u32) -> Result<(), LedgerError> {
         self.pass("leave")?;
-        self.inner.leave(job, node_id).await
+        self.inner.leave(node_id).await
     }
-    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError> {
+    async fn nodes(&self) -> Result<Vec<NodeView>, LedgerError> {
         self.pass("nodes")?;
-        self.inner.nodes(job).await
+        self.inner.nodes().await
     }
-    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
+    async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError> {
         self.pass("conclude")?;
-        self.inner.conclude(job, conclusion).await
+        self.inner.conclude(conclusion).await
     }
-    async fn lease(
-        &self,
-        job: &str,
-        duty: Duty,
-        owner: &str,
-        time: Duration,
-    ) -> Result<Option<u64>, LedgerError> {
+    async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError> {
         self.pass("lease")?;
-        self.inner.lease(job, duty, owner, time).await
+        self.inner.lease(duty, owner, time).await
     }
-    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError> {
+    async fn release(&self, duty: Duty, owner: &str) -> Result<(), LedgerError> {
         self.pass("release")?;
-        self.inner.release(job, duty, owner).await
+        self.inner.release(duty, owner).await
     }
-}
-
-#[async_trait]
-impl Membership for FaultyLedger {
-    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
-        self.pass("offer")?;
-        self.inner.offer(target, offer).await
-    }
-    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
-        self.pass("withdraw")?;
-        self.inner.withdraw(target, run).await
-    }
-    async fn offers(
-        &self,
-        target: &str,
-        worker: Option<&NodeInfo>,
-        quiet: Duration,
-    ) -> Result<Offers, LedgerError> {
-        self.pass("look")?;
-        self.inner.offers(target, worker, quiet).await
-    }
-    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
-        self.pass("idle")?;
-        self.inner.idle(target, within).await
-    }
-    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
-        self.pass("idle_workers")?;
-        self.inner.idle_workers(target, within).await
-    }
-    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
-        self.pass("targets")?;
-        self.inner.targets().await
-    }
-    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
-        self.pass("begin_to_fill")?;
-        self.inner.begin_to_fill(target, time).await
-    }
-    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
-        self.pass("filled")?;
-        self.inner.filled(target, time).await
-    }
-    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
-        self.pass("belongs_to")?;
-        self.inner.belongs_to(storage).await
-    }
-    async fn ring(&self, target: &str) -> Result<(), LedgerError> {
-        self.pass("ring")?;
-        self.inner.ring(target).await
-    }
-    fn bell(&self, targets: &[String]) -> Box<dyn Bell> {
-        self.inner.bell(targets)
-    }
-    async fn take_seat(&self, job: &str, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError> {
+    async fn take_seat(&self, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError> {
         self.pass("take_seat")?;
-        self.inner.take_seat(job, info, seats).await
+        self.inner.take_seat(info, seats).await
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn are_enough(job: &JobContext) -> Result<Option<Panicked>, Wat
     let noted = noted(job).await?;
     let Some(last) = noted.last().filter(|_| noted.len() >= MAX_PANICS_OF_AN_END) else { return Ok(None) };
     let ends_early = |end: Conclusion| end.state != JobState::Completed;
-    if noted.len() < MAX_PANICS && !job.ledger.progress(&job.run).await?.conclusion.is_some_and(ends_early) {
+    if noted.len() < MAX_PANICS && !job.ledger.progress().await?.conclusion.is_some_and(ends_early) {
         return Ok(None);
     }
     let text = job.storage.get(last).await?;
@@ -121,7 +121,7 @@ pub async fn fail(
 mod tests {
     use std::time::Duration;
 
-    use prs_common::ledger::Ledger;
+    use prs_common::ledger::JobLedger;
 
     use super::*;
     use crate::fixtures::Fixture;
@@ -185,7 +185,7 @@ mod tests {
         let fixture = fixture().await;
         fixture.ledger.panic("nodes", usize::MAX);
         let end = Conclusion { state: JobState::Canceled, reason: "canceled by ana".to_owned() };
-        fixture.ledger.conclude(&fixture.job.run, &end).await.unwrap();
+        fixture.ledger.conclude(&end).await.unwrap();
         let WatchEnd::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
         assert_eq!(notes(&fixture).await, MAX_PANICS_OF_AN_END);
@@ -212,7 +212,7 @@ mod tests {
         let result = fixture.record().await.result.unwrap();
         assert_eq!(result.state, JobState::Completed, "it stands");
         assert!(fixture.storage.get("logs/job_result.txt").await.unwrap().starts_with(b"completed"));
-        assert!(fixture.ledger.state(&fixture.job.run).await.is_err(), "it is tidied up");
+        assert!(fixture.ledger.state().await.is_err(), "it is tidied up");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use prs_common::queue::{Answer, Queue, RabbitMqQueue, settle_all};
+use prs_common::queue::{Queue, RabbitMqQueue, ack_all};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, Live};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn mini_batches_that_are_published_twice_count_once() {
             held.extend(deliveries.next(500).await);
         }
         bodies.extend(held.iter().map(|delivery| delivery.body.clone()));
-        settle_all(held, Answer::Ack).await.unwrap();
+        ack_all(held).unwrap();
         let pairs = bodies.iter().flat_map(|body| [body.clone(), body.clone()]).collect();
         queue.publish(&queue_name, pairs).await.unwrap();
         drop(deliveries);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use prs_common::ledger::{
-    Blame, Checkpoint, Conclusion, Duty, Entry, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
-    NodeInfo, NodeReport, RedisLedger, TryLimits,
+    Blame, Checkpoint, Conclusion, Duty, FailedTry, JobState, Ledger, LedgerError, LedgerErrorKind,
+    MiniBatchOutcome, NodeInfo, NodeReport, RedisLedger, TryLimits,
 };
 use prs_tests::deadline::{eventually, stays_pending};
 use prs_tests::harness::Redis;
@@ -32,8 +32,8 @@ async fn ledger(server: &Redis) -> RedisLedger {
     RedisLedger::connect(&server.url()).await.unwrap()
 }
 
-fn succeeded(indexes: std::ops::Range<u64>) -> Vec<Entry> {
-    indexes.map(|index| Entry { index, succeeded: true, items: 3, items_succeeded: 2 }).collect()
+fn succeeded(indexes: std::ops::Range<u64>) -> Vec<MiniBatchOutcome> {
+    indexes.map(|index| MiniBatchOutcome { index, succeeded: true, items: 3, items_succeeded: 2 }).collect()
 }
 
 /// The error of connecting to `url`, which must come soon and keep the password for itself.
@@ -97,7 +97,7 @@ async fn a_server_that_does_not_want_us_refuses() {
     for login in [":hush@", "ana:hush@", "open@", "open:@"] {
         let ledger = RedisLedger::connect(&at(login, "/3")).await.unwrap();
         assert!(!format!("{ledger} {ledger:?}").contains("hush"));
-        ledger.create(login, LIMITS).await.unwrap();
+        ledger.job(login).create(LIMITS).await.unwrap();
     }
 }
 
@@ -108,7 +108,7 @@ async fn few_rights_are_enough() {
     let url = format!("redis://prs:hush@localhost:{}", server.port());
     let ledger = RedisLedger::connect(&url).await.unwrap();
     every_verb(&ledger, "job").await.unwrap();
-    ledger.remove("job").await.unwrap();
+    ledger.job("job").remove().await.unwrap();
 }
 
 fn least_rights(user: &str) -> String {
@@ -125,29 +125,30 @@ fn least_rights(user: &str) -> String {
 async fn every_verb(ledger: &RedisLedger, job: &str) -> Result<(), LedgerError> {
     let failed = FailedTry { index: 7, id: "try".to_owned(), blame: Blame::Code };
     let info = NodeInfo { worker: "w".to_owned(), slots: 4, ..NodeInfo::default() };
-    ledger.create(job, LIMITS).await?;
+    let job = ledger.job(job);
+    job.create(LIMITS).await?;
     let minute = Duration::from_mins(1);
-    let watch = ledger.lease(job, Duty::Watch, "me", minute).await?.expect("it is free");
-    let schedule = ledger.lease(job, Duty::Schedule, "me", minute).await?.expect("it is free");
-    ledger.set_state(job, JobState::Running, watch).await?;
+    let watch = job.lease(Duty::Watch, "me", minute).await?.expect("it is free");
+    let schedule = job.lease(Duty::Schedule, "me", minute).await?.expect("it is free");
+    job.set_state(JobState::Running, watch).await?;
     let plan = Checkpoint { scheduled: 10, items: 30, descriptors: 7, complete: true };
-    ledger.checkpoint(job, plan, schedule).await?;
-    ledger.record_failure(job, &failed).await?;
-    ledger.begin(job, 8, "start").await?;
-    ledger.begin(job, 9, "start").await?;
-    ledger.abandon(job, 9, "start").await?;
-    ledger.commit(job, "a", 1, &succeeded(0..5)).await?;
-    ledger.commit(job, "b", 1, &succeeded(3..7)).await?;
-    ledger.ended(job, &[0, 1]).await?;
-    ledger.segments(job, 0, usize::MAX).await?;
-    let node_id = ledger.join(job, &info, None).await?;
-    ledger.heartbeat(job, node_id, "w", &NodeReport::default()).await?;
-    ledger.leave(job, node_id).await?;
-    ledger.nodes(job).await?;
-    ledger.release(job, Duty::Schedule, "me").await?;
+    job.checkpoint(plan, schedule).await?;
+    job.record_failure(&failed).await?;
+    job.begin(8, "start").await?;
+    job.begin(9, "start").await?;
+    job.abandon(9, "start").await?;
+    job.commit("a", 1, &succeeded(0..5)).await?;
+    job.commit("b", 1, &succeeded(3..7)).await?;
+    job.ended(&[0, 1]).await?;
+    job.segments(0, usize::MAX).await?;
+    let node_id = job.join(&info, None).await?;
+    job.heartbeat(node_id, "w", &NodeReport::default()).await?;
+    job.leave(node_id).await?;
+    job.nodes().await?;
+    job.release(Duty::Schedule, "me").await?;
     let end = Conclusion { state: JobState::Failed, reason: "why".to_owned() };
-    ledger.conclude(job, &end).await?;
-    ledger.progress(job).await?;
+    job.conclude(&end).await?;
+    job.progress().await?;
     Ok(())
 }
 
@@ -162,13 +163,13 @@ async fn a_removed_job_leaves_no_key() {
     assert_eq!(keys("one"), 8, "every kind of key was used:\n{}", server.cli(&["KEYS", "*"]));
     // What did not go through at once is forgotten with its outcome.
     assert_eq!(server.cli(&["HLEN", "prs:{one}:tries"]), "2");
-    ledger.commit("one", "c", 1, &succeeded(7..9)).await.unwrap();
+    ledger.job("one").commit("c", 1, &succeeded(7..9)).await.unwrap();
     assert_eq!(server.cli(&["HLEN", "prs:{one}:tries"]), "0");
     for _ in 0..2 {
-        ledger.remove("one").await.unwrap();
+        ledger.job("one").remove().await.unwrap();
         assert_eq!((keys("one"), keys("other")), (0, 8));
     }
-    ledger.remove("other").await.unwrap();
+    ledger.job("other").remove().await.unwrap();
     assert_eq!(server.cli(&["DBSIZE"]), "0");
 }
 
@@ -177,7 +178,7 @@ async fn a_removed_job_leaves_no_key() {
 async fn a_job_of_a_former_version_is_seen_and_left_alone() {
     let server = Redis::start();
     let ledger = ledger(&server).await;
-    ledger.create("new", LIMITS).await.unwrap();
+    ledger.job("new").create(LIMITS).await.unwrap();
     assert_eq!(ledger.job_of_a_former_version().await.unwrap(), None);
     server.cli(&["hset", "prs:{old}:job", "state", "running"]);
     assert_eq!(ledger.job_of_a_former_version().await.unwrap().as_deref(), Some("prs:{old}:job"));
@@ -195,18 +196,18 @@ async fn a_job_is_created_clean() {
     let ledger = ledger(&server).await;
     every_verb(&ledger, "job").await.unwrap();
     server.cli(&["DEL", "prs:{job}:job"]);
-    assert_eq!(ledger.progress("job").await.unwrap_err().kind, LedgerErrorKind::NotFound);
-    ledger.create("job", LIMITS).await.unwrap();
-    assert_eq!(ledger.ended("job", &[0, 1]).await.unwrap(), [false, false]);
-    assert!(ledger.segments("job", 0, usize::MAX).await.unwrap().is_empty());
-    assert!(ledger.nodes("job").await.unwrap().is_empty());
+    assert_eq!(ledger.job("job").progress().await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    ledger.job("job").create(LIMITS).await.unwrap();
+    assert_eq!(ledger.job("job").ended(&[0, 1]).await.unwrap(), [false, false]);
+    assert!(ledger.job("job").segments(0, usize::MAX).await.unwrap().is_empty());
+    assert!(ledger.job("job").nodes().await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn scripts_that_the_server_forgot_are_sent_again() {
     let server = Redis::start();
     let ledger = ledger(&server).await;
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     server.cli(&["SCRIPT", "FLUSH"]);
     every_verb(&ledger, "another").await.unwrap();
 }
@@ -228,11 +229,11 @@ impl Calls {
     }
 
     /// Commits until the ledger has said so.
-    async fn commit(&self, ledger: &RedisLedger, key: &str, entries: &[Entry]) {
+    async fn commit(&self, ledger: &RedisLedger, key: &str, entries: &[MiniBatchOutcome]) {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             self.begun.fetch_add(1, Ordering::SeqCst);
-            let said = ledger.commit("job", key, 1, entries).await;
+            let said = ledger.job("job").commit(key, 1, entries).await;
             self.answered.fetch_add(1, Ordering::SeqCst);
             let Err(error) = said else { return };
             assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
@@ -250,7 +251,7 @@ async fn commits_count_once_whatever_happens_to_the_server() {
     // What a commit was told is on the disk.
     let server = Redis::start_with(&["appendfsync always"]);
     let first = ledger(&server).await;
-    first.create("job", LIMITS).await.unwrap();
+    first.job("job").create(LIMITS).await.unwrap();
     let calls = Arc::new(Calls::default());
     let mut clients = Vec::new();
     for client in 0..CLIENTS {
@@ -268,7 +269,7 @@ async fn commits_count_once_whatever_happens_to_the_server() {
     for death in 1..=DEATHS {
         // At a fifth, two fifths, ... of the work: in its middle, whatever the machine does.
         let due = all * u64::from(death) / u64::from(DEATHS + 1);
-        while first.progress("job").await.unwrap().segments < due {
+        while first.job("job").progress().await.unwrap().segments < due {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         block_in_place(|| server.kill());
@@ -279,35 +280,43 @@ async fn commits_count_once_whatever_happens_to_the_server() {
             eventually("a call that is given up", given_up).await;
         }
         block_in_place(|| server.restart());
-        assert!(first.progress("job").await.unwrap().segments < all, "it died before the end");
+        assert!(first.job("job").progress().await.unwrap().segments < all, "it died before the end");
     }
     join_all(clients).await.into_iter().for_each(Result::unwrap);
     let begun = calls.begun.load(Ordering::SeqCst);
     assert!(begun > all, "{begun} calls for {all} commits: none met the outage");
 
     let all = CLIENTS * COMMITS * EACH;
-    let counts = first.progress("job").await.unwrap();
+    let counts = first.job("job").progress().await.unwrap();
     assert_eq!((counts.succeeded, counts.failed, counts.segments), (all, 0, CLIENTS * COMMITS));
     assert_eq!((counts.items, counts.items_succeeded), (3 * all, 2 * all));
-    let lost: usize =
-        first.segments("job", 0, usize::MAX).await.unwrap().iter().map(|segment| segment.lost.len()).sum();
+    let lost: usize = first
+        .job("job")
+        .segments(0, usize::MAX)
+        .await
+        .unwrap()
+        .iter()
+        .map(|segment| segment.duplicates.len())
+        .sum();
     assert_eq!(lost as u64, (CLIENTS * COMMITS - 1) * EACH / 2, "what overlaps was lost once");
-    assert!(first.ended("job", &(0..all).collect::<Vec<_>>()).await.unwrap().into_iter().all(|ended| ended));
+    assert!(
+        first.job("job").ended(&(0..all).collect::<Vec<_>>()).await.unwrap().into_iter().all(|ended| ended)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_outage_is_waited_for_and_a_long_one_is_told() {
     let server = Redis::start_with(&["appendfsync always"]);
     let ledger = ledger(&server).await;
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     server.kill();
     let start = Instant::now();
-    let error = ledger.state("job").await.unwrap_err();
+    let error = ledger.job("job").state().await.unwrap_err();
     assert_eq!(error.kind, LedgerErrorKind::Unavailable, "{error}");
     assert!(start.elapsed() > Duration::from_secs(4) && start.elapsed() < Duration::from_secs(15));
     let mut waiting = tokio::spawn({
         let ledger = ledger.clone();
-        async move { ledger.state("job").await }
+        async move { ledger.job("job").state().await }
     });
     stays_pending("an answer of a server that is down", &mut waiting).await;
     block_in_place(|| server.restart());
@@ -318,15 +327,15 @@ async fn a_short_outage_is_waited_for_and_a_long_one_is_told() {
 async fn a_server_that_answers_no_more_is_left() {
     let server = Redis::start_with(&["appendfsync always"]);
     let ledger = ledger(&server).await;
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     server.cli(&["CLIENT", "PAUSE", "600000", "ALL"]);
     let start = Instant::now();
-    let error = ledger.state("job").await.unwrap_err();
+    let error = ledger.job("job").state().await.unwrap_err();
     assert_eq!(error.kind, LedgerErrorKind::Unavailable, "{error}");
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
     server.kill();
     server.restart();
-    assert_eq!(ledger.state("job").await.unwrap(), JobState::Queued);
+    assert_eq!(ledger.job("job").state().await.unwrap(), JobState::Queued);
 }
 
 #[tokio::test]
@@ -335,11 +344,11 @@ async fn a_wiped_ledger_knows_nothing_and_works() {
     let ledger = ledger(&server).await;
     every_verb(&ledger, "job").await.unwrap();
     server.wipe_and_restart();
-    assert_eq!(ledger.state("job").await.unwrap_err().kind, LedgerErrorKind::NotFound);
-    let late = ledger.commit("job", "z", 1, &succeeded(0..5)).await;
+    assert_eq!(ledger.job("job").state().await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    let late = ledger.job("job").commit("z", 1, &succeeded(0..5)).await;
     assert_eq!(late.unwrap_err().kind, LedgerErrorKind::NotFound);
     every_verb(&ledger, "job").await.unwrap();
-    assert_eq!(ledger.progress("job").await.unwrap().succeeded, 7);
+    assert_eq!(ledger.job("job").progress().await.unwrap().succeeded, 7);
 }
 
 #[tokio::test]
@@ -348,7 +357,7 @@ async fn a_million_mini_batches_fit_into_little_memory() {
     const EACH: u64 = 4096;
     let server = Redis::start();
     let ledger = ledger(&server).await;
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     let used = || {
         let info = server.cli(&["INFO", "memory"]);
         let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().trim().to_owned();
@@ -358,7 +367,12 @@ async fn a_million_mini_batches_fit_into_little_memory() {
     for first in (0..ALL).step_by(EACH as usize) {
         let entries = succeeded(first..(first + EACH).min(ALL));
         assert!(
-            ledger.commit("job", &format!("segments/{first}"), 1 << 23, &entries).await.unwrap().is_empty()
+            ledger
+                .job("job")
+                .commit(&format!("segments/{first}"), 1 << 23, &entries)
+                .await
+                .unwrap()
+                .is_empty()
         );
     }
     let keys: u64 = ["job", "ended", "segments", "segment_keys"]
@@ -367,7 +381,7 @@ async fn a_million_mini_batches_fit_into_little_memory() {
         .map(|bytes| bytes.parse::<u64>().unwrap())
         .sum();
     let grown = used().saturating_sub(before);
-    assert_eq!(ledger.progress("job").await.unwrap().succeeded, ALL);
+    assert_eq!(ledger.job("job").progress().await.unwrap().succeeded, ALL);
     assert!(keys < 1 << 20, "{keys} bytes");
     assert!(grown < 20 << 20, "{grown} bytes");
 }
@@ -409,10 +423,10 @@ async fn connects_by_tls() {
 async fn a_log_in_that_was_good_may_be_good_again() {
     let server = Redis::start();
     let ledger = RedisLedger::connect(&server.url()).await.unwrap();
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     server.cli(&["config", "set", "requirepass", "another"]);
     server.cli(&["-a", "another", "client", "kill", "type", "normal"]);
-    let error = ledger.state("job").await.unwrap_err();
+    let error = ledger.job("job").state().await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     for part in ["NOAUTH", "the same was accepted before"] {
         assert!(error.to_string().contains(part), "{part:?} is not said: {error}");
@@ -420,7 +434,7 @@ async fn a_log_in_that_was_good_may_be_good_again() {
     // Whoever comes now was never accepted.
     refused(&server.url(), LedgerErrorKind::Refused, "wants a password").await;
     server.cli(&["-a", "another", "config", "set", "requirepass", ""]);
-    assert_eq!(ledger.state("job").await.unwrap(), JobState::Queued);
+    assert_eq!(ledger.job("job").state().await.unwrap(), JobState::Queued);
 }
 
 #[tokio::test]
@@ -428,10 +442,10 @@ async fn a_right_that_was_there_may_come_back() {
     let server = Redis::start_with(&["user ana on >hush allkeys allchannels +@all"]);
     let url = server.url().replace("redis://", "redis://ana:hush@");
     let ledger = RedisLedger::connect(&url).await.unwrap();
-    ledger.create("job", LIMITS).await.unwrap();
+    ledger.job("job").create(LIMITS).await.unwrap();
     server.cli(&["acl", "setuser", "ana", "-hmget", "-hget", "-hset", "-hgetall", "-exists"]);
-    let error = ledger.progress("job").await.unwrap_err();
+    let error = ledger.job("job").progress().await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("the same was accepted before"), "{error}");
     server.cli(&["acl", "setuser", "ana", "+@all"]);
-    ledger.progress("job").await.unwrap();
+    ledger.job("job").progress().await.unwrap();
 }

@@ -12,6 +12,7 @@ mod offers;
 mod redis;
 
 use std::fmt::{Debug, Display};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,7 +27,7 @@ pub use embedded::EmbeddedLedger;
 pub use nodes::{
     IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, PrintedLine, SeenError,
 };
-pub use offers::{Bell, Books, Membership, Offer, Offered, Offers, Seats};
+pub use offers::{Bell, Books, Offer, Offered, Offers, Seats};
 
 /// Meaning of a ledger error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +57,21 @@ pub struct LedgerError {
 }
 
 impl LedgerError {
+    /// An error of the books of `job`.
+    fn new(kind: LedgerErrorKind, job: &str, message: impl Into<String>) -> Self {
+        Self { kind, job: job.to_owned(), message: message.into() }
+    }
+
+    /// The error of a program that writes without its duty.
+    fn superseded(job: &str, duty: Duty) -> Self {
+        let message = format!("another program has the duty to {} it by now", duty.as_str());
+        Self::new(LedgerErrorKind::Superseded, job, message)
+    }
+
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         self.kind == LedgerErrorKind::Unavailable
     }
-}
-
-/// The error of a program that writes without its duty.
-fn superseded(job: &str, duty: Duty) -> LedgerError {
-    let message = format!("another program has the duty to {} it by now", duty.as_str());
-    LedgerError { kind: LedgerErrorKind::Superseded, job: job.to_owned(), message }
 }
 
 fn of_job(job: &str) -> String {
@@ -126,16 +132,16 @@ impl JobState {
 /// How the limits of a job bound the tries of a mini-batch (spec S3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TryLimits {
-    /// Tries that the user's code may spoil.
+    /// Tries that the user's code may fail.
     pub run_max_try: u32,
     /// Losses of a node while it ran the mini-batch.
     pub max_node_losses: u32,
 }
 
 impl TryLimits {
-    /// Whether no try is left after so many spoiled ones and so many lost nodes.
-    pub fn are_reached(self, spoiled: u32, lost: u32) -> bool {
-        spoiled >= self.run_max_try || lost >= self.max_node_losses
+    /// Whether no try is left after so many failed ones and so many lost nodes.
+    pub fn are_reached(self, failed_tries: u32, node_losses: u32) -> bool {
+        failed_tries >= self.run_max_try || node_losses >= self.max_node_losses
     }
 }
 
@@ -165,7 +171,7 @@ impl Checkpoint {
 
 /// The outcome of one mini-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct MiniBatchOutcome {
     /// The mini-batch.
     pub index: MiniBatchIndex,
     /// Whether a try succeeded; otherwise none is left.
@@ -184,7 +190,7 @@ pub struct CommittedSegment {
     /// Size of the object, bytes.
     pub size: u64,
     /// Mini-batches of it whose outcome was known already.
-    pub lost: Vec<MiniBatchIndex>,
+    pub duplicates: Vec<MiniBatchIndex>,
 }
 
 /// The decision how a job ends.
@@ -210,7 +216,7 @@ impl Conclusion {
 
 /// Counts of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Progress {
+pub struct JobProgress {
     /// How far the planning has come.
     pub checkpoint: Checkpoint,
     /// Mini-batches that succeeded.
@@ -227,7 +233,7 @@ pub struct Progress {
     pub conclusion: Option<Conclusion>,
 }
 
-impl Progress {
+impl JobProgress {
     /// Mini-batches with an outcome.
     pub fn ended(&self) -> u64 {
         self.succeeded + self.failed
@@ -269,13 +275,13 @@ pub struct FailedTry {
 pub enum Verdict {
     /// Try it again; so many tries have failed by the user's code.
     Retry {
-        /// Tries spoiled so far.
-        spoiled: u32,
+        /// Tries that the user's code failed so far.
+        failed_tries: u32,
     },
     /// No try is left.
     GiveUp {
-        /// Tries spoiled.
-        spoiled: u32,
+        /// Tries that the user's code failed.
+        failed_tries: u32,
     },
     /// Another try has brought the outcome meanwhile.
     Done,
@@ -286,10 +292,10 @@ pub enum Verdict {
 pub enum Begin {
     /// Run it.
     Run {
-        /// Tries spoiled so far.
-        spoiled: u32,
+        /// Tries that the user's code failed so far.
+        failed_tries: u32,
         /// Nodes lost with it so far.
-        lost: u32,
+        node_losses: u32,
     },
     /// Nodes were lost with it as often as allowed: let it fail.
     GiveUp,
@@ -341,91 +347,119 @@ impl Signal {
     }
 }
 
-/// The books of all jobs.
+/// The ledger of a fleet, or of one process: the books of its jobs, and what brings jobs and workers together.
+///
+/// # Contract
+/// * Every call may be repeated with the same arguments and has its effect once.
+/// * An `offer` rings the bells of its target where it is new or has changed; so does `ring`.
+#[async_trait]
+pub trait Ledger: Debug + Display + Send + Sync {
+    /// The books of a start of a job, which need not be there.
+    fn job(&self, run: &str) -> Arc<dyn JobLedger>;
+
+    /// Offers a job to the workers of `target`.
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError>;
+    /// Takes the offer of a run back.
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError>;
+    /// The offers of `target`, with the nodes that were heard of within `quiet`. A `worker` that says who it is counts
+    /// as idle.
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&NodeInfo>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError>;
+    /// How many workers of `target` looked for something to do within this time.
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError>;
+    /// The same, one by one; those that looked longest ago first.
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError>;
+    /// The targets that workers looked for something to do for, in the last days.
+    async fn targets(&self) -> Result<Vec<String>, LedgerError>;
+    /// Takes the duty to fill the offers of `target` from storage, for `time`; false while another worker has it, or
+    /// they are filled.
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;
+    /// Notes that the offers of `target` are filled; after `time` they are compared with storage again.
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError>;
+    /// Notes which storage the ledger belongs to, unless that is noted already; returns the identity of that storage.
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError>;
+    /// Rings the bells of `target`.
+    async fn ring(&self, target: &str) -> Result<(), LedgerError>;
+    /// A bell that rings for all of `targets`.
+    fn bell(&self, targets: &[String]) -> Box<dyn Bell>;
+}
+
+/// The books of one start of a job. Where they are not there (any more), a call fails with
+/// [`LedgerErrorKind::NotFound`].
 ///
 /// # Contract
 /// * Every call may be repeated with the same arguments and has its effect once.
 /// * `commit`: for each mini-batch the first commit wins, whoever else commits it later.
 /// * After a `commit`, a `record_failure` or a `checkpoint` has returned, `progress` shows it to everyone.
 #[async_trait]
-pub trait Ledger: Membership + Debug + Display + Send + Sync {
-    /// Enters a job. [`LedgerErrorKind::AlreadyExists`] when there is one of this id.
-    async fn create(&self, job: &str, limits: TryLimits) -> Result<(), LedgerError>;
-    /// The state of a job.
-    async fn state(&self, job: &str) -> Result<JobState, LedgerError>;
-    /// Moves a job to another state; false when it has ended already (an ended job never changes). `fence` is the number of
+pub trait JobLedger: Debug + Send + Sync {
+    /// Enters the job. [`LedgerErrorKind::AlreadyExists`] when it is there.
+    async fn create(&self, limits: TryLimits) -> Result<(), LedgerError>;
+    /// The state of the job.
+    async fn state(&self) -> Result<JobState, LedgerError>;
+    /// Moves the job to another state; false when it has ended already (an ended job never changes). `fence` is the number of
     /// the caller's lease of [`Duty::Watch`]; [`LedgerErrorKind::Superseded`] where that is not the last one given.
-    async fn set_state(&self, job: &str, state: JobState, fence: u64) -> Result<bool, LedgerError>;
-    /// Forgets a job that is to be filled anew, where `owner` watches over it and its early end is not decided;
+    async fn set_state(&self, state: JobState, fence: u64) -> Result<bool, LedgerError>;
+    /// Forgets the job, which is to be filled anew, where `owner` watches over it and its early end is not decided;
     /// otherwise false, and it stays as it is. One that is not known is forgotten already.
-    async fn reset(&self, job: &str, owner: &str) -> Result<bool, LedgerError>;
-    /// Forgets a job.
-    async fn remove(&self, job: &str) -> Result<(), LedgerError>;
+    async fn reset(&self, owner: &str) -> Result<bool, LedgerError>;
+    /// Forgets the job.
+    async fn remove(&self) -> Result<(), LedgerError>;
 
     /// Notes how far the planning has come; a checkpoint behind the present one changes nothing. `fence` is the number of
     /// the caller's lease of [`Duty::Schedule`], as in [`set_state`](Self::set_state).
-    async fn checkpoint(&self, job: &str, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError>;
+    async fn checkpoint(&self, checkpoint: Checkpoint, fence: u64) -> Result<(), LedgerError>;
     /// The counts.
-    async fn progress(&self, job: &str) -> Result<Progress, LedgerError>;
+    async fn progress(&self) -> Result<JobProgress, LedgerError>;
     /// Whether each of these mini-batches has its outcome.
-    async fn ended(&self, job: &str, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError>;
+    async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError>;
 
     /// Makes the outcomes in a segment final; returns the mini-batches whose outcome was known already. Once the plan
     /// is known to be complete, one that it does not have counts as these do, and is not remembered.
     async fn commit(
         &self,
-        job: &str,
         key: &str,
         size: u64,
-        entries: &[Entry],
+        outcomes: &[MiniBatchOutcome],
     ) -> Result<Vec<MiniBatchIndex>, LedgerError>;
     /// Committed segments in the order of their commits, from the `after`-th on, `limit` (1 or more) of
     /// them at most.
-    async fn segments(
-        &self,
-        job: &str,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<CommittedSegment>, LedgerError>;
+    async fn segments(&self, after: u64, limit: usize) -> Result<Vec<CommittedSegment>, LedgerError>;
 
     /// Notes a failed try and decides what is next.
-    async fn record_failure(&self, job: &str, failed: &FailedTry) -> Result<Verdict, LedgerError>;
+    async fn record_failure(&self, failed: &FailedTry) -> Result<Verdict, LedgerError>;
     /// Notes that a mini-batch which was delivered before is about to run on a node. A start that another
     /// node noted before, and that brought no outcome, counts as a loss of that node. `start` names this start
     /// among all of the mini-batch.
-    async fn begin(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
+    async fn begin(&self, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
     /// Takes a noted start back: it ended in order, without an outcome, and blames nobody.
-    async fn abandon(&self, job: &str, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
+    async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
 
     /// Enters a node, whether or not a seat is free, and gives it its id: the one the worker has already; else `wish`,
     /// where that is free; else the lowest free one.
-    async fn join(&self, job: &str, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError>;
+    async fn join(&self, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError>;
+    /// Enters a node where a seat is free, and gives it its id; nothing where the job has enough. A worker that has a
+    /// seat keeps it.
+    async fn take_seat(&self, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError>;
     /// Notes what a node says of itself and tells it what the job wants. `worker` is the name it joined with.
-    async fn heartbeat(
-        &self,
-        job: &str,
-        node_id: u32,
-        worker: &str,
-        report: &NodeReport,
-    ) -> Result<Signal, LedgerError>;
+    async fn heartbeat(&self, node_id: u32, worker: &str, report: &NodeReport)
+    -> Result<Signal, LedgerError>;
     /// Notes that a node leaves in order.
-    async fn leave(&self, job: &str, node_id: u32) -> Result<(), LedgerError>;
-    /// The nodes of a job.
-    async fn nodes(&self, job: &str) -> Result<Vec<NodeView>, LedgerError>;
+    async fn leave(&self, node_id: u32) -> Result<(), LedgerError>;
+    /// The nodes of the job.
+    async fn nodes(&self) -> Result<Vec<NodeView>, LedgerError>;
 
     /// Decides how the job ends. The first conclusion is remembered, and returned to everyone who comes later.
     /// Nodes of a job that is to fail or was canceled are told to stop.
-    async fn conclude(&self, job: &str, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
+    async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
 
     /// Takes or renews the lease of a duty. Returns its fencing number, which grows whenever the lease changes
     /// hands, also where the ledger was lost in between, or nothing while somebody else holds it.
-    async fn lease(
-        &self,
-        job: &str,
-        duty: Duty,
-        owner: &str,
-        time: Duration,
-    ) -> Result<Option<u64>, LedgerError>;
+    async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError>;
     /// Gives a lease up before its time; one that somebody else holds stays theirs.
-    async fn release(&self, job: &str, duty: Duty, owner: &str) -> Result<(), LedgerError>;
+    async fn release(&self, duty: Duty, owner: &str) -> Result<(), LedgerError>;
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{IdleWorker, JobState, LedgerError, NodeInfo};
+use super::JobState;
 
 /// A job that the workers of its target are to serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,46 +75,4 @@ pub trait Bell: Debug + Send {
     /// Waits until it rings. A ring may be missed, and while the ledger is away none is heard: a worker that waits looks by
     /// itself too, now and then.
     async fn rings(&mut self);
-}
-
-/// The part of the ledger that brings jobs and workers together.
-///
-/// # Contract
-/// * Every call may be repeated with the same arguments and has its effect once.
-/// * An `offer` rings the bells of its target where it is new or has changed; so does `ring`.
-#[async_trait]
-pub trait Membership: Debug + Send + Sync {
-    /// Offers a job to the workers of `target`.
-    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError>;
-    /// Takes the offer of a run back.
-    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError>;
-    /// The offers of `target`, with the nodes that were heard of within `quiet`. A `worker` that says who it is counts
-    /// as idle.
-    async fn offers(
-        &self,
-        target: &str,
-        worker: Option<&NodeInfo>,
-        quiet: Duration,
-    ) -> Result<Offers, LedgerError>;
-    /// How many workers of `target` looked for something to do within this time.
-    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError>;
-    /// The same, one by one; those that looked longest ago first.
-    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError>;
-    /// The targets that workers looked for something to do for, in the last days.
-    async fn targets(&self) -> Result<Vec<String>, LedgerError>;
-    /// Takes the duty to fill the offers of `target` from storage, for `time`; false while another worker has it, or
-    /// they are filled.
-    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError>;
-    /// Notes that the offers of `target` are filled; after `time` they are compared with storage again.
-    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError>;
-    /// Notes which storage the ledger belongs to, unless that is noted already; returns the identity of that storage.
-    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError>;
-    /// Rings the bells of `target`.
-    async fn ring(&self, target: &str) -> Result<(), LedgerError>;
-    /// A bell that rings for all of `targets`.
-    fn bell(&self, targets: &[String]) -> Box<dyn Bell>;
-
-    /// Enters a node where a seat is free, and gives it its id; nothing where the job has enough. A worker that has a
-    /// seat keeps it.
-    async fn take_seat(&self, job: &str, info: &NodeInfo, seats: Seats) -> Result<Option<u32>, LedgerError>;
 }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::{Answer, Deliveries, Delivery, Depth, Queue, QueueError, QueueErrorKind, QueueOptions, Receipt};
+use super::{
+    Acker, Acknowledgement, Deliveries, Delivery, Depth, Queue, QueueError, QueueErrorKind, QueueOptions,
+};
 
 /// A broker in memory. Clones share their queues.
 #[derive(Debug, Clone, Default)]
@@ -19,14 +21,14 @@ pub struct EmbeddedQueue {
 #[derive(Debug, Default)]
 struct Named {
     name: String,
-    options: QueueOptions,
     state: Mutex<State>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    ready: VecDeque<(Bytes, u32)>,
+    /// Messages, and whether they were delivered before.
+    ready: VecDeque<(Bytes, bool)>,
     consumers: u64,
     deleted: bool,
 }
@@ -37,11 +39,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl EmbeddedQueue {
     fn named(&self, name: &str) -> Result<Arc<Named>, QueueError> {
-        lock(&self.queues).get(name).cloned().ok_or_else(|| QueueError {
-            kind: QueueErrorKind::NotFound,
-            name: name.to_owned(),
-            message: "no such queue".to_owned(),
-        })
+        let found = lock(&self.queues).get(name).cloned();
+        found.ok_or_else(|| QueueError::new(QueueErrorKind::NotFound, name, "no such queue"))
     }
 }
 
@@ -53,26 +52,15 @@ impl fmt::Display for EmbeddedQueue {
 
 #[async_trait]
 impl Queue for EmbeddedQueue {
-    async fn declare(&self, name: &str, options: QueueOptions) -> Result<(), QueueError> {
-        let mut queues = lock(&self.queues);
-        match queues.get(name) {
-            Some(queue) if queue.options != options => Err(QueueError {
-                kind: QueueErrorKind::Refused,
-                name: name.to_owned(),
-                message: "it exists with other options".to_owned(),
-            }),
-            Some(_) => Ok(()),
-            None => {
-                let queue = Named { name: name.to_owned(), options, ..Named::default() };
-                queues.insert(name.to_owned(), Arc::new(queue));
-                Ok(())
-            }
-        }
+    async fn declare(&self, name: &str, _options: QueueOptions) -> Result<(), QueueError> {
+        let new = || Arc::new(Named { name: name.to_owned(), ..Named::default() });
+        lock(&self.queues).entry(name.to_owned()).or_insert_with(new);
+        Ok(())
     }
 
     async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
         let queue = self.named(name)?;
-        lock(&queue.state).ready.extend(bodies.into_iter().map(|body| (body, 0)));
+        lock(&queue.state).ready.extend(bodies.into_iter().map(|body| (body, false)));
         queue.changed.notify_waiters();
         Ok(())
     }
@@ -110,23 +98,30 @@ struct Consumer {
     held: Mutex<Held>,
 }
 
-/// Messages with a consumer, not settled yet, by the number of their delivery.
+/// Messages with a consumer, not acknowledged yet, by the tag of their delivery.
 #[derive(Debug, Default)]
 struct Held {
-    messages: BTreeMap<u64, (Bytes, u32)>,
+    messages: BTreeMap<u64, Bytes>,
     next: u64,
     prefetch: usize,
 }
 
-impl Consumer {
-    /// Ends the delivery `number`; false when its message is not with this consumer any more.
-    fn release(&self, number: u64, again: bool) -> bool {
-        let Some((body, count)) = lock(&self.held).messages.remove(&number) else { return false };
-        if again {
-            lock(&self.queue.state).ready.push_front((body, count + 1));
+impl Acker for Consumer {
+    fn acknowledge(&self, tag: u64, how: Acknowledgement) -> Result<(), QueueError> {
+        let queue = &self.queue;
+        let Some(body) = lock(&self.held).messages.remove(&tag) else {
+            let message = "the consumer is gone; the message is delivered again";
+            return Err(QueueError::new(QueueErrorKind::Refused, &queue.name, message));
+        };
+        match how {
+            Acknowledgement::Ack => {}
+            Acknowledgement::Requeue => lock(&queue.state).ready.push_front((body, true)),
+            Acknowledgement::Reject => {
+                tracing::warn!(queue = queue.name, "a message was rejected; it is not delivered again");
+            }
         }
-        self.queue.changed.notify_waiters();
-        true
+        queue.changed.notify_waiters();
+        Ok(())
     }
 }
 
@@ -136,12 +131,12 @@ struct EmbeddedDeliveries {
 
 impl Drop for EmbeddedDeliveries {
     fn drop(&mut self) {
-        // As when a channel closes: what was not settled is anyone's again, in its old order.
+        // As when a channel closes: what was not acknowledged is anyone's again, in its old order.
         let held = std::mem::take(&mut lock(&self.consumer.held).messages);
         let mut state = lock(&self.consumer.queue.state);
         state.consumers -= 1;
-        for (body, count) in held.into_values().rev() {
-            state.ready.push_front((body, count + 1));
+        for body in held.into_values().rev() {
+            state.ready.push_front((body, true));
         }
         drop(state);
         self.consumer.queue.changed.notify_waiters();
@@ -165,7 +160,7 @@ impl Deliveries for EmbeddedDeliveries {
                 let count = state.ready.len().min(max.max(1)).min(room);
                 if count > 0 {
                     let taken = state.ready.drain(..count);
-                    return taken.map(|(body, count)| self.deliver(&mut held, body, count)).collect();
+                    return taken.map(|(body, again)| self.deliver(&mut held, body, again)).collect();
                 }
             }
             changed.await;
@@ -180,41 +175,10 @@ impl Deliveries for EmbeddedDeliveries {
 }
 
 impl EmbeddedDeliveries {
-    fn deliver(&self, held: &mut Held, body: Bytes, count: u32) -> Delivery {
-        let number = held.next;
+    fn deliver(&self, held: &mut Held, body: Bytes, redelivered: bool) -> Delivery {
+        let tag = held.next;
         held.next += 1;
-        held.messages.insert(number, (body.clone(), count));
-        let receipt = EmbeddedReceipt { consumer: Arc::clone(&self.consumer), number };
-        Delivery::new(body, count, Box::new(receipt))
-    }
-}
-
-#[derive(Debug)]
-struct EmbeddedReceipt {
-    consumer: Arc<Consumer>,
-    number: u64,
-}
-
-#[async_trait]
-impl Receipt for EmbeddedReceipt {
-    async fn settle(self: Box<Self>, answer: Answer) -> Result<(), QueueError> {
-        let queue = &self.consumer.queue;
-        if !self.consumer.release(self.number, answer == Answer::Requeue) {
-            return Err(QueueError {
-                kind: QueueErrorKind::Refused,
-                name: queue.name.clone(),
-                message: "the consumer is gone; the message is delivered again".to_owned(),
-            });
-        }
-        if answer == Answer::Reject {
-            tracing::warn!(queue = queue.name, "a message was rejected; it is not delivered again");
-        }
-        Ok(())
-    }
-}
-
-impl Drop for EmbeddedReceipt {
-    fn drop(&mut self) {
-        self.consumer.release(self.number, true);
+        held.messages.insert(tag, body.clone());
+        Delivery::new(body, redelivered, tag, Arc::clone(&self.consumer) as _)
     }
 }

@@ -8,7 +8,7 @@ mod embedded;
 mod rabbitmq;
 
 use std::fmt::{Debug, Display};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,8 +22,10 @@ pub use self::rabbitmq::{DEAD_LETTERS, RabbitMqQueue};
 pub enum QueueErrorKind {
     /// No queue has this name (any more).
     NotFound,
-    /// The server refuses the caller, or the options of an existing queue differ.
+    /// The server refuses the caller, or what is asked.
     Refused,
+    /// The caller lacks a right to what is asked.
+    Forbidden,
     /// The server cannot be reached for now.
     Unavailable,
     /// The server has the queue, answers for others, and gives no answer for this one: its leader, or the majority of
@@ -44,6 +46,11 @@ pub struct QueueError {
 }
 
 impl QueueError {
+    /// An error of the queue (or the broker) `name`.
+    pub fn new(kind: QueueErrorKind, name: &str, message: impl Into<String>) -> Self {
+        Self { kind, name: name.to_owned(), message: message.into() }
+    }
+
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, QueueErrorKind::Unavailable | QueueErrorKind::NotServed)
@@ -53,7 +60,8 @@ impl QueueError {
 /// What a queue is declared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueOptions {
-    /// How long a message may stay unacknowledged, seconds; `None`: the server's own limit.
+    /// How long a message may stay unacknowledged, seconds; `None`: the server's own limit. RabbitMQ before 3.12 knows
+    /// only its own, which is 30 min unless it is configured otherwise.
     pub consumer_timeout: Option<u64>,
 }
 
@@ -71,8 +79,9 @@ pub struct Depth {
 /// # Contract
 /// * `publish` returns when every message is safe; on an error any part of them may have been published.
 /// * A message is delivered to one consumer at a time, at least once, until it is acknowledged or rejected. A
-///   delivery that is dropped, or whose consumer is dropped, is delivered again with a higher count.
-/// * `declare` of an existing queue with the same options and `delete` of an absent queue succeed.
+///   delivery that is dropped, or whose consumer is dropped, is delivered again, marked as such.
+/// * `declare` of an existing queue with the same options and `delete` of an absent queue succeed. With other options
+///   a server may refuse to declare it; the queue stays as it is.
 #[async_trait]
 pub trait Queue: Debug + Display + Send + Sync {
     /// Makes a queue.
@@ -83,10 +92,6 @@ pub trait Queue: Debug + Display + Send + Sync {
     async fn consume(&self, name: &str, prefetch: usize) -> Result<Box<dyn Deliveries>, QueueError>;
     /// How many messages there are; an estimate on a cluster.
     async fn depth(&self, name: &str) -> Result<Depth, QueueError>;
-    /// How long a message may stay unsettled whatever its queue's options say; `None`: as long as these say.
-    fn unsettled_limit(&self) -> Option<Duration> {
-        None
-    }
     /// Sends what is still to be sent, and closes connections; a later call opens them again. Consumers have to be
     /// dropped before: this waits for them.
     async fn close(&self) {}
@@ -105,26 +110,26 @@ pub trait Deliveries: Send {
     async fn set_prefetch(&mut self, prefetch: usize) -> Result<(), QueueError>;
 }
 
-/// One message in the hands of a consumer.
+/// One message in the hands of a consumer. Dropping it unacknowledged makes the message available again.
 #[derive(Debug)]
 pub struct Delivery {
     /// The message.
     pub body: Bytes,
-    /// How often it was delivered before, as far as the broker knows; 0 the first time.
-    pub delivery_count: u32,
-    receipt: Option<Box<dyn Receipt>>,
+    /// Whether it was delivered before.
+    pub redelivered: bool,
+    tag: u64,
+    acker: Option<Arc<dyn Acker>>,
 }
 
-/// How a consumer answers for a delivery. Dropping it unanswered makes the message available again.
-#[async_trait]
-pub trait Receipt: Debug + Send {
-    /// Settles the delivery.
-    async fn settle(self: Box<Self>, answer: Answer) -> Result<(), QueueError>;
+/// Takes the acknowledgements for the deliveries of one consumer; for implementations of [`Deliveries`].
+pub trait Acker: Debug + Send + Sync {
+    /// Notes what becomes of the delivery `tag`. An error means that the broker delivers it again.
+    fn acknowledge(&self, tag: u64, how: Acknowledgement) -> Result<(), QueueError>;
 }
 
-/// The answer for a delivery.
+/// What a consumer says of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Acknowledgement {
     /// Done; never deliver it again.
     Ack,
     /// Deliver it again, to anyone.
@@ -134,31 +139,41 @@ pub enum Answer {
 }
 
 impl Delivery {
-    /// A delivery with its way back; for implementations of [`Deliveries`].
-    pub fn new(body: Bytes, delivery_count: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { body, delivery_count, receipt: Some(receipt) }
+    /// The delivery `tag` of a consumer, whose acknowledgements `acker` takes.
+    pub fn new(body: Bytes, redelivered: bool, tag: u64, acker: Arc<dyn Acker>) -> Self {
+        Self { body, redelivered, tag, acker: Some(acker) }
     }
 
-    /// Answers for the message. An error means that the broker may deliver it again.
-    pub async fn settle(mut self, answer: Answer) -> Result<(), QueueError> {
-        match self.receipt.take() {
-            Some(receipt) => receipt.settle(answer).await,
-            None => Ok(()),
+    /// The message is done. An error means that the broker may deliver it again; so for the others.
+    pub fn ack(self) -> Result<(), QueueError> {
+        self.acknowledge(Acknowledgement::Ack)
+    }
+
+    /// Anyone may have the message again.
+    pub fn requeue(self) -> Result<(), QueueError> {
+        self.acknowledge(Acknowledgement::Requeue)
+    }
+
+    /// Nobody understands the message.
+    pub fn reject(self) -> Result<(), QueueError> {
+        self.acknowledge(Acknowledgement::Reject)
+    }
+
+    fn acknowledge(mut self, how: Acknowledgement) -> Result<(), QueueError> {
+        self.acker.take().map_or(Ok(()), |acker| acker.acknowledge(self.tag, how))
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(acker) = self.acker.take() {
+            // Where the consumer is gone, the message is available again already.
+            let _ = acker.acknowledge(self.tag, Acknowledgement::Requeue);
         }
     }
 }
 
-/// Answers for many deliveries; the first error is returned after all were tried.
-pub async fn settle_all(
-    deliveries: impl IntoIterator<Item = Delivery>,
-    answer: Answer,
-) -> Result<(), QueueError> {
-    let mut outcome = Ok(());
-    for delivery in deliveries {
-        let settled = delivery.settle(answer).await;
-        if outcome.is_ok() {
-            outcome = settled;
-        }
-    }
-    outcome
+/// Acknowledges many deliveries; the first error is returned after all were tried.
+pub fn ack_all(deliveries: impl IntoIterator<Item = Delivery>) -> Result<(), QueueError> {
+    deliveries.into_iter().map(Delivery::ack).fold(Ok(()), Result::and)
 }

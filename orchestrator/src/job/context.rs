@@ -1,16 +1,19 @@
 //! What everything that works on a job is given: the settings, and the places the job stands on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::{Ledger, TryLimits};
-use prs_common::queue::Queue;
-use prs_common::storage::Storage;
+use prs_common::layout;
+use prs_common::ledger::{EmbeddedLedger, JobLedger, Ledger, TryLimits};
+use prs_common::queue::{EmbeddedQueue, Queue};
+use prs_common::storage::{LocalStorage, Storage};
 
 use super::active::ActiveJob;
+use super::fleet::{Fleet, LocalFolders};
 use super::log_shipper::LogShipper;
 use super::policy::Policy;
+use super::record::{JobRecord, run_name};
 use crate::inputs::InputStores;
 
 /// Node losses a mini-batch survives (spec S3).
@@ -21,7 +24,7 @@ pub const MAX_NODE_LOSSES: u32 = 10;
 pub struct JobContext {
     /// Id of the job.
     pub id: String,
-    /// What this start of the job is called in the ledger and in the queue; see [`super::record::run_name`].
+    /// What this start of the job is called in the ledger and in the queue; see [`run_name`].
     pub run: String,
     /// Key of the code archive.
     pub code: String,
@@ -31,8 +34,10 @@ pub struct JobContext {
     pub incarnation: u32,
     /// Carries the mini-batches, under [`JobContext::queue_name`].
     pub queue: Arc<dyn Queue>,
-    /// Keeps the books.
-    pub ledger: Arc<dyn Ledger>,
+    /// The books of this start.
+    pub ledger: Arc<dyn JobLedger>,
+    /// Brings it and workers together.
+    pub membership: Arc<dyn Ledger>,
     /// The job's own prefix.
     pub storage: Arc<dyn Storage>,
     /// Where the data of inputs is that are not local.
@@ -56,6 +61,66 @@ pub struct JobContext {
 }
 
 impl JobContext {
+    /// The start `incarnation` of the job `id` in one process: its queue and its ledger are in memory, its logs and its
+    /// scratch data in `folder`.
+    pub fn embedded(
+        (id, incarnation): (&str, u32),
+        spec: Arc<JobSpec>,
+        storage: Arc<dyn Storage>,
+        inputs: InputStores,
+        output: &Path,
+        folder: &Path,
+    ) -> Self {
+        let (run, membership) = (run_name(id, incarnation), EmbeddedLedger::default());
+        Self {
+            id: id.to_owned(),
+            code: String::new(),
+            incarnation,
+            queue: Arc::new(EmbeddedQueue::default()),
+            ledger: membership.job(&run),
+            membership: Arc::new(membership),
+            run,
+            inputs,
+            storage,
+            output: Arc::new(LocalStorage::new(output)),
+            output_prefix: None,
+            logs: folder.join("logs"),
+            logs_uri: folder.join("logs").display().to_string(),
+            log_shipper: None,
+            work: folder.join("work"),
+            policy: Policy::embedded(),
+            active: None,
+            spec,
+        }
+    }
+
+    /// The job of `record` on `fleet`. Its result goes to its own prefix.
+    pub fn on(fleet: &Fleet, record: &JobRecord, folders: LocalFolders) -> Self {
+        let storage = fleet.job_storage(&record.job_id);
+        let run = run_name(&record.job_id, record.incarnation);
+        let shipper = LogShipper::new(Arc::clone(&storage), folders.logs.clone());
+        Self {
+            id: record.job_id.clone(),
+            run: run.clone(),
+            code: record.code.clone(),
+            spec: Arc::new(record.spec.clone()),
+            incarnation: record.incarnation,
+            queue: Arc::clone(&fleet.queue),
+            ledger: fleet.ledger.job(&run),
+            membership: Arc::clone(&fleet.ledger),
+            output_prefix: Some(layout::OUTPUT),
+            output: storage.below(layout::OUTPUT.trim_end_matches('/')),
+            logs: folders.logs,
+            logs_uri: storage.uri(layout::LOGS),
+            log_shipper: Some(Arc::new(shipper)),
+            inputs: fleet.inputs(&record.job_id),
+            work: folders.work,
+            policy: Policy::fleet(),
+            active: Some(ActiveJob::new(&fleet.storage, record)),
+            storage,
+        }
+    }
+
     /// Name of the queue with the job's mini-batches.
     pub fn queue_name(&self) -> String {
         format!("prs.job.{}", self.run)

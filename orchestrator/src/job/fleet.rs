@@ -4,16 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use prs_common::layout;
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
 use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 
-use super::active::ActiveJob;
-use super::context::JobContext;
-use super::log_shipper::LogShipper;
-use super::policy::Policy;
-use super::record::{JobRecord, run_name};
 use crate::inputs::{InputStores, Opener};
 
 /// Folder of the jobs in the storage of a fleet.
@@ -74,30 +68,5 @@ impl Fleet {
     /// Where the data of a job is.
     pub fn inputs(&self, job_id: &str) -> InputStores {
         InputStores::new(Arc::clone(&self.storage), self.job_storage(job_id), Arc::clone(&self.open))
-    }
-
-    /// A job as this program sees it. Its result goes to its own prefix.
-    pub fn context(&self, record: &JobRecord, folders: LocalFolders) -> JobContext {
-        let storage = self.job_storage(&record.job_id);
-        let shipper = LogShipper::new(Arc::clone(&storage), folders.logs.clone());
-        JobContext {
-            id: record.job_id.clone(),
-            run: run_name(&record.job_id, record.incarnation),
-            code: record.code.clone(),
-            spec: Arc::new(record.spec.clone()),
-            incarnation: record.incarnation,
-            queue: Arc::clone(&self.queue),
-            ledger: Arc::clone(&self.ledger),
-            output_prefix: Some(layout::OUTPUT),
-            output: storage.below(layout::OUTPUT.trim_end_matches('/')),
-            logs: folders.logs,
-            logs_uri: storage.uri(layout::LOGS),
-            log_shipper: Some(Arc::new(shipper)),
-            inputs: self.inputs(&record.job_id),
-            work: folders.work,
-            policy: Policy::fleet(),
-            active: Some(ActiveJob::new(&self.storage, record)),
-            storage,
-        }
     }
 }

@@ -13,7 +13,7 @@ pub async fn is_watched(job: &JobContext) -> Result<bool, LedgerError> {
 
 /// Whether some program has `duty`. It takes nothing from anybody.
 pub(crate) async fn is_taken(job: &JobContext, duty: Duty) -> Result<bool, LedgerError> {
-    match job.ledger.lease(&job.run, duty, "is anybody there", Duration::ZERO).await {
+    match job.ledger.lease(duty, "is anybody there", Duration::ZERO).await {
         Ok(lease) => Ok(lease.is_none()),
         Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

@@ -43,13 +43,13 @@ pub async fn activate(job: &JobContext) -> Result<(), StorageError> {
 /// Offers the job to the workers of its target.
 pub async fn offer(job: &JobContext) -> Result<(), LedgerError> {
     let Some(active) = &job.active else { return Ok(()) };
-    job.ledger.offer(&job.spec.compute_target, &active.offer).await
+    job.membership.offer(&job.spec.compute_target, &active.offer).await
 }
 
 /// Lets the idle workers of the job's target look at once. Without it they do so a little later.
 pub async fn ring(job: &JobContext) {
     if job.active.is_some()
-        && let Err(error) = job.ledger.ring(&job.spec.compute_target).await
+        && let Err(error) = job.membership.ring(&job.spec.compute_target).await
     {
         tracing::debug!(job = job.id, %error, "idle workers look a little later");
     }
@@ -58,7 +58,7 @@ pub async fn ring(job: &JobContext) {
 /// Takes the offer of a job back that has ended, as the last act for it.
 pub async fn withdraw(job: &JobContext) -> Result<(), ServerError> {
     let Some(active) = &job.active else { return Ok(()) };
-    job.ledger.withdraw(&job.spec.compute_target, &job.run).await?;
+    job.membership.withdraw(&job.spec.compute_target, &job.run).await?;
     active.storage.delete(&active.key).await?;
     Ok(())
 }
@@ -71,7 +71,7 @@ pub fn seats(job: &JobContext) -> Seats {
 /// Whether an idle worker may take a seat of the job that is free or will be soon, and so do what this program cannot.
 /// `tried` workers are idle that were of no use to the job.
 pub(crate) async fn are_workers_idle(job: &JobContext, tried: u64) -> Result<bool, LedgerError> {
-    Ok(job.ledger.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
+    Ok(job.membership.idle(&job.spec.compute_target, LOOKS_WITHIN).await? > tried)
 }
 
 /// How many idle workers of `target` have not served a job, or tried to: none of its `nodes` is one of them.

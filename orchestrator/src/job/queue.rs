@@ -30,17 +30,6 @@ pub fn job_queue_options(spec: &JobSpec) -> QueueOptions {
     QueueOptions { consumer_timeout: Some((4 * one).max(LEAST_TIMEOUT)) }
 }
 
-/// What a user who submits `spec` should know of the broker.
-pub fn reservation(spec: &JobSpec, unsettled_limit: Option<Duration>) -> Option<String> {
-    let one = Duration::from_secs(spec.run_invocation_timeout + spec.task_overhead_timeout);
-    let limit = unsettled_limit.filter(|limit| one * 2 > *limit)?;
-    Some(format!(
-        "the broker takes back what is not settled within {} min, and a mini-batch of this job may take {} min: it may run twice (its first outcome counts); use RabbitMQ 3.12 or newer, or raise consumer_timeout there",
-        limit.as_secs() / 60,
-        one.as_secs().div_ceil(60)
-    ))
-}
-
 /// Name of the queue `number` of a job, from 0.
 pub fn name(job: &JobContext, number: u32) -> String {
     match number {
@@ -258,16 +247,5 @@ mod tests {
         assert_eq!((waiting(&fixture, 0).await, waiting(&fixture, 1).await), (Some(0), Some(0)));
         clean_up(&fixture.job).await.unwrap();
         assert_eq!((waiting(&fixture, 0).await, waiting(&fixture, 1).await), (None, None));
-    }
-
-    #[test]
-    fn only_long_mini_batches_are_too_long_for_an_old_broker() {
-        let spec =
-            |timeout| JobSpec { run_invocation_timeout: timeout, ..JobSpec::new("job", "/", "x.py", vec![]) };
-        let limit = Some(Duration::from_mins(30));
-        assert_eq!(reservation(&spec(60), limit), None);
-        assert_eq!(reservation(&spec(86_400), None), None);
-        let said = reservation(&spec(3_600), limit).unwrap();
-        assert!(said.contains("within 30 min") && said.contains("may take 70 min"), "{said}");
     }
 }

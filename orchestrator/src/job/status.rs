@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use prs_common::ledger::{MOST_SEEN_ERRORS, NodeView, PrintedLine, Progress, SeenError};
+use prs_common::ledger::{JobProgress, MOST_SEEN_ERRORS, NodeView, PrintedLine, SeenError};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Status {
     /// Seconds since this incarnation started.
     pub seconds: f64,
     /// The counts.
-    pub progress: Progress,
+    pub progress: JobProgress,
     /// Nodes that serve the job.
     pub nodes: u32,
     /// Processes that are up.
@@ -50,7 +50,7 @@ pub struct Status {
 
 impl Status {
     /// Where a job stands that has been running for so long, as the ledger has it; without a rate.
-    pub fn now(progress: Progress, nodes: &[NodeView], policy: &Policy, running: Duration) -> Self {
+    pub fn now(progress: JobProgress, nodes: &[NodeView], policy: &Policy, running: Duration) -> Self {
         let present = nodes.iter().filter(|node| policy.is_present(node));
         Self {
             updated_us: now_us(),
@@ -156,7 +156,7 @@ mod tests {
         ];
         for (complete, ended, seconds, failed_tries, per_second, eta) in table {
             let checkpoint = Checkpoint { scheduled: 100, items: 100, complete, ..Checkpoint::default() };
-            let progress = Progress { checkpoint, succeeded: 40, ..Progress::default() };
+            let progress = JobProgress { checkpoint, succeeded: 40, ..JobProgress::default() };
             let mut status = Status { progress, processes: 2, failed_tries, ..Status::default() };
             status.set_rate(ended, 2 * ended, seconds);
             assert!((status.per_second - per_second).abs() < 1e-9, "{status:?}");
@@ -169,7 +169,7 @@ mod tests {
     fn nothing_is_promised_while_the_last_mini_batches_are_tried_again() {
         let eta = |succeeded, failed_tries| {
             let checkpoint = Checkpoint { scheduled: 10, complete: true, ..Checkpoint::default() };
-            let progress = Progress { checkpoint, succeeded, ..Progress::default() };
+            let progress = JobProgress { checkpoint, succeeded, ..JobProgress::default() };
             let mut status = Status { progress, processes: 2, failed_tries, ..Status::default() };
             status.set_rate(5, 5, 1.0);
             status.eta_seconds.is_some()
@@ -235,7 +235,7 @@ mod tests {
         };
         let nodes = [node(false, 0), node(true, 0), node(false, 60)];
         for (policy, expected) in [(Policy::fleet(), (1, 2, 1)), (Policy::embedded(), (2, 4, 2))] {
-            let status = Status::now(Progress::default(), &nodes, &policy, Duration::ZERO);
+            let status = Status::now(JobProgress::default(), &nodes, &policy, Duration::ZERO);
             assert_eq!((status.nodes, status.processes, status.starting), expected);
             assert_eq!(status.failed_tries, 9, "what failed there failed");
         }
@@ -248,7 +248,7 @@ mod tests {
             NodeView { left, ..node(NodeReport { printed, ..NodeReport::default() }) }
         };
         let nodes = [node(2, false), node(3, false), node(9, true), self::node(NodeReport::default())];
-        let told = Status::now(Progress::default(), &nodes, &Policy::fleet(), Duration::ZERO).printed;
+        let told = Status::now(JobProgress::default(), &nodes, &Policy::fleet(), Duration::ZERO).printed;
         assert_eq!(told.unwrap().at_us, 3);
     }
 
@@ -267,7 +267,7 @@ mod tests {
             errors(&[error(4, "d"), error(5, "e"), error(6, "f")]),
             errors(&[error(1, "a"), error(3, "d"), error(2, "b")]),
         ];
-        let told = Status::now(Progress::default(), &nodes, &Policy::fleet(), Duration::ZERO).errors;
+        let told = Status::now(JobProgress::default(), &nodes, &Policy::fleet(), Duration::ZERO).errors;
         let told: Vec<_> = told.iter().map(|error| (error.at_us, &*error.message)).collect();
         assert_eq!(told, [(1, "a"), (2, "b"), (3, "d")]);
     }

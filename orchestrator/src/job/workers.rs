@@ -71,7 +71,7 @@ async fn busy(ledger: &dyn Ledger, target: &str) -> Result<Vec<WorkerView>, Ledg
     let policy = Policy::fleet();
     let mut found = Vec::new();
     for offered in ledger.offers(target, None, policy.lost).await?.offered {
-        let nodes = match ledger.nodes(&offered.offer.run).await {
+        let nodes = match ledger.job(&offered.offer.run).nodes().await {
             Ok(nodes) => nodes,
             // It has ended meanwhile.
             Err(error) if error.kind == LedgerErrorKind::NotFound => continue,
@@ -102,7 +102,7 @@ fn add(found: &mut BTreeMap<String, WorkerView>, seen: WorkerView) {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::{EmbeddedLedger, Membership, NodeReport, Offer, TryLimits};
+    use prs_common::ledger::{EmbeddedLedger, NodeReport, Offer, TryLimits};
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
         for (target, worker) in [("cpu", "a"), ("gpu", "a"), ("gpu", "b"), ("cpu", "c")] {
             ledger.offers(target, Some(&info(worker, worker)), Duration::ZERO).await.unwrap();
         }
-        ledger.create("run", TryLimits { run_max_try: 3, max_node_losses: 10 }).await.unwrap();
+        ledger.job("run").create(TryLimits { run_max_try: 3, max_node_losses: 10 }).await.unwrap();
         let offer = Offer {
             job_id: "job".to_owned(),
             incarnation: 1,
@@ -134,8 +134,8 @@ mod tests {
         };
         ledger.offer("cpu", &offer).await.unwrap();
         for worker in ["c", "d"] {
-            let node = ledger.join("run", &info(&format!("{worker}-1"), worker), None).await.unwrap();
-            ledger.heartbeat("run", node, &format!("{worker}-1"), &NodeReport::default()).await.unwrap();
+            let node = ledger.job("run").join(&info(&format!("{worker}-1"), worker), None).await.unwrap();
+            ledger.job("run").heartbeat(node, &format!("{worker}-1"), &NodeReport::default()).await.unwrap();
         }
         let told = |workers: Vec<WorkerView>| -> Vec<(String, String, Option<String>)> {
             let told = workers.into_iter().map(|one| {

@@ -84,25 +84,23 @@ pub async fn orchestrate(job: &JobContext, owner: &str, end: &OrchestratorEnd) -
 /// Whether the job has work for nodes. One that had none left has it again when segments were damaged.
 async fn wants_nodes(job: &JobContext) -> bool {
     let asked = async {
-        let is_open = matches!(
-            job.ledger.state(&job.run).await?,
-            JobState::Queued | JobState::Scheduling | JobState::Running
-        );
-        Ok::<_, LedgerError>(is_open && job.ledger.progress(&job.run).await?.conclusion.is_none())
+        let is_open =
+            matches!(job.ledger.state().await?, JobState::Queued | JobState::Scheduling | JobState::Running);
+        Ok::<_, LedgerError>(is_open && job.ledger.progress().await?.conclusion.is_none())
     };
     // What is not known is asked again.
     asked.await.unwrap_or(false)
 }
 
 async fn give_up_the_lease(job: &JobContext, owner: &str) {
-    if let Err(error) = job.ledger.release(&job.run, Duty::Watch, owner).await {
+    if let Err(error) = job.ledger.release(Duty::Watch, owner).await {
         tracing::debug!(job = job.id, %error, "the lease of the job runs out by itself");
     }
 }
 
 /// Watches over the job if nobody else does.
 async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
-    match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
+    match job.ledger.lease(Duty::Watch, owner, job.policy.lease).await {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(None),
         Err(error) if error.kind == LedgerErrorKind::NotFound => return rebuild(job).await,
@@ -122,7 +120,7 @@ async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>,
 async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
     loop {
         tokio::time::sleep(job.policy.lease / 4).await;
-        match job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await {
+        match job.ledger.lease(Duty::Watch, owner, job.policy.lease).await {
             Ok(None) => return "another node watches over the job by now",
             Err(error) if error.kind == LedgerErrorKind::NotFound => {
                 return "the ledger does not know the job any more";
@@ -190,7 +188,7 @@ async fn end(
         Err(WatchError::NotTheOrchestrator) => Ok(None),
         Err(WatchError::RunAgain { reason }) => {
             // Filled anew, as a ledger that was lost, it does not know the segments that were set aside.
-            if job.ledger.reset(&job.run, owner).await? {
+            if job.ledger.reset(owner).await? {
                 tracing::warn!(job = job.id, reason, "mini-batches of damaged segments run again");
             }
             Ok(None)
@@ -205,7 +203,7 @@ async fn rebuild(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
         Some(JobRecord { result: None, .. }) => {}
         ended => return restore_and_leave(job, ended).await,
     }
-    match job.ledger.create(&job.run, job.try_limits()).await {
+    match job.ledger.create(job.try_limits()).await {
         Ok(()) => {}
         Err(error) if error.kind == LedgerErrorKind::AlreadyExists => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -260,7 +258,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     };
     // First: a command that waits for the last logs waits no longer. As long as the ledger knows the job, the reports can be made of
     // the segments.
-    job.ledger.remove(&job.run).await?;
+    job.ledger.remove().await?;
     // Before the segments, for what tells how many there are goes with them.
     if let Err(error) = queue::delete_all_at_last(job).await {
         tracing::warn!(job = job.id, %error, "a queue of the job is left behind");

@@ -15,9 +15,9 @@ use crate::job::leases::is_watched;
 
 /// Whether `owner` gets the lease, for a moment.
 async fn gets_the_lease(fixture: &Fixture, owner: &str) -> bool {
-    let (ledger, run) = (&fixture.job.ledger, &fixture.job.run);
-    let lease = ledger.lease(run, Duty::Watch, owner, Duration::from_mins(1)).await.unwrap();
-    ledger.release(run, Duty::Watch, owner).await.unwrap();
+    let ledger = &fixture.job.ledger;
+    let lease = ledger.lease(Duty::Watch, owner, Duration::from_mins(1)).await.unwrap();
+    ledger.release(Duty::Watch, owner).await.unwrap();
     lease.is_some()
 }
 
@@ -47,9 +47,9 @@ async fn asking_whether_a_job_is_watched_takes_nothing() {
     for _ in 0..2 {
         assert!(!is_watched(&fixture.job).await.unwrap());
     }
-    fixture.job.ledger.lease(&fixture.job.run, Duty::Watch, "a", Duration::from_mins(1)).await.unwrap();
+    fixture.job.ledger.lease(Duty::Watch, "a", Duration::from_mins(1)).await.unwrap();
     assert!(is_watched(&fixture.job).await.unwrap());
-    fixture.job.ledger.release(&fixture.job.run, Duty::Watch, "a").await.unwrap();
+    fixture.job.ledger.release(Duty::Watch, "a").await.unwrap();
     assert!(!is_watched(&fixture.job).await.unwrap());
     assert!(gets_the_lease(&fixture, "b").await);
 }
@@ -62,8 +62,8 @@ async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_
     assert!(matches!(try_to_watch(&fixture.job, "a").await, Err(WatchError::Record(_))));
     assert!(matches!(clean_up(&fixture.job).await, Err(WatchError::Record(_))));
     assert!(fixture.job.queue.depth(&fixture.job.queue_name()).await.is_ok());
-    fixture.job.ledger.state(&fixture.job.run).await.unwrap();
-    fixture.job.ledger.remove(&fixture.job.run).await.unwrap();
+    fixture.job.ledger.state().await.unwrap();
+    fixture.job.ledger.remove().await.unwrap();
     assert!(matches!(try_to_watch(&fixture.job, "a").await, Err(WatchError::Record(_))));
 }
 
@@ -79,7 +79,7 @@ async fn who_finds_the_books_closed_watches_no_longer() {
     let mut resumed = fixture.record().await;
     resumed.incarnation = 2;
     resumed.write(&*fixture.storage).await.unwrap();
-    ledger.remove(&fixture.job.run).await.unwrap();
+    ledger.remove().await.unwrap();
     assert!(matches!(trying.await.unwrap(), WatchEnd::Over));
     assert_eq!(fixture.record().await, resumed);
 }
@@ -104,18 +104,13 @@ async fn who_is_to_retire_leaves_the_job_to_another_and_to_nobody_else() {
     fixture.job.policy.lease = Duration::from_millis(400);
     let end = OrchestratorEnd::default();
     end.retire.cancel();
-    fixture
-        .job
-        .ledger
-        .lease(&fixture.job.run, Duty::Watch, "worker-2", Duration::from_mins(1))
-        .await
-        .unwrap();
+    fixture.job.ledger.lease(Duty::Watch, "worker-2", Duration::from_mins(1)).await.unwrap();
     assert!(matches!(orchestrate(&fixture.job, "worker-1", &end).await, WatchEnd::Stopped));
 
     // The other is gone, the job is to fail, and the store takes that some moments later only.
-    fixture.job.ledger.release(&fixture.job.run, Duty::Watch, "worker-2").await.unwrap();
+    fixture.job.ledger.release(Duty::Watch, "worker-2").await.unwrap();
     let failed = Conclusion { state: JobState::Failed, reason: "refused".to_owned() };
-    fixture.job.ledger.conclude(&fixture.job.run, &failed).await.unwrap();
+    fixture.job.ledger.conclude(&failed).await.unwrap();
     fixture.storage.fail("get job.json", 3, StorageErrorKind::PermissionDenied);
     let WatchEnd::Ended(result) = orchestrate(&fixture.job, "worker-1", &end).await else {
         panic!("nobody says how the job ended")

@@ -326,6 +326,6 @@ mod tests {
         std::fs::write(&fixture.job.work, "a file").unwrap();
         let ended = schedule(&fixture.job, "a", Assignment::default(), &CancellationToken::new()).await;
         assert!(matches!(ended, Scheduled::Unable { .. }), "{ended:?}");
-        assert_eq!(fixture.job.ledger.progress(&fixture.job.run).await.unwrap().conclusion, None);
+        assert_eq!(fixture.job.ledger.progress().await.unwrap().conclusion, None);
     }
 }

@@ -110,7 +110,7 @@ pub async fn schedule(
     let outcome = run(job, owner, &assignment, stop).await;
     if outcome.is_err() {
         // The next scheduler need not wait until the lease has run out.
-        let _ = job.ledger.release(&job.run, Duty::Schedule, owner).await;
+        let _ = job.ledger.release(Duty::Schedule, owner).await;
     }
     match outcome {
         Ok(()) => Scheduled::Complete,
@@ -126,7 +126,7 @@ pub async fn schedule(
         }
         Err(error) => {
             let conclusion = Conclusion::failed(&error.into());
-            if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+            if let Err(error) = job.ledger.conclude(&conclusion).await {
                 tracing::error!(%error, "scheduling failed and the ledger does not know; the job stands still");
             }
             Scheduled::Failed
@@ -140,10 +140,10 @@ async fn run(
     assignment: &Assignment,
     stop: &CancellationToken,
 ) -> Result<(), ScheduleError> {
-    let fence = job.ledger.lease(&job.run, Duty::Schedule, owner, job.policy.lease).await?;
+    let fence = job.ledger.lease(Duty::Schedule, owner, job.policy.lease).await?;
     let fence = fence.ok_or(ScheduleError::Stopped)?;
     // The scheduler before this one may have come further than the orchestrator knows.
-    let before = job.ledger.progress(&job.run).await?;
+    let before = job.ledger.progress().await?;
     if before.checkpoint.complete && !assignment.again {
         return Ok(());
     }
@@ -164,8 +164,8 @@ async fn run(
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
     let complete = Checkpoint { complete: true, ..checkpoint };
-    job.ledger.checkpoint(&job.run, complete, fence).await?;
-    job.ledger.release(&job.run, Duty::Schedule, owner).await?;
+    job.ledger.checkpoint(complete, fence).await?;
+    job.ledger.release(Duty::Schedule, owner).await?;
     Ok(())
 }
 
@@ -246,7 +246,7 @@ impl Publisher<'_> {
             self.keep_the_duty().await?;
             self.send(&queue, number, bodies).await?;
             failpoint::pass("published");
-            job.ledger.checkpoint(&job.run, checkpoint, self.fence).await?;
+            job.ledger.checkpoint(checkpoint, self.fence).await?;
         }
     }
 
@@ -283,7 +283,7 @@ impl Publisher<'_> {
             return Ok(());
         }
         self.leased = Instant::now();
-        let lease = job.ledger.lease(&job.run, Duty::Schedule, self.owner, job.policy.lease).await?;
+        let lease = job.ledger.lease(Duty::Schedule, self.owner, job.policy.lease).await?;
         if lease == Some(self.fence) { Ok(()) } else { Err(ScheduleError::Stopped) }
     }
 
@@ -294,7 +294,7 @@ impl Publisher<'_> {
         bodies.retain(|(index, _)| *index >= self.after);
         if self.some_ended && !bodies.is_empty() {
             let indexes: Vec<MiniBatchIndex> = bodies.iter().map(|(index, _)| *index).collect();
-            let mut ended = self.job.ledger.ended(&self.job.run, &indexes).await?.into_iter();
+            let mut ended = self.job.ledger.ended(&indexes).await?.into_iter();
             bodies.retain(|_| !ended.next().unwrap_or(false));
         }
         Ok(bodies.into_iter().map(|(_, body)| body).collect())
@@ -346,7 +346,7 @@ mod tests {
             let ended = schedule(&fixture.job, "a", Assignment::default(), &stop).await;
             assert_eq!(ended, Scheduled::Stopped);
         }
-        assert!(!fixture.job.ledger.progress(&fixture.job.run).await.unwrap().checkpoint.complete);
+        assert!(!fixture.job.ledger.progress().await.unwrap().checkpoint.complete);
         let ended = schedule(&fixture.job, "a", Assignment::default(), &CancellationToken::new()).await;
         assert_eq!((ended, fixture.waiting().await), (Scheduled::Complete, 20));
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use prs_common::ledger::{JobState, Progress};
+use prs_common::ledger::{JobProgress, JobState};
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::{format_day, now_us};
 
@@ -42,7 +42,7 @@ impl ProgressOverview {
 
 /// One line about where a job stands; also what a terminal without a progress bar shows.
 pub fn describe(state: JobState, status: &Status) -> String {
-    let Progress { checkpoint, succeeded, failed, items, .. } = status.progress;
+    let JobProgress { checkpoint, succeeded, failed, items, .. } = status.progress;
     let more = if checkpoint.complete { "" } else { " so far" };
     let mut text = format!(
         "{}: {} of {}{more} mini-batches processed, {failed} failed, {items} items, {}",

@@ -69,7 +69,7 @@ impl Growth {
 mod tests {
     use bytes::Bytes;
     use prs_common::hexadecimal;
-    use prs_common::ledger::Ledger;
+    use prs_common::ledger::JobLedger;
     use prs_common::segment::read_index;
     use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt};
     use sha2::{Digest, Sha256};
@@ -95,7 +95,7 @@ mod tests {
     async fn catalog(fixture: &Fixture) -> Box<Catalog> {
         let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
         let mut catalog = Box::new(Catalog::new(fixture.job.incarnation, report));
-        for segment in fixture.ledger.segments(&fixture.job.run, 0, 100).await.unwrap() {
+        for segment in fixture.ledger.segments(0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
             let object = ObjectMeta { key, size, ..ObjectMeta::default() };
             let read = read_index(&*fixture.storage, &object).await.unwrap();

@@ -193,7 +193,7 @@ fn unbundle(object: &[u8], segments: &[CommittedSegment]) -> Option<Vec<ReadInde
 mod tests {
     use std::time::Duration;
 
-    use prs_common::ledger::Ledger;
+    use prs_common::ledger::JobLedger;
 
     use super::*;
     use crate::fixtures::Fixture;
@@ -204,7 +204,7 @@ mod tests {
         for index in 0..count {
             fixture.succeed([index]).await;
         }
-        let segments = fixture.ledger.segments(&fixture.job.run, 0, usize::MAX).await.unwrap();
+        let segments = fixture.ledger.segments(0, usize::MAX).await.unwrap();
         (fixture, segments)
     }
 
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn only_whole_bundles_are_read_as_one() {
-        let segment = |key: u64| CommittedSegment { key: key.to_string(), size: 1, lost: Vec::new() };
+        let segment = |key: u64| CommittedSegment { key: key.to_string(), size: 1, duplicates: Vec::new() };
         let shape = |known: &[u64], first: u64, count: u64| -> Vec<(u64, usize)> {
             let segments = (first..first + count).map(segment).collect();
             let sources = sources(&known.iter().copied().collect(), first, segments);

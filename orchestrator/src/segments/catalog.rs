@@ -169,12 +169,12 @@ impl Catalog {
         self.written_by.push(index.incarnation);
         let current = index.incarnation == self.incarnation;
         if let Some(report) = &mut self.report {
-            report.add(&index, &segment.lost);
+            report.add(&index, &segment.duplicates);
         }
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);
-            let is_outcome = record.is_outcome(current) && !segment.lost.contains(&record.index);
+            let is_outcome = record.is_outcome(current) && !segment.duplicates.contains(&record.index);
             if record.status != TryStatus::RunDone {
                 self.errors.add(&index, record, is_outcome);
                 self.failures.entry(record.index).or_default().add(&index, record);
@@ -187,7 +187,7 @@ impl Catalog {
         }
         for record in index.tries {
             // What failed for good or lacked items before a `resume` was tried anew.
-            if record.is_outcome(current) && !segment.lost.contains(&record.index) {
+            if record.is_outcome(current) && !segment.duplicates.contains(&record.index) {
                 self.add_outcome(position, record);
             }
         }

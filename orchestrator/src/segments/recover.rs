@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use futures_util::StreamExt;
-use prs_common::ledger::{Blame, Entry, FailedTry};
+use prs_common::ledger::{Blame, FailedTry, MiniBatchOutcome};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{ReadIndex, SegmentIndex, TryRecord, TryStatus};
 use prs_common::storage::ObjectMeta;
@@ -42,7 +42,7 @@ pub struct Recovered {
 pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     let mut committed = HashSet::new();
     loop {
-        let listed = job.ledger.segments(&job.run, committed.len() as u64, LISTED_AT_ONCE).await?;
+        let listed = job.ledger.segments(committed.len() as u64, LISTED_AT_ONCE).await?;
         let is_last = listed.len() < LISTED_AT_ONCE;
         committed.extend(listed.into_iter().map(|segment| segment.key));
         if is_last {
@@ -51,7 +51,7 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, ServerError> {
     }
     let unknown = super::list(&*job.storage).await?.into_iter().filter(|one| !committed.contains(&one.key));
     let mut unknown: BTreeMap<_, _> = unknown.map(|object| (object.key.clone(), object)).collect();
-    let progress = job.ledger.progress(&job.run).await?;
+    let progress = job.ledger.progress().await?;
     let mut recovery = Recovery {
         job,
         published: progress.checkpoint.scheduled.max(progress.ended()),
@@ -124,10 +124,10 @@ impl Recovery<'_> {
             }
         }
         for failed in &failed_tries {
-            job.ledger.record_failure(&job.run, failed).await?;
+            job.ledger.record_failure(failed).await?;
         }
-        let entries: Vec<Entry> = ended.iter().map(|record| entry(record)).collect();
-        let duplicates = job.ledger.commit(&job.run, &object.key, object.size, &entries).await?;
+        let entries: Vec<MiniBatchOutcome> = ended.iter().map(|record| entry(record)).collect();
+        let duplicates = job.ledger.commit(&object.key, object.size, &entries).await?;
         recovered.ended += entries.len().saturating_sub(duplicates.len()) as u64;
         for record in ended {
             let at = record.index as usize;
@@ -167,8 +167,8 @@ fn highest(index: &SegmentIndex) -> MiniBatchIndex {
 }
 
 /// The outcome of a mini-batch, as its record tells it.
-pub fn entry(record: &TryRecord) -> Entry {
-    Entry {
+pub fn entry(record: &TryRecord) -> MiniBatchOutcome {
+    MiniBatchOutcome {
         index: record.index,
         succeeded: record.status == TryStatus::RunDone,
         items: record.items,
@@ -194,7 +194,7 @@ mod tests {
         let recovered = recover(&fixture.job).await.unwrap();
         assert_eq!(recovered.ended, 3);
         assert_eq!(recovered.known.iter().filter(|checksum| **checksum != 0).count(), 5);
-        assert_eq!(fixture.job.ledger.progress(&fixture.job.run).await.unwrap().succeeded, 6);
+        assert_eq!(fixture.job.ledger.progress().await.unwrap().succeeded, 6);
         assert_eq!(recover(&fixture.job).await.unwrap().ended, 0);
     }
 

@@ -83,7 +83,7 @@ impl Watch<'_> {
     }
 
     async fn conclude(&self, conclusion: Conclusion) -> Result<Decision, WatchError> {
-        Ok(Decision::of(self.job.ledger.conclude(&self.job.run, &conclusion).await?))
+        Ok(Decision::of(self.job.ledger.conclude(&conclusion).await?))
     }
 
     /// A reason to fail with the most frequent error, as far as the failures can be read in a moment.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::job::{JobSpec, OutputAction};
-use prs_common::ledger::{Conclusion, JobState, Progress};
+use prs_common::ledger::{Conclusion, JobProgress, JobState};
 use prs_common::timestamp::now_us;
 
 use super::findings::findings;
@@ -39,7 +39,7 @@ impl Watch<'_> {
             self.journal.decision(format_args!("the job ends early: {}", end.reason));
         }
         self.wait_for_nodes(self.job.policy.leave_before_end).await;
-        let progress = self.job.ledger.progress(&self.job.run).await?;
+        let progress = self.job.ledger.progress().await?;
         self.follow_what_is_whole(progress.segments).await?;
         self.status.progress = progress;
         if let Some(catalog) = &self.catalog {
@@ -50,7 +50,7 @@ impl Watch<'_> {
 
     /// Writes the output, unless a user cancels the job meanwhile.
     async fn finalize(&mut self) -> Result<(Conclusion, Output), WatchError> {
-        let progress = self.job.ledger.progress(&self.job.run).await?;
+        let progress = self.job.ledger.progress().await?;
         self.follow_all(progress.segments).await?;
         let catalog = self.catalog.as_deref().expect("nothing reads a segment now");
         let mut growth = std::mem::take(&mut self.growth);
@@ -64,7 +64,7 @@ impl Watch<'_> {
     async fn write_output(
         &self,
         catalog: &Catalog,
-        progress: &Progress,
+        progress: &JobProgress,
         growth: &mut Growth,
     ) -> Result<(Conclusion, Output), WatchError> {
         if !audit::agrees(catalog, &progress.checkpoint) {
@@ -100,7 +100,7 @@ impl Watch<'_> {
         failpoint::pass("finalizing");
         let (wanted, output) = self.finalize().await?;
         failpoint::pass("output_written");
-        let end = job.ledger.conclude(&job.run, &wanted).await?;
+        let end = job.ledger.conclude(&wanted).await?;
         if end == wanted {
             return Ok((end, output));
         }
@@ -116,8 +116,8 @@ impl Watch<'_> {
     async fn canceled(&self) -> Result<Conclusion, WatchError> {
         loop {
             tokio::time::sleep(self.job.policy.watch).await;
-            match self.job.ledger.progress(&self.job.run).await {
-                Ok(Progress { conclusion: Some(conclusion), .. })
+            match self.job.ledger.progress().await {
+                Ok(JobProgress { conclusion: Some(conclusion), .. })
                     if conclusion.state != JobState::Completed =>
                 {
                     return Ok(conclusion);
@@ -134,7 +134,7 @@ impl Watch<'_> {
 
     /// How the job ends early, where that is decided: a user canceled it, or it has failed.
     pub(super) async fn ended_early(&self) -> Result<Option<Conclusion>, WatchError> {
-        let progress = self.job.ledger.progress(&self.job.run).await?;
+        let progress = self.job.ledger.progress().await?;
         Ok(progress.conclusion.filter(|conclusion| conclusion.state != JobState::Completed))
     }
 
@@ -185,7 +185,7 @@ impl Watch<'_> {
         self.journal.decision(format_args!("the job is {}", end.state.as_str()));
         failpoint::pass("result_written");
         // The record has the last word: nothing that fails from here on changes it.
-        if let Err(error) = self.job.ledger.set_state(&self.job.run, end.state, self.fence).await {
+        if let Err(error) = self.job.ledger.set_state(end.state, self.fence).await {
             self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
         }
         self.publish_view();
@@ -194,7 +194,7 @@ impl Watch<'_> {
 }
 
 /// Why a job fails that ran to its end and has nothing to show for it (spec E10).
-fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &Progress) -> Option<EndReason> {
+fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &JobProgress) -> Option<EndReason> {
     if progress.succeeded == 0 && progress.failed > 0 {
         let reason = match action {
             OutputAction::AppendRow => EndReason::NoRowAsAllFailed,
@@ -237,7 +237,7 @@ pub(crate) async fn fail_at_once(
 ) -> Result<JobResult, WatchError> {
     let fence = lease(job, owner).await?;
     let wanted = Conclusion::failed(&(&error).into());
-    let mut conclusion = job.ledger.conclude(&job.run, &wanted).await?;
+    let mut conclusion = job.ledger.conclude(&wanted).await?;
     if conclusion.state == JobState::Completed {
         if !matches!(error, WatchError::Panicked { .. }) {
             return Err(error);
@@ -248,8 +248,8 @@ pub(crate) async fn fail_at_once(
         }
         conclusion = wanted;
     }
-    job.ledger.set_state(&job.run, conclusion.state, fence).await?;
-    let progress = job.ledger.progress(&job.run).await?;
+    job.ledger.set_state(conclusion.state, fence).await?;
+    let progress = job.ledger.progress().await?;
     let took = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let result = result(job, &record, &conclusion, nothing(job), &progress, took, (None, Vec::new()));
     record.state = conclusion.state;
@@ -274,7 +274,7 @@ fn result(
     record: &JobRecord,
     end: &Conclusion,
     output: Output,
-    progress: &Progress,
+    progress: &JobProgress,
     took: Duration,
     (catalog, init_errors): (Option<&Catalog>, Vec<ErrorGroup>),
 ) -> JobResult {

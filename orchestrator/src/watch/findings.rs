@@ -1,7 +1,7 @@
 //! What a job found out, put together at its end from what its segments tell.
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::{JobState, Progress};
+use prs_common::ledger::{JobProgress, JobState};
 
 use crate::job::errors::ErrorGroup;
 use crate::job::findings::Findings;
@@ -15,7 +15,7 @@ const SHOWN: usize = 5;
 pub(super) fn findings(
     spec: &JobSpec,
     state: JobState,
-    progress: &Progress,
+    progress: &JobProgress,
     catalog: Option<&Catalog>,
     init_errors: Vec<ErrorGroup>,
 ) -> Findings {

@@ -101,9 +101,9 @@ impl Watch<'_> {
         let (job, first) = (self.job, self.memory.followed);
         let limit = (BUNDLES_AT_ONCE * GROUP - first % GROUP) as usize;
         let Some(last) = &self.last_followed else {
-            return Ok(job.ledger.segments(&job.run, first, limit).await?);
+            return Ok(job.ledger.segments(first, limit).await?);
         };
-        let mut segments = job.ledger.segments(&job.run, first - 1, limit + 1).await?;
+        let mut segments = job.ledger.segments(first - 1, limit + 1).await?;
         if segments.first().is_none_or(|segment| *segment.key != **last) {
             return Err(WatchError::LedgerLost);
         }

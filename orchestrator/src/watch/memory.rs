@@ -107,7 +107,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::Progress;
+    use prs_common::ledger::JobProgress;
 
     use super::super::duties::tests::{Given, at};
     use super::super::observe::Upkeep;
@@ -176,7 +176,7 @@ mod tests {
             given.memory.advance(&given.now, &given.policy);
             assert_eq!(given.memory.quiet_since, Some(at(1)));
         }
-        given.now.progress = Progress::default();
+        given.now.progress = JobProgress::default();
         given.memory.advance(&given.now, &given.policy);
         assert_eq!(given.memory.quiet_since, None);
     }

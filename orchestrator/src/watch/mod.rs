@@ -31,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
 use prs_common::timestamp::now_us;
@@ -60,7 +61,7 @@ pub(crate) use self::reports::{finish_reports, restore_job_result};
 const RESERVE: usize = 256 << 10;
 /// Between two looks at a job that is nearly done: its last outcomes are not kept waiting.
 const NEARLY_DONE: Duration = Duration::from_millis(50);
-/// First pause after the job could not be ended; it doubles.
+/// First pause after the job could not be ended; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub async fn watch(
 
 /// Takes or renews the lease to watch over a job; returns its number.
 async fn lease(job: &JobContext, owner: &str) -> Result<u64, WatchError> {
-    let lease = job.ledger.lease(&job.run, Duty::Watch, owner, job.policy.lease).await?;
+    let lease = job.ledger.lease(Duty::Watch, owner, job.policy.lease).await?;
     lease.ok_or(WatchError::NotTheOrchestrator)
 }
 
@@ -106,7 +107,7 @@ async fn others_may_serve(job: &JobContext, owner: &str) -> bool {
         return false;
     }
     let others = async {
-        let mut nodes = job.ledger.nodes(&job.run).await.ok()?;
+        let mut nodes = job.ledger.nodes().await.ok()?;
         mark_lost(job, &mut nodes);
         let is_useless = |node: &NodeView| init_failures::is_useless(&node.report);
         if nodes.iter().any(|node| !node.left && !is_useless(node) && node.info.worker != owner) {
@@ -216,7 +217,7 @@ impl<'a> Watch<'a> {
     async fn run(&mut self) -> Result<JobResult, WatchError> {
         let mut decided = self.until_decided().await;
         self.scheduler.end().await;
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let not_watched: fn(&WatchError) -> EndReason = |error| error.into();
         let not_written: fn(&WatchError) -> EndReason =
             |error| EndReason::ResultNotWritten { error: error.to_string() };
@@ -241,8 +242,7 @@ impl<'a> Watch<'a> {
             match disposition {
                 Disposition::Retry => {
                     self.journal.error(format_args!("the job cannot be ended yet: {error}; trying again"));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    backoff.wait().await;
                     let ended_early = self.ended_early().await.ok().flatten();
                     decided = Ok(ended_early.map_or(decision, Decision::Conclude));
                 }
@@ -311,13 +311,13 @@ impl<'a> Watch<'a> {
         let conclusion = Conclusion::failed(&reason(&error));
         // It may be decided already that the job ends for another reason.
         self.journal.error(format_args!("{}", conclusion.reason));
-        let conclusion = self.job.ledger.conclude(&self.job.run, &conclusion).await?;
+        let conclusion = self.job.ledger.conclude(&conclusion).await?;
         if conclusion.state == JobState::Completed {
             // There is a result, and who watches next says so.
             return Err(error);
         }
         self.wait_for_nodes(self.job.policy.leave_before_end).await;
-        if let Ok(progress) = self.job.ledger.progress(&self.job.run).await {
+        if let Ok(progress) = self.job.ledger.progress().await {
             self.status.progress = progress;
         }
         self.close(&conclusion, nothing(self.job)).await
@@ -366,7 +366,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn set_state(&mut self, state: JobState) -> Result<(), WatchError> {
-        self.job.ledger.set_state(&self.job.run, state, self.fence).await?;
+        self.job.ledger.set_state(state, self.fence).await?;
         self.memory.state = state;
         self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();

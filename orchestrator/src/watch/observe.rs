@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use prs_common::ledger::{Duty, JobState, NodeView, Progress};
+use prs_common::ledger::{Duty, JobProgress, JobState, NodeView};
 use prs_common::queue::{Depth, QueueErrorKind};
 
 use super::scheduler::Publishing;
@@ -19,7 +19,7 @@ pub(super) struct Snapshot {
     /// Where the job stands.
     pub(super) state: JobState,
     /// Its counts.
-    pub(super) progress: Progress,
+    pub(super) progress: JobProgress,
     /// Its nodes; those that were not heard of for too long are marked as gone.
     pub(super) nodes: Vec<NodeView>,
     /// Nodes whose seat is no other's yet.
@@ -63,7 +63,7 @@ impl Snapshot {
 impl Watch<'_> {
     /// Looks at the job, which must still be this orchestrator's.
     pub(super) async fn observe(&mut self) -> Result<Snapshot, WatchError> {
-        let (job, run) = (self.job, &self.job.run);
+        let job = self.job;
         if let Err(error) = self.renew().await {
             if matches!(error, WatchError::NotTheOrchestrator) {
                 self.journal.decision("another node has taken over");
@@ -73,16 +73,16 @@ impl Watch<'_> {
         let at = Instant::now();
         let state = match self.memory.state {
             // Another orchestrator may have come further.
-            JobState::Queued => job.ledger.state(run).await?,
+            JobState::Queued => job.ledger.state().await?,
             state => state,
         };
-        let mut nodes = job.ledger.nodes(run).await?;
+        let mut nodes = job.ledger.nodes().await?;
         let quiet = membership::seats(job).quiet;
         let seats_taken = nodes.iter().filter(|node| !node.left && node.silent < quiet).count();
         mark_lost(job, &mut nodes);
-        let progress = job.ledger.progress(run).await?;
+        let progress = job.ledger.progress().await?;
         let untried_workers = if job.policy.has_others && nodes.iter().any(|node| node.report.is_unfit) {
-            membership::untried_workers(&*job.ledger, &job.spec.compute_target, &nodes).await?
+            membership::untried_workers(&*job.membership, &job.spec.compute_target, &nodes).await?
         } else {
             0
         };
@@ -92,7 +92,7 @@ impl Watch<'_> {
         Ok(Snapshot { at, state, progress, nodes, seats_taken, publishing, untried_workers, upkeep })
     }
 
-    async fn observe_upkeep(&self, progress: &Progress) -> Result<Upkeep, WatchError> {
+    async fn observe_upkeep(&self, progress: &JobProgress) -> Result<Upkeep, WatchError> {
         let queue = self.observe_queue().await;
         let asks = !progress.checkpoint.complete || self.memory.refill || queue == SeenQueue::Lost;
         let is_published_elsewhere = asks && is_taken(self.job, Duty::Schedule).await?;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::failpoint;
 use prs_common::layout::LOGS;
 use prs_common::storage::{PutMode, StorageError, StorageErrorKind, StorageExt};
@@ -15,6 +16,9 @@ use crate::report::progress_overview::describe;
 use crate::segments;
 use crate::segments::catalog::Catalog;
 use crate::segments::failed_mini_batches;
+
+/// Attempts to bring the last logs to storage: some seconds of them.
+const DELIVERIES: u32 = 7;
 
 /// Finishes the reports of a job that has ended, in place of an orchestrator that ended it and died.
 pub(crate) async fn finish_reports(
@@ -29,7 +33,7 @@ pub(crate) async fn finish_reports(
     let mut watch = Watch::start(job, (owner, fence), record, &id, &view)?;
     watch.renew().await?;
     watch.memory.state = result.state;
-    watch.status.progress = job.ledger.progress(&job.run).await?;
+    watch.status.progress = job.ledger.progress().await?;
     let _ = std::fs::remove_file(&watch.reserve);
     watch.write_job_result(result);
     watch.finish_reports(result).await;
@@ -73,7 +77,7 @@ impl Watch<'_> {
     async fn follow_the_last(&mut self) -> Result<(), WatchError> {
         self.wait_for_nodes(self.job.policy.leave).await;
         let tries = self.catalog.as_deref().map_or(0, Catalog::tries_of_failed);
-        let progress = self.job.ledger.progress(&self.job.run).await?;
+        let progress = self.job.ledger.progress().await?;
         self.follow_what_is_whole(progress.segments).await?;
         match self.catalog.as_deref() {
             Some(catalog) if catalog.tries_of_failed() != tries => {
@@ -90,7 +94,7 @@ impl Watch<'_> {
         }
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
-            if let Ok(mut nodes) = self.job.ledger.nodes(&self.job.run).await {
+            if let Ok(mut nodes) = self.job.ledger.nodes().await {
                 mark_lost(self.job, &mut nodes);
                 if nodes.iter().all(|node| node.left) {
                     return;
@@ -125,14 +129,15 @@ impl Watch<'_> {
     /// Brings the logs to storage, where that can be done: a job ends without what the store never takes.
     async fn deliver_logs(&self) {
         let Some(shipper) = &self.job.log_shipper else { return };
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut attempts = 1;
         while let Err(error) = shipper.ship(true).await {
-            if !error.is_retryable() || pause > LONGEST_PAUSE {
+            if !error.is_retryable() || attempts == DELIVERIES {
                 self.journal.error(format_args!("some logs of the job are not in storage: {error}"));
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            backoff.wait().await;
+            attempts += 1;
         }
     }
 }

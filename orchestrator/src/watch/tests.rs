@@ -5,7 +5,7 @@ mod damaged;
 use std::time::Duration;
 
 use prs_common::layout;
-use prs_common::ledger::{Conclusion, Entry, JobState, Ledger, LedgerErrorKind, NodeReport};
+use prs_common::ledger::{Conclusion, JobLedger, JobState, LedgerErrorKind, MiniBatchOutcome, NodeReport};
 use prs_common::storage::{Storage, StorageErrorKind, StorageExt};
 
 use super::{View, Watch, WatchError, ending, lease, watch};
@@ -57,14 +57,14 @@ async fn a_result_stands_though_the_ledger_goes_away_right_after_it() {
     assert!(!fixture.storage.list_all("segments/").await.unwrap().is_empty(), "they go with the books");
     clean_up(&fixture.job).await.unwrap();
     assert!(fixture.storage.list_all("segments/").await.unwrap().is_empty());
-    assert_eq!(fixture.ledger.state("job-1").await.unwrap_err().kind, LedgerErrorKind::NotFound);
+    assert_eq!(fixture.ledger.state().await.unwrap_err().kind, LedgerErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn a_job_that_somebody_concluded_as_completed_gets_its_rows_from_the_next() {
     let fixture = done().await;
     let completed = Conclusion { state: JobState::Completed, reason: String::new() };
-    fixture.ledger.conclude("job-1", &completed).await.unwrap();
+    fixture.ledger.conclude(&completed).await.unwrap();
     let result = watched(&fixture).await.unwrap();
     has_its_rows(&fixture, &result).await;
 }
@@ -161,10 +161,8 @@ async fn a_plan_that_nobody_has_begun_to_publish_leaves_out_what_is_done() {
     let mut fixture = Fixture::new(5).await;
     fixture.succeed([0, 3]).await;
     watched_until(&fixture, async |fixture| fixture.waiting().await == 3).await;
-    watched_until(&fixture, async |fixture| {
-        fixture.ledger.progress("job-1").await.unwrap().checkpoint.complete
-    })
-    .await;
+    watched_until(&fixture, async |fixture| fixture.ledger.progress().await.unwrap().checkpoint.complete)
+        .await;
     assert_eq!(fixture.waiting().await, 3);
 }
 
@@ -202,8 +200,8 @@ async fn a_fault_of_one_host_fails_the_job_only_where_nobody_else_is_there() {
     fixture.join("worker-1", &NodeReport::default()).await;
     let other = fixture.join("worker-2", &NodeReport::default()).await;
     assert!(matches!(watched(&fixture).await, Err(WatchError::Logs { .. })));
-    assert_eq!(fixture.ledger.progress("job-1").await.unwrap().conclusion, None);
-    fixture.ledger.leave("job-1", other).await.unwrap();
+    assert_eq!(fixture.ledger.progress().await.unwrap().conclusion, None);
+    fixture.ledger.leave(other).await.unwrap();
     fixture.storage.fail("put job.json", 1, StorageErrorKind::Unavailable);
     watched(&fixture).await.unwrap_err();
     let result = watched(&fixture).await.unwrap();
@@ -225,7 +223,7 @@ async fn many_segments_are_followed_in_few_calls_and_a_conclusion_comes_first() 
     let mut fixture = Fixture::new(3).await;
     fixture.succeed(0..3).await;
     let canceled = Conclusion { state: JobState::Canceled, reason: "canceled by a test".to_owned() };
-    fixture.ledger.conclude("job-1", &canceled).await.unwrap();
+    fixture.ledger.conclude(&canceled).await.unwrap();
     // Whoever reads segments first meets this, and says so.
     fixture.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
     let result = watched(&fixture).await.unwrap();
@@ -241,12 +239,12 @@ async fn a_job_fails_when_as_many_nodes_were_of_no_use_as_it_wants() {
     fixture.planned(1).await;
     let broken = NodeReport { fatal: Some("the disk is full".to_owned()), ..NodeReport::default() };
     let useless = fixture.join("worker-2", &broken).await;
-    fixture.ledger.leave("job-1", useless).await.unwrap();
+    fixture.ledger.leave(useless).await.unwrap();
     let looks = |fixture: &Fixture| fixture.ledger.calls("nodes");
     watched_until(&fixture, async |fixture| looks(fixture) > 20).await;
 
     let useless = fixture.join("worker-3", &broken).await;
-    fixture.ledger.leave("job-1", useless).await.unwrap();
+    fixture.ledger.leave(useless).await.unwrap();
     let result = watched(&fixture).await.unwrap();
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("the disk is full")));
 }

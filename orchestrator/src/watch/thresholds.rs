@@ -2,12 +2,12 @@
 
 use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
-use prs_common::ledger::Progress;
+use prs_common::ledger::JobProgress;
 
 use crate::job::count;
 
 /// The reason to abort, where a threshold is exceeded.
-pub(crate) fn exceeded(spec: &JobSpec, progress: &Progress) -> Option<EndReason> {
+pub(crate) fn exceeded(spec: &JobSpec, progress: &JobProgress) -> Option<EndReason> {
     let items = progress.items_failed();
     if spec.error_threshold >= 0 && items > spec.error_threshold as u64 {
         let items = count(items, "item");
@@ -36,13 +36,13 @@ mod tests {
 
     use super::*;
 
-    fn progress(failed: u64, items_failed: u64, scheduled: u64, complete: bool) -> Progress {
-        Progress {
+    fn progress(failed: u64, items_failed: u64, scheduled: u64, complete: bool) -> JobProgress {
+        JobProgress {
             checkpoint: Checkpoint { scheduled, complete, ..Checkpoint::default() },
             failed,
             items: items_failed + 5,
             items_succeeded: 5,
-            ..Progress::default()
+            ..JobProgress::default()
         }
     }
 

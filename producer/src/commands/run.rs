@@ -13,7 +13,6 @@ use prs_common::servers::ServerUrls;
 use prs_common::storage::{Claim, LocalStorage, Storage};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
-use prs_orchestrator::job::queue::reservation;
 use prs_orchestrator::publish::Notes;
 use prs_orchestrator::{Fleet, JobRecord, JobResult};
 use prs_worker::{connect_fleet, opener};
@@ -101,9 +100,6 @@ async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Res
     print_notes(&new.spec);
     let output = new.spec.output.as_deref().filter(|_| !detach);
     let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
-    if let Some(reservation) = reservation(&new.spec, fleet.queue.unsettled_limit()) {
-        output::note(format_args!("note: {reservation}"));
-    }
     let mut signals = Signals::catch()?;
     let hint = ResumeHint::default();
     let submitted = hint.unless_interrupted(&mut signals, fleet::start(fleet, new, &hint)).await?;

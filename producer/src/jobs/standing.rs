@@ -173,13 +173,13 @@ fn elsewhere(elsewhere: &[Elsewhere]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::{Checkpoint, Progress};
+    use prs_common::ledger::{Checkpoint, JobProgress};
 
     use super::*;
 
     fn shown(state: JobState, nodes: u32, workers: Option<(u64, u64, bool)>) -> Shown {
         let checkpoint = Checkpoint { scheduled: 300, complete: true, ..Checkpoint::default() };
-        let progress = Progress { checkpoint, succeeded: 45, items: 450, ..Progress::default() };
+        let progress = JobProgress { checkpoint, succeeded: 45, items: 450, ..JobProgress::default() };
         let status =
             Status { progress, nodes, per_second: 0.6, eta_seconds: Some(420.0), ..Status::default() };
         let workers =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{JobState, PrintedLine, Progress};
+use prs_common::ledger::{JobProgress, JobState, PrintedLine};
 use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{duration, rate};
 
@@ -76,7 +76,7 @@ impl Facts {
         if let (Some(Phase::Loading), Some(printed)) = (phase, &status.printed) {
             parts.push(Part::kept(describe_printed(printed, status.nodes)).or(printed.line.clone()));
         }
-        let Progress { checkpoint, succeeded, failed, .. } = &status.progress;
+        let JobProgress { checkpoint, succeeded, failed, .. } = &status.progress;
         let ended = succeeded + failed;
         let fraction = (phase == Some(Phase::Running) && checkpoint.complete)
             .then(|| ended as f64 / checkpoint.scheduled.max(1) as f64);
@@ -102,7 +102,7 @@ impl Facts {
 }
 
 fn counts(status: &Status) -> Vec<Part> {
-    let Progress { checkpoint, items, .. } = &status.progress;
+    let JobProgress { checkpoint, items, .. } = &status.progress;
     let (ended, more) = (status.progress.ended(), if checkpoint.complete { "" } else { "+" });
     let counted = format!("{ended}/{}{more}", checkpoint.scheduled);
     let mut parts = vec![Part::kept(format!("{counted} mini-batches")).or(counted)];
@@ -173,7 +173,7 @@ pub(super) mod tests {
     /// A job of this machine in its running phase: 12 of 30 mini-batches, 240 of 600 items.
     pub(crate) fn running() -> Shown {
         let checkpoint = Checkpoint { scheduled: 30, items: 600, complete: true, ..Checkpoint::default() };
-        let progress = Progress { checkpoint, succeeded: 12, items: 240, ..Progress::default() };
+        let progress = JobProgress { checkpoint, succeeded: 12, items: 240, ..JobProgress::default() };
         let status = Status {
             progress,
             nodes: 1,

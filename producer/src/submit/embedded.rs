@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::failure::{Code, Failure};
 use crate::jobs::run_folder;
 use crate::progress;
-use crate::submit::local::{self, Python};
+use crate::submit::local::Python;
 use crate::submit::resume_hint::ResumeHint;
 use crate::terminal::output;
 use crate::terminal::paths::shown;
@@ -89,7 +89,7 @@ async fn run_once(
     hint.set(format_args!("prs resume {} goes on from here", folder.display()));
     let recovered = hint.unless_interrupted(signals, open(&job)).await?;
     if let Some(conclusion) = canceled {
-        job.ledger.conclude(&job.run, conclusion).await.map_err(anyhow::Error::from)?;
+        job.ledger.conclude(conclusion).await.map_err(anyhow::Error::from)?;
     }
     if job.incarnation > 1 {
         output::note(words::done_already(recovered.ended));
@@ -146,7 +146,7 @@ async fn run_once(
         }
     };
     let (result, ()) = tokio::join!(watched, heard);
-    *canceled = job.ledger.progress(&job.run).await.ok().and_then(|progress| progress.conclusion);
+    *canceled = job.ledger.progress().await.ok().and_then(|progress| progress.conclusion);
     let _ = display.await;
     remove(&work);
     Ok(result)
@@ -155,7 +155,7 @@ async fn run_once(
 /// Opens the books and the queue of a job, and reads what is done already.
 async fn open(job: &JobContext) -> Result<Recovered, Failure> {
     let opened = async {
-        job.ledger.create(&job.run, job.try_limits()).await?;
+        job.ledger.create(job.try_limits()).await?;
         job.queue.declare(&job.queue_name(), QueueOptions::default()).await?;
         anyhow::Ok(recover(job).await?)
     };
@@ -170,7 +170,7 @@ fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     JobContext {
         code: record.code.clone(),
         output_prefix: record.spec.output.is_none().then_some(layout::OUTPUT),
-        ..local::context(start, Arc::new(record.spec.clone()), storage, inputs, output, folder)
+        ..JobContext::embedded(start, Arc::new(record.spec.clone()), storage, inputs, output, folder)
     }
 }
 
@@ -181,9 +181,9 @@ async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
         Ok(Err(error)) => EndReason::NodeFailed { error: error.to_string() },
         Err(panic) => EndReason::NodePanicked { error: panic.to_string() },
     };
-    let nodes = job.ledger.nodes(&job.run).await.unwrap_or_default();
+    let nodes = job.ledger.nodes().await.unwrap_or_default();
     let said_why = nodes.iter().any(|node| node.report.gave_up || node.report.fatal.is_some());
-    let state = job.ledger.state(&job.run).await;
+    let state = job.ledger.state().await;
     if !said_why && matches!(state, Ok(JobState::Queued | JobState::Scheduling | JobState::Running)) {
         abort(&job, &reason).await;
     }
@@ -191,7 +191,7 @@ async fn serve(job: JobContext, node: NodeSettings, end: NodeEnd) {
 
 /// Fails the job.
 async fn abort(job: &JobContext, reason: &EndReason) {
-    if let Err(error) = job.ledger.conclude(&job.run, &Conclusion::failed(reason)).await {
+    if let Err(error) = job.ledger.conclude(&Conclusion::failed(reason)).await {
         tracing::error!(%error, "the job does not hear that it has failed");
     }
 }
@@ -222,7 +222,7 @@ async fn listen(
         };
         asked = true;
         let conclusion = Conclusion::canceled(&reason);
-        if let Err(error) = job.ledger.conclude(&job.run, &conclusion).await {
+        if let Err(error) = job.ledger.conclude(&conclusion).await {
             tracing::error!(%error, "the job does not hear that it is to stop");
         }
     }

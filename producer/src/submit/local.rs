@@ -1,14 +1,8 @@
-//! What a job needs to run on this machine: the interpreter, one node, and the job as that node sees it.
+//! What a job needs to run on this machine: the interpreter, and one node.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use prs_common::job::JobSpec;
-use prs_common::ledger::EmbeddedLedger;
-use prs_common::queue::EmbeddedQueue;
-use prs_common::storage::{LocalStorage, Storage};
-use prs_orchestrator::inputs::InputStores;
-use prs_orchestrator::{JobContext, Policy, run_name};
 use prs_worker::{Host, NodeSettings, Prefetch, find_extension, find_interpreter};
 
 use crate::failure::Failure;
@@ -53,34 +47,4 @@ impl Python {
 /// The processes of a job on this machine.
 pub(crate) fn slots(spec: &JobSpec, host: &Host) -> u32 {
     spec.process_count_per_node.unwrap_or_else(|| host.default_slots())
-}
-
-/// A start of a job whose queue and ledger are in memory, with its logs and its scratch data in `folder`.
-pub(crate) fn context(
-    (id, incarnation): (&str, u32),
-    spec: Arc<JobSpec>,
-    storage: Arc<dyn Storage>,
-    inputs: InputStores,
-    output: &Path,
-    folder: &Path,
-) -> JobContext {
-    JobContext {
-        id: id.to_owned(),
-        run: run_name(id, incarnation),
-        code: String::new(),
-        incarnation,
-        queue: Arc::new(EmbeddedQueue::default()),
-        ledger: Arc::new(EmbeddedLedger::default()),
-        inputs,
-        storage,
-        output: Arc::new(LocalStorage::new(output)),
-        output_prefix: None,
-        logs: folder.join("logs"),
-        logs_uri: folder.join("logs").display().to_string(),
-        log_shipper: None,
-        work: folder.join("work"),
-        policy: Policy::embedded(),
-        active: None,
-        spec,
-    }
 }

@@ -38,7 +38,7 @@ use crate::cli::{CodeChoice, Try, is_job_file};
 use crate::failure::Failure;
 use crate::jobs;
 use crate::submit::code_notes;
-use crate::submit::local::{self, Python};
+use crate::submit::local::Python;
 
 /// What mini-batches are tried of.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Trial {
         let output = self.spec.output.clone().unwrap_or_else(|| self.folder("output"));
         let start = (&*self.job_id, 1);
         let (spec, storage) = (Arc::clone(&self.spec), Arc::clone(storage));
-        local::context(start, spec, storage, self.stores.clone(), &output, self.scratch.path())
+        JobContext::embedded(start, spec, storage, self.stores.clone(), &output, self.scratch.path())
     }
 
     /// What a process of the job is started with on this machine.

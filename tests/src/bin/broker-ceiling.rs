@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use bytes::Bytes;
-use prs_common::queue::{Answer, Queue, QueueOptions, RabbitMqQueue, settle_all};
+use prs_common::queue::{Queue, QueueOptions, RabbitMqQueue, ack_all};
 
 /// A descriptor of ten paths has about so many.
 const SIZE: usize = 600;
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             return Err("the queue is gone".into());
         }
         consumed += taken.len();
-        settle_all(taken, Answer::Ack).await?;
+        ack_all(taken)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     drop(deliveries);

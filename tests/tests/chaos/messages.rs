@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::ledger::{Membership, Offer, RedisLedger};
+use prs_common::ledger::{Ledger, Offer, RedisLedger};
 use prs_common::mini_batch::{MiniBatch, Work};
-use prs_common::queue::{Answer, Queue, RabbitMqQueue};
+use prs_common::queue::{Queue, RabbitMqQueue};
 use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Random};
 
@@ -131,7 +131,7 @@ fn taken(fleet: &Fleet, queue: &str) -> Vec<Bytes> {
         while bodies.len() < all {
             for delivery in deliveries.next(all).await {
                 bodies.push(delivery.body.clone());
-                delivery.settle(Answer::Ack).await.unwrap();
+                delivery.ack().unwrap();
             }
         }
         bodies

@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use prs_common::backoff::Backoff;
 use prs_common::checksum::crc32c_of;
 use prs_common::end_reason::EndReason;
-use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, Verdict};
+use prs_common::ledger::{Blame, FailedTry, LedgerError, LedgerErrorKind, MiniBatchOutcome, Verdict};
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::queue::{Answer, settle_all};
+use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
 use prs_common::{failpoint, layout};
@@ -43,7 +44,7 @@ const ON_THEIR_WAY: usize = 4;
 const PREPARED_AT_ONCE: usize = 16;
 /// What is being stored when there is no more time has this long to end.
 const LAST_CALL: Duration = Duration::from_secs(2);
-/// First pause after a store or ledger failed; it doubles.
+/// First pause after a store or ledger failed; they grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -84,7 +85,7 @@ pub(crate) struct Committer {
 #[derive(Default)]
 struct Open {
     builder: SegmentBuilder,
-    entries: Vec<Entry>,
+    entries: Vec<MiniBatchOutcome>,
     settled: Vec<Ready>,
     /// Mini-batches whose outcome is in it. One may come twice, when it was published twice or the broker was lost while
     /// it ran: with both outcomes in one segment nobody could say later which of them counts.
@@ -140,7 +141,7 @@ impl Committer {
                 biased;
                 Some(prepared) = preparing.join_next() => {
                     if let Some(prepared) = Self::heard(prepared) {
-                        this.add(prepared, &mut open).await;
+                        this.add(prepared, &mut open);
                     }
                     this.is_full(&open)
                 }
@@ -151,7 +152,7 @@ impl Committer {
                     for Outcome { ready, ended } in came.drain(..) {
                         match ended {
                             Ended::Tried(tried) if tried.is_prepared() => {
-                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open).await;
+                                this.add(Prepared { ready, tried: *tried, verdict: None }, &mut open);
                             }
                             Ended::Tried(tried) => {
                                 let (this, calls) = (Arc::clone(&this), Arc::clone(&calls));
@@ -196,7 +197,7 @@ impl Committer {
         }
         while let Some(prepared) = preparing.join_next().await {
             if let Some(prepared) = Self::heard(prepared) {
-                this.add(prepared, &mut open).await;
+                this.add(prepared, &mut open);
             }
         }
         if !open.builder.is_empty() {
@@ -224,10 +225,9 @@ impl Committer {
         if tried.record.status != TryStatus::RunDone {
             tried.record.id.clone_from(&id);
             let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
-            let counted =
-                self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
+            let counted = self.until_done("a failed try", || self.job.ledger.record_failure(&failed));
             // A try that was not counted is one that never was.
-            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+            let verdict = counted.await.unwrap_or(Verdict::Retry { failed_tries: ready.spoiled + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
         }
         let staged_in = tried.staging.join(tried.seq.to_string());
@@ -264,7 +264,7 @@ impl Committer {
     }
 
     /// Puts a try into the open segment; its mini-batch goes back if it is to be tried again.
-    async fn add(&self, prepared: Prepared, open: &mut Open) {
+    fn add(&self, prepared: Prepared, open: &mut Open) {
         let Prepared { ready, tried: Tried { mut record, process, rows, error, .. }, verdict } = prepared;
         if verdict != Some(Verdict::Done) {
             record.error = error.and_then(|error| open.builder.explain(&error));
@@ -283,17 +283,17 @@ impl Committer {
                 open.add(record, &process, rows, ready);
             }
             Some(Verdict::Done) => {
-                let _ = ready.delivery.settle(Answer::Ack).await;
+                let _ = ready.delivery.ack();
             }
-            Some(Verdict::Retry { spoiled }) => {
-                record.number = spoiled;
+            Some(Verdict::Retry { failed_tries }) => {
+                record.number = failed_tries;
                 open.builder.add(record, &process, Bytes::new());
-                if let Err(error) = ready.delivery.settle(Answer::Requeue).await {
+                if let Err(error) = ready.delivery.requeue() {
                     tracing::warn!(%error, "a mini-batch was not given back; the broker will deliver it again");
                 }
             }
-            Some(Verdict::GiveUp { spoiled }) => {
-                record.number = spoiled;
+            Some(Verdict::GiveUp { failed_tries }) => {
+                record.number = failed_tries;
                 Self::give_up(record, &process, ready, open);
             }
         }
@@ -352,7 +352,7 @@ impl Committer {
         // Nobody sends: the other end is dropped when the commit before has ended.
         let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
-            self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
+            self.until_done("a commit", || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::info!(
@@ -363,7 +363,7 @@ impl Committer {
         }
         failpoint::pass("committed");
         let deliveries = settled.into_iter().map(|ready| ready.delivery);
-        if let Err(error) = settle_all(deliveries, Answer::Ack).await {
+        if let Err(error) = ack_all(deliveries) {
             tracing::warn!(%error, "committed mini-batches may be delivered again; they will be found done");
         }
         failpoint::pass("acknowledged");
@@ -383,7 +383,7 @@ impl Committer {
         F: Future<Output = Result<T, E>>,
         C: FnMut() -> F,
     {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             if self.fatal.borrow().is_some() {
                 return None;
@@ -398,10 +398,9 @@ impl Committer {
                 Err(error) if error.may_pass() => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");
                     tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
+                        () = backoff.wait() => {}
                         () = self.over.cancelled() => return None,
                     }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
                     tracing::error!(%error, "{what} cannot be stored; the node leaves the job");

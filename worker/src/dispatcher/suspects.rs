@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use prs_common::ledger::{Begin, LedgerError};
-use prs_common::queue::Answer;
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
@@ -63,14 +62,14 @@ impl Suspects {
     async fn begin(&self, mut ready: Ready, number: u64) -> Option<Ready> {
         let start = format!("{}-{number}", self.prefix);
         loop {
-            match self.job.ledger.begin(&self.job.run, ready.index, &start).await {
-                Ok(Begin::Run { spoiled, lost }) => {
-                    (ready.spoiled, ready.lost) = (spoiled, lost);
+            match self.job.ledger.begin(ready.index, &start).await {
+                Ok(Begin::Run { failed_tries, node_losses }) => {
+                    (ready.spoiled, ready.lost) = (failed_tries, node_losses);
                     ready.start = Some(start);
                     return Some(ready);
                 }
                 Ok(Begin::Done) => {
-                    let _ = ready.delivery.settle(Answer::Ack).await;
+                    let _ = ready.delivery.ack();
                     return None;
                 }
                 Ok(Begin::GiveUp) => {
@@ -100,11 +99,11 @@ impl Suspects {
 
     async fn give_back(&self, ready: Ready) {
         if let Some(start) = &ready.start
-            && let Err(error) = self.job.ledger.abandon(&self.job.run, ready.index, start).await
+            && let Err(error) = self.job.ledger.abandon(ready.index, start).await
         {
             tracing::warn!(index = ready.index, %error, "a mini-batch that goes back counts as a lost node");
         }
-        if let Err(error) = ready.delivery.settle(Answer::Requeue).await {
+        if let Err(error) = ready.delivery.requeue() {
             tracing::debug!(index = ready.index, %error, "the broker gives a mini-batch to others by itself");
         }
     }

@@ -15,7 +15,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
-use prs_common::queue::{Answer, Deliveries, Delivery, QueueErrorKind, settle_all};
+use prs_common::queue::{Deliveries, Delivery, QueueErrorKind, ack_all};
 use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::JobContext;
 use prs_orchestrator::inputs::unnamed_store;
@@ -231,11 +231,11 @@ impl Intake {
                 Ok(index) => index,
                 Err(error) => {
                     tracing::error!(%error, "a message that is no mini-batch of the job goes to the dead letters");
-                    let _ = delivery.settle(Answer::Reject).await;
+                    let _ = delivery.reject();
                     continue;
                 }
             };
-            let again = delivery.delivery_count > 0;
+            let again = delivery.redelivered;
             let (planned, local) = (delivery.body.clone(), delivery.body.clone());
             let ready = Ready {
                 delivery,
@@ -275,12 +275,11 @@ impl Intake {
     /// Acknowledges those that have their outcome, and returns the others.
     async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
         let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
-        let ended =
-            self.asked("what was delivered before", || self.job.ledger.ended(&self.job.run, &indexes));
+        let ended = self.asked("what was delivered before", || self.job.ledger.ended(&indexes));
         let mut ended = ended.await?.into_iter();
         let (done, open): (Vec<_>, Vec<_>) =
             suspects.into_iter().partition(|_| ended.next().unwrap_or(false));
-        if let Err(error) = settle_all(done.into_iter().map(|ready| ready.delivery), Answer::Ack).await {
+        if let Err(error) = ack_all(done.into_iter().map(|ready| ready.delivery)) {
             tracing::debug!(%error, "mini-batches that are done will be delivered once more");
         }
         Some(open)

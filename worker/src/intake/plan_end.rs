@@ -21,7 +21,7 @@ impl PlanEnd {
         if index < self.known.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let end = job.ledger.progress(&job.run).await?.checkpoint.end_of_plan();
+        let end = job.ledger.progress().await?.checkpoint.end_of_plan();
         self.known.store(end, Ordering::Relaxed);
         Ok(index < end)
     }

@@ -30,9 +30,9 @@ impl Heartbeat {
                 () = stop.cancelled() => true,
             };
             let said = NodeReport { in_hand: self.in_hand.count(), ..self.report.borrow().clone() };
-            match job.ledger.heartbeat(&job.run, node_id, &self.info.worker, &said).await {
+            match job.ledger.heartbeat(node_id, &self.info.worker, &said).await {
                 // The ledger was rebuilt. Logs and segments keep the id they began with.
-                Ok(Signal::Rejoin) => match job.ledger.join(&job.run, &self.info, Some(self.node_id)).await {
+                Ok(Signal::Rejoin) => match job.ledger.join(&self.info, Some(self.node_id)).await {
                     Ok(joined) => node_id = joined,
                     Err(error) => tracing::warn!(%error, "the node is not in the rebuilt ledger yet"),
                 },
@@ -42,7 +42,7 @@ impl Heartbeat {
                 Err(error) => tracing::warn!(%error, "the ledger does not hear this node; it works on"),
             }
             if stopping {
-                if let Err(error) = job.ledger.leave(&job.run, node_id).await {
+                if let Err(error) = job.ledger.leave(node_id).await {
                     tracing::info!(%error, "the ledger does not hear that the node leaves; it will miss it");
                 }
                 return;

@@ -51,7 +51,7 @@ pub async fn run_node(
     end: NodeEnd,
 ) -> Result<NodeReport, LedgerError> {
     let info = settings.info();
-    let node_id = job.ledger.join(&job.run, &info, None).await?;
+    let node_id = job.ledger.join(&info, None).await?;
     failpoint::pass("joined");
     let service = unique();
     let folder = job.work.join(format!("node-{node_id}"));

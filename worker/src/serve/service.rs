@@ -159,7 +159,7 @@ impl Service<'_> {
             }
         };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
-        let job = self.fleet.context(record, folders);
+        let job = JobContext::on(&self.fleet, record, folders);
         let served = match role {
             Some(Role::Steward) => self.end_it(&job, &worker).await,
             Some(Role::Node) if !self.takes_seat(&job, &worker).await => Served::Full,
@@ -184,7 +184,7 @@ impl Service<'_> {
     /// Takes one of the seats for nodes; false when none is free.
     async fn takes_seat(&self, job: &JobContext, worker: &str) -> bool {
         let info = self.node_settings(job, worker).info();
-        match job.ledger.take_seat(&job.run, &info, membership::seats(job)).await {
+        match job.ledger.take_seat(&info, membership::seats(job)).await {
             Ok(seat) => seat.is_some(),
             // The books are lost: the first node opens them again.
             Err(error) => error.kind == LedgerErrorKind::NotFound,
@@ -193,7 +193,7 @@ impl Service<'_> {
 
     /// Watches over a job that wants no more nodes to its end, unless another worker does.
     async fn end_it(&self, job: &JobContext, worker: &str) -> Served {
-        match job.ledger.lease(&job.run, Duty::Watch, worker, job.policy.lease).await {
+        match job.ledger.lease(Duty::Watch, worker, job.policy.lease).await {
             Ok(Some(_)) => {}
             Ok(None) => return Served::Full,
             Err(error) if error.kind == LedgerErrorKind::NotFound => {}

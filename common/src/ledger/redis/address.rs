@@ -9,7 +9,7 @@ use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
 };
 
-use super::failure::Failure;
+use super::failure::RedisFailure;
 
 /// After this time without an acknowledgement from the other host a connection is lost.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -28,10 +28,10 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn parse(url: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(url: &str) -> Result<Self, RedisFailure> {
         // The URL may hold a password, at a place nobody can tell when it cannot be read: it is not repeated.
         let malformed = |why: &dyn fmt::Display| {
-            Failure::malformed(format!(
+            RedisFailure::malformed(format!(
                 "the URL of the ledger cannot be read ({why}): write \
                  redis://[user:password@]host[:port][/database], rediss://... for TLS, or unix:///path"
             ))

@@ -1,21 +1,26 @@
 //! One connection to the server, shared by all callers and made anew when it is lost.
 //!
+//! The client library's own manager of connections does not serve: after a log-in that was refused it never tries again,
+//! and it keeps the server's words for the refusal to itself.
+//!
 //! A call that meets an outage is repeated until it goes through, for [`PATIENCE`] at most; each verb is safe
 //! to repeat. After that, and the answer that is waited for just then, the caller hears that the server is
 //! unavailable. Nothing waits without a limit.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind};
+use redis::{AsyncConnectionConfig, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind, ToRedisArgs};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Address;
-use super::failure::{Failure, Refuses};
+use super::failure::{RedisFailure, Refuses};
 use super::scripts::{self, Script};
+use crate::backoff::Backoff;
 use crate::ledger::LedgerErrorKind;
-use crate::refusals::{self, Refusals, Refused};
+use crate::refusals::{self, Refusals};
 
 /// How long a call is repeated while the server cannot be reached or is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take once a call was sent; the call is repeated over another connection then.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The pause before the first repetition; each further one is twice as long, up to [`LONGEST_PAUSE`].
+/// The pause before the first repetition; they grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -37,46 +42,37 @@ pub(super) struct Connection {
 struct Shared {
     address: Address,
     refusals: Refusals,
-    open: Mutex<Option<Open>>,
-    /// Held by the caller that connects, while the others wait; counts the connections made so far.
-    connecting: tokio::sync::Mutex<u64>,
+    /// Locked while one caller connects and the others wait.
+    state: Mutex<State>,
 }
 
-#[derive(Debug, Clone)]
-struct Open {
-    connection: MultiplexedConnection,
-    /// Which of the connections made it is.
-    number: u64,
+#[derive(Debug, Default)]
+struct State {
+    open: Option<MultiplexedConnection>,
+    /// Connections made so far; the open one is the last of them.
+    made: u64,
 }
 
 impl Connection {
     /// Connects, logs in, and makes sure that all rights are there. Tries once.
-    pub(super) async fn open(address: Address) -> Result<Self, Failure> {
-        let patience = refusals::patience().map_err(Failure::malformed)?;
-        let this = Self {
-            shared: Arc::new(Shared {
-                address,
-                refusals: Refusals::new(patience),
-                open: Mutex::default(),
-                connecting: tokio::sync::Mutex::default(),
-            }),
-        };
+    pub(super) async fn open(address: Address) -> Result<Self, RedisFailure> {
+        let patience = refusals::patience().map_err(RedisFailure::malformed)?;
+        let refusals = Refusals::new(patience);
+        let this = Self { shared: Arc::new(Shared { address, refusals, state: Mutex::default() }) };
         let deadline = Instant::now() + CONNECT_TIMEOUT + PATIENCE;
         let checked = timeout_at(deadline, async {
-            let mut open = this.current(deadline).await?;
+            let (mut open, _) = this.current(deadline).await?;
             // On keys that no job has: a name of a job is not empty.
-            let keys = ["prs:{}:probe:hash", "prs:{}:probe:list"];
-            let keys = keys.map(str::to_owned);
-            let probed: i64 = evaluate(&mut open.connection, &scripts::PROBE, &keys, &[b"prs:{}:probe"])
-                .await
-                .map_err(|error| Failure::of(&error))?;
+            let keys = ["prs:{}:probe:hash", "prs:{}:probe:list"].map(str::to_owned);
+            let probed = evaluate(&mut open, &scripts::PROBE, &keys, "prs:{}:probe").await;
+            let probed: i64 = probed.map_err(|error| RedisFailure::of(&error))?;
             if probed != 1 {
-                return Err(Failure::strange(probed));
+                return Err(RedisFailure::strange(probed));
             }
-            this.warn_of_eviction(&mut open.connection).await;
+            this.warn_of_eviction(&mut open).await;
             Ok(())
         });
-        checked.await.unwrap_or_else(|_| Err(Failure::no_connection()))?;
+        checked.await.unwrap_or_else(|_| Err(RedisFailure::no_connection()))?;
         Ok(this)
     }
 
@@ -89,21 +85,22 @@ impl Connection {
         &self,
         script: &Script,
         keys: &[String],
-        arguments: &[&[u8]],
-    ) -> Result<T, Failure> {
+        arguments: impl ToRedisArgs,
+    ) -> Result<T, RedisFailure> {
+        let arguments = arguments.to_redis_args();
         let deadline = Instant::now() + PATIENCE;
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let failure = match self.current(deadline).await {
-                Ok(mut open) => match evaluate(&mut open.connection, script, keys, arguments).await {
+                Ok((mut open, number)) => match evaluate(&mut open, script, keys, &arguments).await {
                     Ok(answer) => {
-                        self.has_accepted(script);
+                        self.shared.refusals.has_accepted(self.address(), || script.hash.clone());
                         return Ok(answer);
                     }
                     Err(error) => {
-                        let failure = Failure::of(&error);
+                        let failure = RedisFailure::of(&error);
                         if failure.connection_is_lost {
-                            self.forget(open.number);
+                            self.forget(number).await;
                         }
                         failure
                     }
@@ -111,72 +108,53 @@ impl Connection {
                 Err(failure) => failure,
             };
             let failure = self.judged(script, failure);
+            let pause = backoff.pause();
             if !failure.is_retryable() || Instant::now() + pause >= deadline {
                 return Err(failure);
             }
             tracing::debug!(ledger = %self.address(), cause = failure.message, "the ledger is out, will call again");
             sleep(pause).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
-        }
-    }
-
-    fn has_accepted(&self, script: &Script) {
-        if let Some(lasted) = self.shared.refusals.accepted(|| script.hash.clone(), Instant::now().into()) {
-            let after_s = lasted.as_secs();
-            tracing::info!(ledger = %self.address(), after_s, "the ledger accepts again what it refused");
         }
     }
 
     /// What a failure means: a refusal of what was accepted when the connection was opened, log-in and rights, may pass.
-    fn judged(&self, script: &Script, failure: Failure) -> Failure {
+    fn judged(&self, script: &Script, failure: RedisFailure) -> RedisFailure {
         let Some(what) = failure.refuses else { return failure };
-        let everything = what == Refuses::LogIn;
-        let refused = self.shared.refusals.refused(script.hash.clone(), everything, Instant::now().into());
-        let message = refused.explain(&failure.message);
-        let Refused::MayPass { is_new, left } = refused else { return Failure { message, ..failure } };
-        if is_new {
-            tracing::warn!(
-                ledger = %self.address(),
-                refusal = failure.message,
-                wait_s = left.as_secs(),
-                "the ledger refuses what it accepted before; it is asked again for so long"
-            );
-        }
-        Failure { kind: LedgerErrorKind::Unavailable, message, ..failure }
+        let (call, everything) = (script.hash.clone(), what == Refuses::LogIn);
+        let (may_pass, message) =
+            self.shared.refusals.judged(self.address(), call, everything, &failure.message);
+        let kind = if may_pass { LedgerErrorKind::Unavailable } else { failure.kind };
+        RedisFailure { kind, message, ..failure }
     }
 
-    /// The open connection, or a new one.
-    async fn current(&self, deadline: Instant) -> Result<Open, Failure> {
-        if let Some(open) = self.open_now() {
-            return Ok(open);
-        }
+    /// The open connection and its number, or a new one.
+    async fn current(&self, deadline: Instant) -> Result<(MultiplexedConnection, u64), RedisFailure> {
         let connect = async {
-            let mut made = self.shared.connecting.lock().await;
-            if let Some(open) = self.open_now() {
-                return Ok(open);
+            let mut state = self.shared.state.lock().await;
+            if let Some(open) = &state.open {
+                return Ok((open.clone(), state.made));
             }
-            let failed =
-                |error| if *made > 0 { Failure::of_another_log_in(&error) } else { Failure::of(&error) };
-            let connection = log_in(self.address()).await.map_err(failed)?;
-            if *made > 0 {
+            let again = state.made > 0;
+            let failed = |error| {
+                if again { RedisFailure::of_another_log_in(&error) } else { RedisFailure::of(&error) }
+            };
+            let open = log_in(self.address()).await.map_err(failed)?;
+            if again {
                 tracing::info!(ledger = %self.address(), "connected to the ledger again");
             }
-            *made += 1;
-            let open = Open { connection, number: *made };
-            *self.shared.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
-            Ok(open)
+            state.made += 1;
+            state.open = Some(open.clone());
+            Ok((open, state.made))
         };
-        timeout_at(deadline, connect).await.unwrap_or_else(|_| Err(Failure::no_connection()))
-    }
-
-    fn open_now(&self) -> Option<Open> {
-        self.shared.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        timeout_at(deadline, connect).await.unwrap_or_else(|_| Err(RedisFailure::no_connection()))
     }
 
     /// Makes the next caller connect anew, unless that has happened already.
-    fn forget(&self, number: u64) {
-        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.take_if(|open| open.number == number);
+    async fn forget(&self, number: u64) {
+        let mut state = self.shared.state.lock().await;
+        if state.made == number {
+            state.open = None;
+        }
     }
 
     /// Keys of running jobs must not be thrown away; a server that may do so still works until its memory is
@@ -229,7 +207,7 @@ async fn evaluate<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     script: &Script,
     keys: &[String],
-    arguments: &[&[u8]],
+    arguments: impl ToRedisArgs + Copy,
 ) -> RedisResult<T> {
     let command = |verb: &str, script: &str| {
         let mut command = redis::cmd(verb);

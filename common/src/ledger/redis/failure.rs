@@ -14,7 +14,7 @@ use crate::ledger::LedgerErrorKind;
 
 /// A call that failed, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RedisFailure {
     pub(super) kind: LedgerErrorKind,
     pub(super) message: String,
     /// Nothing may be sent over this connection any more.
@@ -28,7 +28,7 @@ pub(super) struct Failure {
 pub(super) enum Refuses {
     /// The log-in, and so everything.
     LogIn,
-    /// This call, for which a right is missing.
+    /// This call: a right is missing, or the server does not say more.
     Call,
 }
 
@@ -79,36 +79,26 @@ const REMEDIES: &[(&str, &str)] = &[
     ("max number of clients", "it has as many clients as it allows: raise maxclients"),
 ];
 
-/// The words for a missing right in a script, of Redis 6 and 7.0, and of 7.2.
-const RIGHTS: &[&str] =
-    &["can't run this command", "can't access at least one of the keys", "ACL failure in script"];
+impl RedisFailure {
+    fn new(kind: LedgerErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), connection_is_lost: false, refuses: None }
+    }
 
-impl Failure {
-    /// The environment says something that makes no sense.
+    /// What the ledger was told makes no sense.
     pub(super) fn malformed(message: String) -> Self {
-        Self { kind: LedgerErrorKind::Refused, message, connection_is_lost: false, refuses: None }
+        Self::new(LedgerErrorKind::Refused, message)
     }
 
     /// There was no connection in time.
     pub(super) fn no_connection() -> Self {
-        Self {
-            kind: LedgerErrorKind::Unavailable,
-            message: NO_ANSWER.to_owned(),
-            connection_is_lost: false,
-            refuses: None,
-        }
+        Self::new(LedgerErrorKind::Unavailable, NO_ANSWER)
     }
 
     /// The server answers what no script of ours answers.
     pub(super) fn strange(what: impl std::fmt::Display) -> Self {
-        Self {
-            kind: LedgerErrorKind::Refused,
-            message: format!(
-                "its answer makes no sense: {what}; is it a Redis, and are all programs of one version?"
-            ),
-            connection_is_lost: false,
-            refuses: None,
-        }
+        let message =
+            format!("its answer makes no sense: {what}; is it a Redis, and are all programs of one version?");
+        Self::new(LedgerErrorKind::Refused, message)
     }
 
     pub(super) fn is_retryable(&self) -> bool {
@@ -143,22 +133,23 @@ impl Failure {
         // Redis 6 says of an error in a script no more than that, and puts its code in the middle.
         let inner = || words.split(' ').find_map(|word| known(word.strip_prefix('-')?));
         let known = known(code).or_else(|| inner().filter(|_| code == PLAIN));
-        // The name may stand for another server by now.
-        let is_one_of = |codes: &[&str]| known.is_some_and(|(code, ..)| codes.contains(code));
-        let refuses_log_in = is_one_of(&["NOAUTH", "WRONGPASS"]);
-        // Who is refused has to log in again.
-        let connection_is_lost = refuses_log_in || is_one_of(&["READONLY", "MASTERDOWN"]);
         let words = format!("{code} {words}");
         let words = words.trim();
         let remedy = || REMEDIES.iter().find(|(part, _)| words.contains(part)).map(|(_, remedy)| *remedy);
-        let (kind, meaning) = match known {
-            Some((_, kind, meaning)) => (*kind, Some(*meaning)),
-            None => (LedgerErrorKind::Refused, remedy()),
+        let (code, kind, meaning) = match known {
+            Some((code, kind, meaning)) => (*code, *kind, Some(*meaning)),
+            None => (code, LedgerErrorKind::Refused, remedy()),
         };
         let message = meaning.map_or_else(|| words.to_owned(), |meaning| format!("{meaning} ({words})"));
-        let lacks_right = || is_one_of(&["NOPERM"]) || RIGHTS.iter().any(|part| words.contains(part));
-        let refuses =
-            if refuses_log_in { Some(Refuses::LogIn) } else { lacks_right().then_some(Refuses::Call) };
+        let refuses = match code {
+            "NOAUTH" | "WRONGPASS" => Some(Refuses::LogIn),
+            // Before 7.2 servers say no more than that of a right that a script lacks.
+            "NOPERM" | PLAIN => Some(Refuses::Call),
+            _ => None,
+        };
+        // Who is refused has to log in again. The name may stand for another server by now.
+        let connection_is_lost =
+            refuses == Some(Refuses::LogIn) || ["READONLY", "MASTERDOWN"].contains(&code);
         Self { kind, message, connection_is_lost, refuses }
     }
 
@@ -168,7 +159,7 @@ impl Failure {
             // Not of the network: the roots of trust cannot be read, the name cannot stand in a certificate.
             None => (LedgerErrorKind::Refused, format!("TLS cannot be set up: {error}")),
         };
-        Self { kind, message, connection_is_lost: true, refuses: None }
+        Self { connection_is_lost: true, ..Self::new(kind, message) }
     }
 }
 
@@ -258,13 +249,14 @@ mod tests {
                 "raise maxmemory",
             ),
         ] {
-            let failure = Failure::of_answer(code, words);
+            let failure = RedisFailure::of_answer(code, words);
             assert_eq!(failure.kind, kind, "{words}");
             assert!(failure.message.contains(part), "{}", failure.message);
             assert_eq!(failure.connection_is_lost, ["READONLY", "NOAUTH", "WRONGPASS"].contains(&code));
-            let refuses = match part {
-                "password is wrong" | "wants a password" => Some(Refuses::LogIn),
-                "lacks a right" => Some(Refuses::Call),
+            let refuses = match code {
+                "NOAUTH" | "WRONGPASS" => Some(Refuses::LogIn),
+                "NOPERM" => Some(Refuses::Call),
+                "ERR" if kind == Refused => Some(Refuses::Call),
                 _ => None,
             };
             assert_eq!(failure.refuses, refuses, "{code} {words}");
@@ -278,16 +270,16 @@ mod tests {
             Err(error) => error,
         };
         let clients = answer("-ERR max number of clients reached\r\n");
-        assert!(!Failure::of(&clients).is_retryable());
-        let again = Failure::of_another_log_in(&clients);
+        assert!(!RedisFailure::of(&clients).is_retryable());
+        let again = RedisFailure::of_another_log_in(&clients);
         assert!(again.is_retryable() && again.message.contains("raise maxclients"), "{again:?}");
-        assert!(!Failure::of_another_log_in(&answer("-WRONGPASS no\r\n")).is_retryable());
+        assert!(!RedisFailure::of_another_log_in(&answer("-WRONGPASS no\r\n")).is_retryable());
     }
 
     #[test]
     fn a_lost_connection_is_worth_another_try() {
         for kind in [io::ErrorKind::ConnectionRefused, io::ErrorKind::BrokenPipe, io::ErrorKind::TimedOut] {
-            let failure = Failure::of(&RedisError::from(io::Error::from(kind)));
+            let failure = RedisFailure::of(&RedisError::from(io::Error::from(kind)));
             assert!(failure.is_retryable() && failure.connection_is_lost, "{failure:?}");
         }
     }
@@ -295,7 +287,7 @@ mod tests {
     #[test]
     fn a_certificate_nobody_trusts_is_not() {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let failure = Failure::of(&RedisError::from(io::Error::new(io::ErrorKind::InvalidData, tls)));
+        let failure = RedisFailure::of(&RedisError::from(io::Error::new(io::ErrorKind::InvalidData, tls)));
         assert_eq!(failure.kind, LedgerErrorKind::Refused);
         assert!(failure.message.contains("SSL_CERT_FILE"), "{}", failure.message);
     }

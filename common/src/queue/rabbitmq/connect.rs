@@ -4,62 +4,71 @@
 //! them. Trying again is the business of `link`.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_rs::traits::Reactor;
+use async_rs::{Runtime, Tokio};
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::tcp::OwnedTLSConfig;
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties, ErrorKind};
-use tokio::time::{Instant, timeout_at};
+use rustix::net::{Shutdown, shutdown};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::{QueueError, QueueErrorKind};
 use super::address::Address;
 use super::failure;
-use super::socket::{Plain, Socket, Sockets, Watch};
 use crate::host_name;
 
 /// How long an attempt may take in all. A broker lets a wrong password wait for about a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection and what is known of its socket.
-pub(super) struct Connected {
-    pub(super) connection: Connection,
-    pub(super) watch: Arc<Watch>,
+/// What tokio connects, encrypted or not.
+type Stream = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
+
+/// The socket of a connection, which can be ended from outside. The thread that the client library reads with would
+/// wait for a silent peer for ever.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+impl Socket {
+    /// Ends the stream: whoever reads or writes it gets an error.
+    pub(super) fn sever(&self) {
+        // A socket that the other end has closed is severed already.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
 }
 
-/// Severs the socket of an attempt that did not come to its end.
-struct Abandoned(Option<Arc<Watch>>);
+/// Severs the socket of an attempt that does not come to its end.
+struct Attempt(Option<Socket>);
 
-impl Drop for Abandoned {
+impl Drop for Attempt {
     fn drop(&mut self) {
-        if let Some(watch) = self.0.take() {
-            watch.sever();
+        if let Some(socket) = self.0.take() {
+            socket.sever();
         }
     }
 }
 
 /// Connects under a name that the broker's management shows: `prs HOST-PID`, then `purpose`.
-pub(super) async fn connect(address: &Address, purpose: &str) -> Result<Connected, QueueError> {
+pub(super) async fn connect(
+    address: &Address,
+    purpose: &str,
+) -> Result<(Connection, Option<Socket>), QueueError> {
     let deadline = Instant::now() + PATIENCE;
-    let stream = transport(address, deadline).await?;
-
-    let watch = Arc::new(Watch::default());
-    let mut abandoned = Abandoned(Some(Arc::clone(&watch)));
-    let socket = Mutex::new(Some(Socket::new(stream, Arc::clone(&watch))));
+    let (stream, socket) = reach(address, deadline).await?;
+    let mut attempt = Attempt(Some(socket));
+    let stream = Mutex::new(Some(encrypted(address, stream, deadline).await?));
     let hand_over = async move |_, _| {
-        let socket = socket.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let socket = socket.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
-        Ok(AsyncTcpStream::Plain(socket))
+        let stream = stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(stream.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?)
     };
     let name = format!("prs {}-{}{purpose}", host_name(), std::process::id());
     let properties = ConnectionProperties::default().with_connection_name(name.into());
-    let log_in = Connection::connector(address.uri.clone(), Sockets::runtime(), hand_over, properties);
+    let log_in = Connection::connector(address.uri.clone(), Runtime::tokio_current(), hand_over, properties);
     match timeout_at(deadline, log_in).await {
-        Ok(Ok(connection)) => {
-            abandoned.0 = None;
-            Ok(Connected { connection, watch })
-        }
+        Ok(Ok(connection)) => Ok((connection, attempt.0.take())),
         Ok(Err(refusal)) => Err(log_in_refused(address, &refusal)),
         Err(_) => Err(unavailable(
             address,
@@ -68,52 +77,44 @@ pub(super) async fn connect(address: &Address, purpose: &str) -> Result<Connecte
     }
 }
 
-/// Resolves the name, connects, encrypts.
-async fn transport(address: &Address, deadline: Instant) -> Result<Plain, QueueError> {
+/// Resolves the name and connects.
+async fn reach(address: &Address, deadline: Instant) -> Result<(Stream, Socket), QueueError> {
     let authority = &address.uri.authority;
     let (host, port) = (authority.host.as_str(), authority.port);
     let candidates: Vec<_> = match timeout_at(deadline, tokio::net::lookup_host((host, port))).await {
         Ok(Ok(candidates)) => candidates.collect(),
         Ok(Err(cause)) => {
-            return Err(unavailable(
-                address,
-                format!("no address is known for the host {host} ({cause}); check its name"),
-            ));
+            let why = format!("no address is known for the host {host} ({cause}); check its name");
+            return Err(unavailable(address, why));
         }
         Err(_) => {
             return Err(unavailable(address, format!("the name server gave no address for {host} in time")));
         }
     };
-    let mut failed = unavailable(address, format!("no address is known for the host {host}; check its name"));
+    let mut failed = format!("no address is known for the host {host}; check its name");
     for (tried, candidate) in candidates.iter().enumerate() {
         // A silent address leaves time for the others.
         let share = (deadline - Instant::now()) / (candidates.len() - tried) as u32;
-        let connecting = async_rs::Runtime::tokio_current().tcp_connect_addr(*candidate);
-        match tokio::time::timeout(share, connecting).await {
-            Ok(Ok(stream)) => return encrypted(address, AsyncTcpStream::Plain(stream), deadline).await,
+        let connecting = Runtime::tokio_current().tcp_connect_addr(*candidate);
+        let reached = timeout(share, connecting).await.map(|connected| {
+            connected.and_then(|stream| Ok((stream.get_ref().as_fd().try_clone_to_owned()?, stream)))
+        });
+        failed = match reached {
+            Ok(Ok((socket, stream))) => return Ok((AsyncTcpStream::Plain(stream), Socket(socket))),
             Ok(Err(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused => {
-                let why = format!(
-                    "nothing listens on port {port} there (connection refused); is the broker running?"
-                );
-                failed = unavailable(address, why);
+                format!("nothing listens on port {port} there (connection refused); is the broker running?")
             }
-            Ok(Err(cause)) => {
-                failed = unavailable(
-                    address,
-                    format!("it cannot be reached ({cause}); check host, port and network"),
-                );
-            }
+            Ok(Err(cause)) => format!("it cannot be reached ({cause}); check host, port and network"),
             Err(_) => {
-                let why =
-                    "it cannot be reached (no answer); check host and port, and that no firewall is between";
-                failed = unavailable(address, why);
+                "it cannot be reached (no answer); check host and port, and that no firewall is between"
+                    .to_owned()
             }
-        }
+        };
     }
-    Err(failed)
+    Err(unavailable(address, failed))
 }
 
-async fn encrypted(address: &Address, stream: Plain, deadline: Instant) -> Result<Plain, QueueError> {
+async fn encrypted(address: &Address, stream: Stream, deadline: Instant) -> Result<Stream, QueueError> {
     if !address.is_tls() {
         return Ok(stream);
     }
@@ -164,7 +165,7 @@ fn log_in_refused(address: &Address, refusal: &lapin::Error) -> QueueError {
                     said.get_message()
                 ),
             ),
-            _ => QueueError { name: address.to_string(), ..failure::of("", refusal) },
+            _ => failure::of(&address.to_string(), refusal, QueueErrorKind::Unavailable),
         },
         ErrorKind::IOError(_) | ErrorKind::ParsingError(_) if !address.is_tls() => unavailable(
             address,
@@ -175,9 +176,9 @@ fn log_in_refused(address: &Address, refusal: &lapin::Error) -> QueueError {
 }
 
 fn unavailable(address: &Address, message: impl Into<String>) -> QueueError {
-    failure::error(QueueErrorKind::Unavailable, &address.to_string(), message)
+    QueueError::new(QueueErrorKind::Unavailable, &address.to_string(), message)
 }
 
 fn refused(address: &Address, message: impl Into<String>) -> QueueError {
-    failure::error(QueueErrorKind::Refused, &address.to_string(), message)
+    QueueError::new(QueueErrorKind::Refused, &address.to_string(), message)
 }

@@ -1,4 +1,4 @@
-//! Consuming: a channel for each consumer, whose end gives back what was not settled.
+//! Consuming: a channel for each consumer, whose end gives back what was not acknowledged.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,16 +9,13 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery as AmqpDelivery;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Consumer};
 use tokio_util::task::TaskTracker;
 
 use super::super::{Deliveries, Delivery, QueueError};
-use super::answers::{AmqpReceipt, Answers};
+use super::acker::AmqpAcker;
 use super::link::{Lent, Live};
-
-/// Where the broker says how often it has delivered a message before.
-const DELIVERY_COUNT: &str = "x-delivery-count";
 
 /// The deliveries to one consumer.
 pub(super) struct AmqpDeliveries {
@@ -33,7 +30,7 @@ pub(super) struct AmqpDeliveries {
     /// Set while the prefetch is changed: a change that was interrupted leaves nobody knows what.
     changing: bool,
     prefetch: u16,
-    answers: Arc<Answers>,
+    acker: Arc<AmqpAcker>,
 }
 
 impl AmqpDeliveries {
@@ -47,7 +44,7 @@ impl AmqpDeliveries {
         let (live, channel) = (Arc::clone(&lent.live), lent.channel.clone());
         let prefetch = within_amqp(prefetch);
         let stream = consume(&live, &channel, name, queue.clone(), prefetch, 1).await?;
-        let (answers, sending) = Answers::new(name, lent);
+        let (acker, sending) = AmqpAcker::new(name, lent);
         tasks.spawn(sending);
         Ok(Self {
             name: name.to_owned(),
@@ -58,20 +55,19 @@ impl AmqpDeliveries {
             started: 1,
             changing: false,
             prefetch,
-            answers,
+            acker,
         })
     }
 
     fn delivery(&self, delivery: AmqpDelivery) -> Delivery {
-        let receipt = AmqpReceipt::new(&self.answers, delivery.delivery_tag);
-        let count = delivery_count(delivery.properties.headers().as_ref(), delivery.redelivered);
-        Delivery::new(Bytes::from(delivery.data), count, Box::new(receipt))
+        let acker = Arc::clone(&self.acker) as _;
+        Delivery::new(Bytes::from(delivery.data), delivery.redelivered, delivery.delivery_tag, acker)
     }
 }
 
 impl Drop for AmqpDeliveries {
     fn drop(&mut self) {
-        self.answers.close();
+        self.acker.close();
     }
 }
 
@@ -81,7 +77,7 @@ impl Deliveries for AmqpDeliveries {
         if mem::take(&mut self.changing) {
             tracing::warn!(queue = self.name, "a change of the prefetch was interrupted; the consumer ends");
             self.streams.clear();
-            self.answers.close();
+            self.acker.close();
         }
         let mut taken = Vec::new();
         while let Some(stream) = self.streams.front_mut() {
@@ -150,42 +146,9 @@ fn within_amqp(prefetch: usize) -> u16 {
     u16::try_from(prefetch.max(1)).unwrap_or(u16::MAX)
 }
 
-/// How often the message was delivered before. Not every version of the broker counts what was requeued, but each
-/// marks what was delivered before.
-fn delivery_count(headers: Option<&FieldTable>, redelivered: bool) -> u32 {
-    let counted = headers.and_then(|headers| headers.inner().get(DELIVERY_COUNT));
-    let counted = match counted {
-        Some(AMQPValue::LongLongInt(count)) => u32::try_from(*count).unwrap_or(u32::MAX),
-        Some(AMQPValue::LongInt(count)) => u32::try_from(*count).unwrap_or_default(),
-        Some(AMQPValue::LongUInt(count)) => *count,
-        Some(AMQPValue::ShortInt(count)) => u32::try_from(*count).unwrap_or_default(),
-        Some(AMQPValue::ShortUInt(count)) => u32::from(*count),
-        Some(AMQPValue::ShortShortInt(count)) => u32::try_from(*count).unwrap_or_default(),
-        Some(AMQPValue::ShortShortUInt(count)) => u32::from(*count),
-        _ => 0,
-    };
-    counted.max(u32::from(redelivered))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn delivery_count_is_what_the_broker_knows() {
-        let headers = |count: AMQPValue| {
-            let mut headers = FieldTable::default();
-            headers.insert(DELIVERY_COUNT.into(), count);
-            headers
-        };
-        assert_eq!(delivery_count(None, false), 0);
-        assert_eq!(delivery_count(None, true), 1);
-        assert_eq!(delivery_count(Some(&FieldTable::default()), true), 1);
-        assert_eq!(delivery_count(Some(&headers(AMQPValue::LongLongInt(3))), true), 3);
-        assert_eq!(delivery_count(Some(&headers(AMQPValue::ShortShortUInt(2))), true), 2);
-        assert_eq!(delivery_count(Some(&headers(AMQPValue::LongInt(-1))), true), 1);
-        assert_eq!(delivery_count(Some(&headers(AMQPValue::Boolean(true))), false), 0);
-    }
 
     #[test]
     fn prefetch_stays_within_what_amqp_can_say() {

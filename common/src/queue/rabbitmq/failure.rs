@@ -7,14 +7,9 @@ use lapin::{Error, ErrorKind};
 
 use super::super::{QueueError, QueueErrorKind};
 
-/// An error about the queue (or the broker) `name`.
-pub(super) fn error(kind: QueueErrorKind, name: &str, message: impl Into<String>) -> QueueError {
-    QueueError { kind, name: name.to_owned(), message: message.into() }
-}
-
 /// No answer to a call about `name` came within `limit`, which means `kind`.
 pub(super) fn unanswered(kind: QueueErrorKind, name: &str, limit: Duration) -> QueueError {
-    error(kind, name, format!("the broker has not answered for {} s", limit.as_secs()))
+    QueueError::new(kind, name, format!("the broker has not answered for {} s", limit.as_secs()))
 }
 
 /// The broker lists the queue, empty and not consumed, and does not answer for it.
@@ -26,35 +21,19 @@ pub(super) fn not_served(name: &str, vhost: &str) -> QueueError {
          (`rabbitmqctl delete_queue -p {vhost} {name}`) only when all hosts are up and it still has no leader; prs then \
          makes it anew"
     );
-    error(QueueErrorKind::NotServed, name, message)
+    QueueError::new(QueueErrorKind::NotServed, name, message)
 }
 
 /// The broker takes no messages about `name` for now.
 pub(super) fn blocked(name: &str) -> QueueError {
     let message =
         "the broker takes no messages because it is short of memory or disk; see `rabbitmqctl status`";
-    error(QueueErrorKind::Unavailable, name, message)
+    QueueError::new(QueueErrorKind::Unavailable, name, message)
 }
 
-/// Whether the broker refuses a call because its user lacks the right to it; it begins its words with the code.
-pub(super) fn lacks_right(error: &QueueError) -> bool {
-    error.kind == QueueErrorKind::Refused && error.message.starts_with("ACCESS_REFUSED")
-}
-
-/// What `failure` means for a call that the queue `name` itself has to answer.
-pub(super) fn of_queue(name: &str, failure: &Error) -> QueueError {
-    let failed = AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR);
-    match failure.kind() {
-        ErrorKind::ProtocolError(said) if *said.kind() == failed => {
-            error(QueueErrorKind::NotServed, name, text(failure))
-        }
-        _ => of(name, failure),
-    }
-}
-
-/// What `failure` means for a call about the queue `name`.
-pub(super) fn of(name: &str, failure: &Error) -> QueueError {
-    error(kind(failure), name, text(failure))
+/// What `failure` means for a call about the queue `name`; `if_it_failed`, where the broker failed over the call.
+pub(super) fn of(name: &str, failure: &Error, if_it_failed: QueueErrorKind) -> QueueError {
+    QueueError::new(kind(failure, if_it_failed), name, text(failure))
 }
 
 /// The broker's own words where it said any.
@@ -77,14 +56,14 @@ pub(super) fn text(failure: &Error) -> String {
     }
 }
 
-fn kind(failure: &Error) -> QueueErrorKind {
+fn kind(failure: &Error, if_it_failed: QueueErrorKind) -> QueueErrorKind {
     let ErrorKind::ProtocolError(said) = failure.kind() else { return QueueErrorKind::Unavailable };
     match said.kind() {
         // Also said of a queue whose host is down: then to declare it fails with the same code.
         AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => QueueErrorKind::NotFound,
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => QueueErrorKind::Forbidden,
         AMQPErrorKind::Soft(
-            AMQPSoftError::ACCESSREFUSED
-            | AMQPSoftError::PRECONDITIONFAILED
+            AMQPSoftError::PRECONDITIONFAILED
             | AMQPSoftError::RESOURCELOCKED
             | AMQPSoftError::CONTENTTOOLARGE,
         )
@@ -94,6 +73,7 @@ fn kind(failure: &Error) -> QueueErrorKind {
             | AMQPHardError::COMMANDINVALID
             | AMQPHardError::SYNTAXERROR,
         ) => QueueErrorKind::Refused,
+        AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR) => if_it_failed,
         _ => QueueErrorKind::Unavailable,
     }
 }
@@ -117,7 +97,10 @@ mod tests {
                 soft(AMQPSoftError::PRECONDITIONFAILED, "PRECONDITION_FAILED - inequivalent arg"),
                 QueueErrorKind::Refused,
             ),
-            (soft(AMQPSoftError::ACCESSREFUSED, "ACCESS_REFUSED - access to queue"), QueueErrorKind::Refused),
+            (
+                soft(AMQPSoftError::ACCESSREFUSED, "ACCESS_REFUSED - access to queue"),
+                QueueErrorKind::Forbidden,
+            ),
             (hard(AMQPHardError::NOTALLOWED, "NOT_ALLOWED - vhost gone"), QueueErrorKind::Refused),
             (
                 hard(AMQPHardError::CONNECTIONFORCED, "CONNECTION_FORCED - shutdown"),
@@ -126,14 +109,15 @@ mod tests {
             (hard(AMQPHardError::INTERNALERROR, "INTERNAL_ERROR"), QueueErrorKind::Unavailable),
         ] {
             let words = said.get_message().to_string();
-            let error = of("q", &ErrorKind::ProtocolError(said).into());
+            let error = of("q", &ErrorKind::ProtocolError(said).into(), QueueErrorKind::Unavailable);
             assert_eq!(error.kind, kind, "{words}");
             assert_eq!(error.message, words);
         }
+        let of_queue = |failure: Error| of("q", &failure, QueueErrorKind::NotServed);
         let failed = ErrorKind::ProtocolError(hard(AMQPHardError::INTERNALERROR, "INTERNAL_ERROR")).into();
-        assert_eq!(of_queue("q", &failed).kind, QueueErrorKind::NotServed);
+        assert_eq!(of_queue(failed).kind, QueueErrorKind::NotServed);
         let lost = Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
-        assert!(of("q", &lost).is_retryable());
-        assert!(of("q", &ErrorKind::MissingHeartbeatError.into()).is_retryable());
+        assert_eq!(of_queue(lost).kind, QueueErrorKind::Unavailable);
+        assert_eq!(of_queue(ErrorKind::MissingHeartbeatError.into()).kind, QueueErrorKind::Unavailable);
     }
 }

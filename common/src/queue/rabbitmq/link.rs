@@ -14,16 +14,16 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::super::{QueueError, QueueErrorKind};
 use super::address::Address;
-use super::connect::{Connected, connect};
+use super::connect::{Socket, connect};
 use super::failure;
-use super::socket::Watch;
 use super::trust::Trust;
+use crate::backoff::Backoff;
 
 /// How long one answer of the broker may take.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long a call waits for a lost connection to be built again.
 const REBUILD: Duration = Duration::from_secs(5);
-/// The pause after the first attempt that failed; it doubles up to [`LONGEST_PAUSE`].
+/// The pause after the first attempt that failed; they grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Well below [`REBUILD`]: the attempt of whoever waited for the pause needs the rest of that time, or it would be given
 /// up each time just when the broker is back.
@@ -53,7 +53,8 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Arc<Live>>,
-    failures: u32,
+    /// The pauses between attempts, since the last one that went well.
+    pauses: Option<Backoff>,
     not_before: Option<Instant>,
 }
 
@@ -61,7 +62,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Live {
     connection: Connection,
-    watch: Arc<Watch>,
+    socket: Option<Socket>,
     idle: Mutex<Vec<Channel>>,
     /// Whether the queue of dead letters was declared on this connection.
     pub(super) dead_letters: OnceCell<()>,
@@ -90,7 +91,7 @@ impl Link {
         let deadline = Instant::now() + REBUILD;
         let busy = || {
             let message = "the connection to the broker is lost and being built again";
-            failure::error(QueueErrorKind::Unavailable, &self.address.to_string(), message)
+            QueueError::new(QueueErrorKind::Unavailable, &self.address.to_string(), message)
         };
         let mut state = timeout_at(deadline, self.state.lock()).await.map_err(|_| busy())?;
         let mut failed = None;
@@ -114,27 +115,22 @@ impl Link {
     }
 
     async fn attempt(&self, state: &mut State) -> Result<Arc<Live>, QueueError> {
-        let again = state.live.take().is_some() || state.failures > 0;
+        let again = state.live.take().is_some() || state.pauses.is_some();
         // Also for an attempt that is given up before it ends.
-        state.not_before = Some(Instant::now() + pause_after(state.failures));
-        state.failures += 1;
+        let pauses = state.pauses.get_or_insert_with(|| Backoff::new(FIRST_PAUSE, LONGEST_PAUSE));
+        state.not_before = Some(Instant::now() + pauses.pause());
         let purpose = match self.purpose {
             Purpose::Consuming => "",
             Purpose::Publishing => " publishing",
         };
-        let connected = connect(&self.address, purpose).await;
-        match connected {
-            Ok(Connected { connection, watch }) => {
+        match connect(&self.address, purpose).await {
+            Ok((connection, socket)) => {
                 self.trust.is_connected();
                 if again {
                     tracing::info!(broker = %self.address, "connected to the broker again");
                 }
-                let live = Arc::new(Live {
-                    connection,
-                    watch,
-                    idle: Mutex::default(),
-                    dead_letters: OnceCell::new(),
-                });
+                let (idle, dead_letters) = (Mutex::default(), OnceCell::new());
+                let live = Arc::new(Live { connection, socket, idle, dead_letters });
                 *state = State { live: Some(Arc::clone(&live)), ..State::default() };
                 Ok(live)
             }
@@ -168,14 +164,9 @@ impl Link {
         if let Some(live) = live {
             // A broker that is gone has closed it already.
             let _ = timeout(ANSWER, live.connection.close(200, "closed".into())).await;
-            live.watch.sever();
+            live.socket.as_ref().inspect(|socket| socket.sever());
         }
     }
-}
-
-/// The pause before an attempt after `failures` that failed in a row.
-fn pause_after(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)
 }
 
 impl Live {
@@ -185,11 +176,7 @@ impl Live {
         name: &str,
         call: impl Future<Output = lapin::Result<T>>,
     ) -> Result<T, QueueError> {
-        match timeout(ANSWER, call).await {
-            Ok(answer) => answer.map_err(|refusal| failure::of(name, &refusal)),
-            Err(_) if self.connection.status().blocked() => Err(failure::blocked(name)),
-            Err(_) => Err(failure::unanswered(QueueErrorKind::Unavailable, name, ANSWER)),
-        }
+        self.answer_or(QueueErrorKind::Unavailable, name, call).await
     }
 
     /// The same for a call that the queue itself has to answer. Where the broker has no answer, or fails over it, it
@@ -199,16 +186,20 @@ impl Live {
         name: &str,
         call: impl Future<Output = lapin::Result<T>>,
     ) -> Result<T, QueueError> {
-        match timeout(ANSWER, call).await {
-            Ok(answer) => answer.map_err(|refusal| failure::of_queue(name, &refusal)),
-            Err(_) if self.connection.status().blocked() => Err(failure::blocked(name)),
-            Err(_) => Err(failure::unanswered(QueueErrorKind::NotServed, name, ANSWER)),
-        }
+        self.answer_or(QueueErrorKind::NotServed, name, call).await
     }
 
-    /// Major and minor version of the broker, if it told.
-    pub(super) fn version(&self) -> Option<(u32, u32)> {
-        self.watch.version()
+    async fn answer_or<T>(
+        &self,
+        if_it_failed: QueueErrorKind,
+        name: &str,
+        call: impl Future<Output = lapin::Result<T>>,
+    ) -> Result<T, QueueError> {
+        match timeout(ANSWER, call).await {
+            Ok(answer) => answer.map_err(|refusal| failure::of(name, &refusal, if_it_failed)),
+            Err(_) if self.connection.status().blocked() => Err(failure::blocked(name)),
+            Err(_) => Err(failure::unanswered(if_it_failed, name, ANSWER)),
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Channel>> {
@@ -235,16 +226,5 @@ impl Lent {
         if idle.len() < IDLE_CHANNELS {
             idle.push(self.channel);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_up_to_a_limit() {
-        let pauses: Vec<u128> = [0, 1, 2, 5, 6, 40, u32::MAX].map(|n| pause_after(n).as_millis()).to_vec();
-        assert_eq!(pauses, [100, 200, 400, 2_000, 2_000, 2_000, 2_000]);
     }
 }

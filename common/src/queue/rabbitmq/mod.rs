@@ -7,26 +7,24 @@
 //! | file | duty |
 //! |---|---|
 //! | `address` | URLs, printed without their password |
-//! | `connect`, `socket` | one attempt to connect, in words when it fails |
+//! | `connect` | one attempt to connect, in words when it fails |
 //! | `link` | a connection that is built again, and channels on it |
 //! | `publish` | messages and their confirms |
-//! | `consume`, `answers`, `settled` | deliveries and the way back for them |
+//! | `consume`, `acker`, `open_tags` | deliveries and their acknowledgements |
 //! | `failure`, `trust` | what the broker's refusals mean, and which may pass |
 
+mod acker;
 mod address;
-mod answers;
 mod connect;
 mod consume;
 mod failure;
 mod link;
+mod open_tags;
 mod publish;
-mod settled;
-mod socket;
 mod trust;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -49,11 +47,6 @@ pub const DEAD_LETTERS: &str = "prs.dead";
 /// is tried is counted in the ledger.
 const DELIVERY_LIMIT: i64 = 1_000_000;
 
-/// The first version that lets a queue say how long a message may stay unsettled.
-const KNOWS_CONSUMER_TIMEOUT: (u32, u32) = (3, 12);
-/// How long that is on older ones, unless the broker is configured otherwise.
-const USUAL_LIMIT: Duration = Duration::from_mins(30);
-
 /// The queues in one vhost of a RabbitMQ broker. Clones share their connections.
 ///
 /// There are two connections, named `prs HOST-PID` and `prs HOST-PID publishing` in the broker's management; the
@@ -67,38 +60,31 @@ pub struct RabbitMqQueue {
     address: Arc<Address>,
     consuming: Arc<Link>,
     publishing: Arc<Link>,
-    version: Option<(u32, u32)>,
     trust: Arc<Trust>,
-    /// What sends the answers of consumers.
+    /// What sends the acknowledgements of consumers.
     tasks: TaskTracker,
 }
 
 impl RabbitMqQueue {
-    /// Connects to a broker, which finds out at once what is wrong with the URL. Fails within about 10 s, with [`QueueErrorKind::Unavailable`] when nobody answers there
-    /// and with [`QueueErrorKind::Refused`] when what the URL says has to change: its form, user, password, vhost, or
+    /// Connects to a broker, which finds out at once what is wrong with the URL. Fails within about 10 s, with
+    /// [`QueueErrorKind::Unavailable`] when nobody answers there and with [`QueueErrorKind::Refused`] when what the URL says has to change: its form, user, password, vhost, or
     /// the trust in a certificate.
     pub async fn connect(url: &str) -> Result<Self, QueueError> {
         let address = Arc::new(Address::parse(url)?);
         let patience = refusals::patience();
         let patience =
-            patience.map_err(|why| failure::error(QueueErrorKind::Refused, &address.to_string(), why))?;
+            patience.map_err(|why| QueueError::new(QueueErrorKind::Refused, &address.to_string(), why))?;
         let trust = Arc::new(Trust::new(address.to_string(), patience));
         let link = |purpose| Link::new(Arc::clone(&address), purpose, Arc::clone(&trust));
         let (consuming, publishing) = (link(Purpose::Consuming), link(Purpose::Publishing));
-        let version = consuming.connect().await?.version();
+        consuming.connect().await?;
         Ok(Self {
             address,
             consuming: Arc::new(consuming),
             publishing: Arc::new(publishing),
-            version,
             trust,
             tasks: TaskTracker::new(),
         })
-    }
-
-    /// Major and minor version of the broker, where it tells.
-    pub fn version(&self) -> Option<(u32, u32)> {
-        self.version
     }
 
     /// The error of a call that used the queue. Of a queue whose leader is missing, or the majority of its hosts, the
@@ -117,7 +103,7 @@ impl RabbitMqQueue {
     /// Declares the queue of dead letters, once for each connection.
     async fn declare_dead_letters(&self, lent: &link::Lent) -> Result<(), QueueError> {
         let declare = async || {
-            let declare = lent.channel.queue_declare(DEAD_LETTERS.into(), durable(), quorum(DELIVERY_LIMIT));
+            let declare = lent.channel.queue_declare(DEAD_LETTERS.into(), durable(), quorum());
             lent.live.answer(DEAD_LETTERS, declare).await.map(drop)
         };
         lent.live.dead_letters.get_or_try_init(declare).await.map(drop)
@@ -151,7 +137,7 @@ impl Queue for RabbitMqQueue {
     }
 
     async fn publish(&self, name: &str, bodies: Vec<Bytes>) -> Result<(), QueueError> {
-        let published = match publish::publish(&self.publishing, name, short(name)?, &bodies).await {
+        let published = match publish::publish(&self.publishing, name, short(name)?, bodies).await {
             Err(error) => Err(self.explained(name, error).await),
             Ok(()) => Ok(()),
         };
@@ -180,19 +166,14 @@ impl Queue for RabbitMqQueue {
         Ok(Depth { ready: seen.message_count().into(), consumers: seen.consumer_count().into() })
     }
 
-    /// Sends the answers of consumers that were dropped, then closes the connections, with 8 MiB of buffers each. The next
-    /// call connects again. Without it they are closed when
-    /// the last clone is dropped, and the last answers may be lost with the process: their messages come again.
+    /// Sends the acknowledgements of consumers that were dropped, then closes the connections, with 8 MiB of buffers each.
+    /// The next call connects again. Without it they are closed when the last clone is dropped, and the last
+    /// acknowledgements may be lost with the process: their messages come again.
     async fn close(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         self.publishing.close().await;
         self.consuming.close().await;
-    }
-
-    fn unsettled_limit(&self) -> Option<Duration> {
-        // Older ones do not know `x-consumer-timeout`; a version that is not told is taken for a new one.
-        self.version.filter(|version| *version < KNOWS_CONSUMER_TIMEOUT).map(|_| USUAL_LIMIT)
     }
 
     async fn delete(&self, name: &str) -> Result<(), QueueError> {
@@ -212,23 +193,22 @@ fn durable() -> QueueDeclareOptions {
     QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
 }
 
-fn quorum(delivery_limit: i64) -> FieldTable {
+fn quorum() -> FieldTable {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-    arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(delivery_limit));
+    arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(DELIVERY_LIMIT));
     arguments
 }
 
-/// What a queue is declared with. The broker refuses to declare it again with other arguments, of those it knows.
+/// What a queue is declared with. The broker refuses to declare it again with other arguments, of those it knows: one
+/// before 3.12 knows no consumer timeout.
 fn arguments(options: QueueOptions) -> FieldTable {
-    let timeout = options.consumer_timeout.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX / 1_000));
-    // Brokers before 3.12 do not know the consumer timeout and would take a queue with another one for the same. The
-    // delivery limit is far away in any case, so it carries the difference.
-    let mut arguments = quorum(DELIVERY_LIMIT.saturating_add(timeout.unwrap_or_default()));
+    let mut arguments = quorum();
     arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString("".into()));
     arguments.insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(DEAD_LETTERS.into()));
-    if let Some(seconds) = timeout {
-        arguments.insert("x-consumer-timeout".into(), AMQPValue::LongLongInt(seconds.saturating_mul(1_000)));
+    if let Some(seconds) = options.consumer_timeout {
+        let milliseconds = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        arguments.insert("x-consumer-timeout".into(), AMQPValue::LongLongInt(milliseconds));
     }
     arguments
 }
@@ -236,5 +216,5 @@ fn arguments(options: QueueOptions) -> FieldTable {
 /// AMQP's names have 255 bytes at most.
 fn short(name: &str) -> Result<ShortString, QueueError> {
     ShortString::try_new(name)
-        .map_err(|_| failure::error(QueueErrorKind::Refused, name, "its name is longer than 255 bytes"))
+        .map_err(|_| QueueError::new(QueueErrorKind::Refused, name, "its name is longer than 255 bytes"))
 }

@@ -4,11 +4,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::{QueueError, QueueErrorKind};
-use super::failure;
-use crate::refusals::{Refusals, Refused};
+use crate::refusals::Refusals;
 
 /// The call that a log-in counts as.
 const LOG_IN: &str = "log in";
@@ -33,7 +32,7 @@ impl Trust {
     /// Notes a log-in.
     pub(super) fn is_connected(&self) {
         self.was_connected.store(true, Ordering::Relaxed);
-        self.tell_of_success(|| LOG_IN.to_owned());
+        self.refusals.has_accepted(&self.broker, || LOG_IN.to_owned());
     }
 
     /// What it means that a log-in failed.
@@ -56,10 +55,10 @@ impl Trust {
             Ok(done) => {
                 accepted.insert(what);
                 drop(accepted);
-                self.tell_of_success(|| format!("{what} {name}"));
+                self.refusals.has_accepted(&self.broker, || format!("{what} {name}"));
                 Ok(done)
             }
-            Err(error) if failure::lacks_right(&error) && accepted.contains(what) => {
+            Err(error) if error.kind == QueueErrorKind::Forbidden && accepted.contains(what) => {
                 drop(accepted);
                 Err(self.waited_for(format!("{what} {name}"), false, error))
             }
@@ -67,29 +66,10 @@ impl Trust {
         }
     }
 
-    fn tell_of_success(&self, call: impl FnOnce() -> String) {
-        if let Some(lasted) = self.refusals.accepted(call, Instant::now()) {
-            tracing::info!(
-                broker = self.broker,
-                after_s = lasted.as_secs(),
-                "the broker accepts again what it refused"
-            );
-        }
-    }
-
     fn waited_for(&self, call: String, everything: bool, error: QueueError) -> QueueError {
-        let refused = self.refusals.refused(call, everything, Instant::now());
-        let message = refused.explain(&error.message);
-        let Refused::MayPass { is_new, left } = refused else { return QueueError { message, ..error } };
-        if is_new {
-            tracing::warn!(
-                broker = self.broker,
-                refusal = error.message,
-                wait_s = left.as_secs(),
-                "the broker refuses what it accepted before; it is asked again for so long"
-            );
-        }
-        QueueError { kind: QueueErrorKind::Unavailable, message, ..error }
+        let (may_pass, message) = self.refusals.judged(&self.broker, call, everything, &error.message);
+        let kind = if may_pass { QueueErrorKind::Unavailable } else { error.kind };
+        QueueError { kind, message, ..error }
     }
 }
 
@@ -97,28 +77,24 @@ impl Trust {
 mod tests {
     use super::*;
 
-    fn refused(message: &str) -> QueueError {
-        failure::error(QueueErrorKind::Refused, "q", message)
-    }
-
     #[test]
     fn what_was_accepted_before_may_be_again() {
-        const RIGHT: &str = "ACCESS_REFUSED - write access to queue 'q' refused";
+        use QueueErrorKind::{Forbidden, Refused, Unavailable};
+        let error = |kind| QueueError::new(kind, "q", "ACCESS_REFUSED - write access to queue 'q' refused");
         let trust = Trust::new("broker".to_owned(), Duration::from_mins(1));
-        let judged = |what, error| trust.judged::<()>(what, "q", Err(error)).unwrap_err().kind;
-        assert_eq!(trust.of_log_in(refused("no")).kind, QueueErrorKind::Refused);
-        assert_eq!(judged("declare", refused(RIGHT)), QueueErrorKind::Refused);
+        let judged = |what, kind| trust.judged::<()>(what, "q", Err(error(kind))).unwrap_err().kind;
+        assert_eq!(trust.of_log_in(error(Refused)).kind, Refused);
+        assert_eq!(judged("declare", Forbidden), Forbidden);
         trust.is_connected();
         trust.judged("declare", "other", Ok(())).unwrap();
-        assert_eq!(trust.of_log_in(refused("no")).kind, QueueErrorKind::Unavailable);
-        assert_eq!(judged("declare", refused(RIGHT)), QueueErrorKind::Unavailable);
-        assert_eq!(judged("publish", refused(RIGHT)), QueueErrorKind::Refused, "that was never accepted");
-        let other = refused("PRECONDITION_FAILED - inequivalent arg");
-        assert_eq!(judged("declare", other), QueueErrorKind::Refused);
+        assert_eq!(trust.of_log_in(error(Refused)).kind, Unavailable);
+        assert_eq!(judged("declare", Forbidden), Unavailable);
+        assert_eq!(judged("publish", Forbidden), Forbidden, "that was never accepted");
+        assert_eq!(judged("declare", Refused), Refused);
         let zero = Trust::new("broker".to_owned(), Duration::ZERO);
         zero.is_connected();
-        let lasts = zero.of_log_in(refused("no"));
-        assert_eq!(lasts.kind, QueueErrorKind::Refused);
+        let lasts = zero.of_log_in(error(Refused));
+        assert_eq!(lasts.kind, Refused);
         assert!(lasts.message.contains("has been refused for"), "{lasts}");
     }
 }

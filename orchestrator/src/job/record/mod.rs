@@ -2,7 +2,7 @@
 
 use prs_common::job::JobSpec;
 use prs_common::layout;
-use prs_common::ledger::{JobState, Progress};
+use prs_common::ledger::{JobProgress, JobState};
 use prs_common::seal::{self, Seal};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, Version};
 use prs_common::timestamp::now_us;
@@ -160,8 +160,8 @@ pub struct MiniBatchCounts {
     pub failed: u64,
 }
 
-impl From<&Progress> for MiniBatchCounts {
-    fn from(progress: &Progress) -> Self {
+impl From<&JobProgress> for MiniBatchCounts {
+    fn from(progress: &JobProgress) -> Self {
         Self {
             scheduled: progress.checkpoint.scheduled,
             succeeded: progress.succeeded,
@@ -182,8 +182,8 @@ pub struct ItemCounts {
     pub failed: u64,
 }
 
-impl From<&Progress> for ItemCounts {
-    fn from(progress: &Progress) -> Self {
+impl From<&JobProgress> for ItemCounts {
+    fn from(progress: &JobProgress) -> Self {
         Self { total: progress.items, succeeded: progress.items_succeeded, failed: progress.items_failed() }
     }
 }

@@ -116,7 +116,7 @@ pub(super) mod tests {
     use std::sync::LazyLock;
     use std::time::{Duration, Instant};
 
-    use prs_common::ledger::{Checkpoint, NodeInfo, NodeReport, NodeView, Progress};
+    use prs_common::ledger::{Checkpoint, JobProgress, NodeInfo, NodeReport, NodeView};
 
     use super::super::scheduler::Publishing;
     use super::*;
@@ -146,7 +146,7 @@ pub(super) mod tests {
             let now = Snapshot {
                 at: at(10),
                 state: JobState::Running,
-                progress: Progress { checkpoint, ..Progress::default() },
+                progress: JobProgress { checkpoint, ..JobProgress::default() },
                 nodes: vec![Self::node()],
                 seats_taken: 1,
                 publishing: Publishing::Idle,

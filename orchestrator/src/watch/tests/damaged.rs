@@ -33,11 +33,11 @@ async fn runs_again(fixture: &Fixture) -> String {
 
 /// The mini-batches without an outcome, once the ledger is filled anew.
 async fn open_again(fixture: &Fixture) -> Vec<MiniBatchIndex> {
-    let (ledger, run) = (&fixture.ledger, &fixture.job.run);
-    ledger.remove(run).await.unwrap();
-    ledger.create(run, fixture.job.try_limits()).await.unwrap();
+    let ledger = &fixture.ledger;
+    ledger.remove().await.unwrap();
+    ledger.create(fixture.job.try_limits()).await.unwrap();
     recover(&fixture.job).await.unwrap();
-    let ended = ledger.ended(run, &[0, 1, 2]).await.unwrap();
+    let ended = ledger.ended(&[0, 1, 2]).await.unwrap();
     (0..3).filter(|index| !ended[*index as usize]).collect()
 }
 
@@ -102,8 +102,8 @@ async fn a_hole_runs_again() {
     let mut fixture = Fixture::new(3).await;
     let (key, size, mut entries) = fixture.store([0, 2]).await;
     // The ledger counts an outcome that the segment does not have.
-    entries.push(Entry { index: 1, ..entries[0] });
-    fixture.ledger.commit("job-1", &key, size, &entries).await.unwrap();
+    entries.push(MiniBatchOutcome { index: 1, ..entries[0] });
+    fixture.ledger.commit(&key, size, &entries).await.unwrap();
     fixture.planned(3).await;
     let reason = runs_again(&fixture).await;
     assert!(reason.contains("1 mini-batches have no outcome, mb-0000000001"), "{reason}");

@@ -14,12 +14,12 @@ pub(crate) fn context(fleet: &Fleet, record: &JobRecord) -> Result<(JobContext, 
     let folders = LocalFolders { logs: folder.path().join("logs"), work: folder.path().join("work") };
     let made = [&folders.logs, &folders.work].into_iter().try_for_each(std::fs::create_dir_all);
     made.with_context(|| format!("cannot make folders in {}", folder.path().display()))?;
-    Ok((fleet.context(record, folders), folder))
+    Ok((JobContext::on(fleet, record, folders), folder))
 }
 
 /// Makes sure that the ledger knows the job.
 pub(crate) async fn open_books(job: &JobContext) -> Result<(), Failure> {
-    let open = async || match job.ledger.create(&job.run, job.try_limits()).await {
+    let open = async || match job.ledger.create(job.try_limits()).await {
         Err(error) if error.kind != LedgerErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     };

@@ -31,12 +31,12 @@ pub(crate) async fn cancel(fleet: &Fleet, record: &JobRecord, who: &str) -> Resu
     // Its books may be lost, or were never opened.
     open_books(&job).await?;
     let wanted = Conclusion::canceled(&EndReason::Canceled { who: who.to_owned() });
-    repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&job.run, &wanted)).await?;
+    repeated("cancel the job", LedgerError::is_retryable, || job.ledger.conclude(&wanted)).await?;
     let owner = format!("{who}/{}", std::process::id());
     let end = OrchestratorEnd::default();
     let (view, _seen) = watch::channel(Shown::default());
     let waiting = async {
-        let ended = until_ended(Some(&*job.ledger), &*job.storage, record, view);
+        let ended = until_ended(Some(&*job.membership), &*job.storage, record, view);
         let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
         // Whoever watched over the job cleans up behind it.
         let enough = if ended.is_ok() { &end.retire } else { &end.stop };

@@ -78,10 +78,10 @@ pub(crate) async fn until_ended(
 
 /// Waits until the last logs of a job that has ended are in storage, for a person reads them next; never for long.
 async fn until_reports_are_finished(ledger: &dyn Ledger, record: &JobRecord) {
-    let run = run_name(&record.job_id, record.incarnation);
+    let books = ledger.job(&run_name(&record.job_id, record.incarnation));
     let finished = async {
         // The books are closed when they are.
-        while ledger.state(&run).await.is_ok() {
+        while books.state().await.is_ok() {
             tokio::time::sleep(LOOK_INTERVAL / 3).await;
         }
     };
@@ -177,9 +177,8 @@ impl<'a> Looks<'a> {
 /// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
 /// none, for what was done before it counts too.
 pub(super) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
-    let run = run_name(&record.job_id, record.incarnation);
-    let (state, progress, nodes) =
-        tokio::try_join!(ledger.state(&run), ledger.progress(&run), ledger.nodes(&run))?;
+    let books = ledger.job(&run_name(&record.job_id, record.incarnation));
+    let (state, progress, nodes) = tokio::try_join!(books.state(), books.progress(), books.nodes())?;
     let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
     let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
     if record.incarnation == 1 {

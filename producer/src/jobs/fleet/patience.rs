@@ -4,9 +4,11 @@
 //! the person would be told to do by hand what passes by itself. What does not pass within [`PATIENCE`] is said.
 
 use std::fmt::Display;
+use std::mem;
 use std::time::Duration;
 
 use anyhow::Context;
+use prs_common::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
@@ -14,7 +16,7 @@ use crate::terminal::output;
 
 /// How long one step is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause after the first failure; it doubles up to [`LONGEST_PAUSE`].
+/// The pause after the first failure; they grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -29,21 +31,22 @@ where
     F: Future<Output = Result<T, E>>,
 {
     let deadline = Instant::now() + PATIENCE;
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut is_told = false;
     loop {
         let error = match step().await {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
+        let pause = backoff.pause();
         if !may_pass(&error) || Instant::now() + pause > deadline {
             return Err(error).with_context(|| format!("cannot {what}")).map_err(Failure::server);
         }
         // Once: the reason seldom changes.
-        if pause == FIRST_PAUSE {
+        if !mem::replace(&mut is_told, true) {
             output::note(waiting(what, &error));
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

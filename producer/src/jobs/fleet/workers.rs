@@ -34,9 +34,9 @@ pub(crate) async fn note_who_serves(ledger: &dyn Ledger, record: &JobRecord) {
 
 /// Says that workers are free which the job takes no seats for, where that is so.
 pub(super) async fn note_unused(ledger: &dyn Ledger, record: &JobRecord) {
-    let run = run_name(&record.job_id, record.incarnation);
+    let books = ledger.job(&run_name(&record.job_id, record.incarnation));
     let asked = async {
-        let nodes = ledger.nodes(&run).await?;
+        let nodes = books.nodes().await?;
         let idle = untried_workers(ledger, &record.spec.compute_target, &nodes).await?;
         let serving = nodes.iter().filter(|node| !node.left).count() as u64;
         Ok::<_, prs_common::ledger::LedgerError>((serving, idle))

@@ -81,12 +81,11 @@ async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerErro
 }
 
 async fn ask_who_works(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
-    let (ledger, run) = (&job.ledger, &job.run);
-    if ledger.nodes(run).await?.iter().any(|node| job.policy.is_present(node)) {
+    let ledger = &job.ledger;
+    if ledger.nodes().await?.iter().any(|node| job.policy.is_present(node)) {
         return Ok(Some("running"));
     }
     // Its nodes leave before the last of them has written how it ended.
-    let ends =
-        ledger.state(run).await? == JobState::Finalizing || ledger.progress(run).await?.conclusion.is_some();
+    let ends = ledger.state().await? == JobState::Finalizing || ledger.progress().await?.conclusion.is_some();
     Ok((ends && is_watched(job).await?).then_some("about to end"))
 }

@@ -160,7 +160,7 @@ pub(super) async fn hand_in(
     let what = "offer the job to workers";
     let is_passing = LedgerError::is_retryable;
     // First, so that no node begins to publish in this program's place.
-    let lease = || job.ledger.lease(&job.run, Duty::Schedule, &owner, job.policy.lease);
+    let lease = || job.ledger.lease(Duty::Schedule, &owner, job.policy.lease);
     repeated(what, is_passing, lease).await?;
     // A broker may fail over a queue that a node makes at the same moment.
     let (queue, options) = (job.queue_name(), job_queue_options(&job.spec));

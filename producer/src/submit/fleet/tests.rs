@@ -105,7 +105,7 @@ async fn a_job_that_nobody_serves_is_canceled_however_slow_the_storage_is() {
     let record = stored(&fleet, "job-1").await;
     let result = cancel(&fleet, &record, "ana").await.unwrap();
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by ana")));
-    let gone = fleet.ledger.state(&run_name("job-1", 1)).await.unwrap_err();
+    let gone = fleet.ledger.job(&run_name("job-1", 1)).state().await.unwrap_err();
     assert_eq!(gone.kind, LedgerErrorKind::NotFound, "no books are left behind");
     let gone = fleet.queue.depth("prs.job.job-1").await.unwrap_err();
     assert_eq!(gone.kind, QueueErrorKind::NotFound);
@@ -119,14 +119,14 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     let run = run_name("job-1", 1);
     let (job, _folder) = context(&fleet, &record).unwrap();
     open_books(&job).await.unwrap();
-    let lease = fleet.ledger.lease(&run, Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
-    fleet.ledger.set_state(&run, JobState::Finalizing, lease.unwrap()).await.unwrap();
+    let lease = fleet.ledger.job(&run).lease(Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
+    fleet.ledger.job(&run).set_state(JobState::Finalizing, lease.unwrap()).await.unwrap();
     let hint = ResumeHint::default();
     let refused = resume(&fleet, record.clone(), NextStart::same(&record), &hint).await.err().unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("job-1 is about to end"), "{refused}");
     assert_eq!(read(&fleet).await, record);
 
-    fleet.ledger.release(&run, Duty::Watch, "worker").await.unwrap();
+    fleet.ledger.job(&run).release(Duty::Watch, "worker").await.unwrap();
     // Another one writes it between this one's look and its write.
     read(&fleet).await.write(&*fleet.job_storage("job-1")).await.unwrap();
     let refused = resume(&fleet, record.clone(), NextStart::same(&record), &hint).await.err().unwrap();

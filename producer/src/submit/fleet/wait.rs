@@ -16,10 +16,10 @@ use crate::terminal::signals::Signals;
 /// Leaves a job to its nodes: one of them publishes the plan.
 pub(crate) async fn leave(submitted: Submitted) {
     let Submitted { job, record, owner, .. } = submitted;
-    if let Err(error) = job.ledger.release(&job.run, Duty::Schedule, &owner).await {
+    if let Err(error) = job.ledger.release(Duty::Schedule, &owner).await {
         tracing::warn!(%error, "a node begins to publish the plan some seconds later");
     }
-    Box::pin(note_who_serves(&*job.ledger, &record)).await;
+    Box::pin(note_who_serves(&*job.membership, &record)).await;
 }
 
 /// Publishes the plan of a job and waits for its end; nothing where the user left it. The first Ctrl-C says what the second does: leave.
@@ -54,7 +54,7 @@ async fn follow(
     let (view, seen) = tokio::sync::watch::channel(Shown::default());
     let display = tokio::spawn(progress::show(seen));
     let mut asked = false;
-    let mut ended = Box::pin(until_ended(Some(&*job.ledger), &*job.storage, record, view));
+    let mut ended = Box::pin(until_ended(Some(&*job.membership), &*job.storage, record, view));
     let waited = loop {
         tokio::select! {
             result = &mut ended => break result.map(Some),

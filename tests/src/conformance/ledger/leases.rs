@@ -11,11 +11,11 @@ use crate::deadline::eventually;
 pub(super) async fn lease_has_one_holder(ledger: &dyn Ledger) {
     let minute = Duration::from_mins(1);
     let job = fresh(ledger, "lease").await;
-    let fence = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
+    let fence = job.lease(Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
     for _ in 0..3 {
-        assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
+        assert_eq!(job.lease(Duty::Watch, "b", minute).await.unwrap(), None);
         assert_eq!(
-            ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(),
+            job.lease(Duty::Watch, "a", minute).await.unwrap(),
             Some(fence),
             "renewing keeps the number"
         );
@@ -25,36 +25,35 @@ pub(super) async fn lease_has_one_holder(ledger: &dyn Ledger) {
 pub(super) async fn lease_of_any_length_is_given(ledger: &dyn Ledger) {
     let job = fresh(ledger, "length").await;
     let age = Duration::from_hours(24 * 365);
-    let first = ledger.lease(&job, Duty::Watch, "a", Duration::ZERO).await.unwrap().expect("it is free");
-    let second = ledger.lease(&job, Duty::Watch, "b", age).await.unwrap().expect("no time is over at once");
+    let first = job.lease(Duty::Watch, "a", Duration::ZERO).await.unwrap().expect("it is free");
+    let second = job.lease(Duty::Watch, "b", age).await.unwrap().expect("no time is over at once");
     assert!(second > first);
-    assert_eq!(ledger.lease(&job, Duty::Watch, "a", age).await.unwrap(), None);
+    assert_eq!(job.lease(Duty::Watch, "a", age).await.unwrap(), None);
 }
 
 pub(super) async fn lease_changes_hands_after_it_ran_out(ledger: &dyn Ledger) {
     let (short, long) = (Duration::from_millis(300), Duration::from_mins(1));
     let job = fresh(ledger, "hands").await;
     let start = std::time::Instant::now();
-    let first = ledger.lease(&job, Duty::Watch, "a", short).await.unwrap().expect("the lease is free");
-    let second = eventually("the end of the lease", || async {
-        ledger.lease(&job, Duty::Watch, "b", short).await.unwrap()
-    })
-    .await;
+    let first = job.lease(Duty::Watch, "a", short).await.unwrap().expect("the lease is free");
+    let second =
+        eventually("the end of the lease", || async { job.lease(Duty::Watch, "b", short).await.unwrap() })
+            .await;
     assert!(start.elapsed() >= short, "it was taken {:?} after it was given", start.elapsed());
     assert!(second > first, "{second} after {first}");
     let third = eventually("the end of the second lease", || async {
-        ledger.lease(&job, Duty::Watch, "a", long).await.unwrap()
+        job.lease(Duty::Watch, "a", long).await.unwrap()
     })
     .await;
     assert!(third > second, "{third} after {second}");
-    assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None);
+    assert_eq!(job.lease(Duty::Watch, "b", long).await.unwrap(), None);
     // Renewing counts from the renewal, not from the first lease.
     let job = fresh(ledger, "renew").await;
-    ledger.lease(&job, Duty::Watch, "a", short).await.unwrap();
-    ledger.lease(&job, Duty::Watch, "a", long).await.unwrap();
+    job.lease(Duty::Watch, "a", short).await.unwrap();
+    job.lease(Duty::Watch, "a", long).await.unwrap();
     tokio::time::timeout(2 * short, async {
         loop {
-            assert_eq!(ledger.lease(&job, Duty::Watch, "b", long).await.unwrap(), None, "it was renewed");
+            assert_eq!(job.lease(Duty::Watch, "b", long).await.unwrap(), None, "it was renewed");
             tokio::time::sleep(short / 10).await;
         }
     })
@@ -68,8 +67,7 @@ pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
     let mut fences = Vec::new();
     for _ in 0..3 {
         let taken = eventually("a free lease", || async {
-            let asked =
-                owners.iter().map(|owner| ledger.lease(&job, Duty::Watch, owner, Duration::from_millis(400)));
+            let asked = owners.iter().map(|owner| job.lease(Duty::Watch, owner, Duration::from_millis(400)));
             let won: Vec<u64> = join_all(asked).await.into_iter().filter_map(Result::unwrap).collect();
             (!won.is_empty()).then_some(won)
         })
@@ -78,7 +76,7 @@ pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
         fences.extend(taken);
         // Somebody else has it in between, so it changes hands.
         let between = eventually("another owner", || async {
-            ledger.lease(&job, Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
+            job.lease(Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
         });
         fences.push(between.await);
     }
@@ -88,16 +86,16 @@ pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
 pub(super) async fn released_lease_is_free_at_once(ledger: &dyn Ledger) {
     let minute = Duration::from_mins(1);
     let job = fresh(ledger, "release").await;
-    let first = ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
-    ledger.release(&job, Duty::Watch, "b").await.unwrap();
-    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None, "it is not b's to give up");
+    let first = job.lease(Duty::Watch, "a", minute).await.unwrap().expect("the lease is free");
+    job.release(Duty::Watch, "b").await.unwrap();
+    assert_eq!(job.lease(Duty::Watch, "b", minute).await.unwrap(), None, "it is not b's to give up");
     for _ in 0..2 {
-        ledger.release(&job, Duty::Watch, "a").await.unwrap();
+        job.release(Duty::Watch, "a").await.unwrap();
     }
-    let second = ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap().expect("the lease is free");
+    let second = job.lease(Duty::Watch, "b", minute).await.unwrap().expect("the lease is free");
     assert!(second > first, "{second} after {first}");
-    ledger.release(&job, Duty::Watch, "a").await.unwrap();
-    assert_eq!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap(), None, "it is b's now");
+    job.release(Duty::Watch, "a").await.unwrap();
+    assert_eq!(job.lease(Duty::Watch, "a", minute).await.unwrap(), None, "it is b's now");
 }
 
 pub(super) async fn superseded_holder_changes_nothing(ledger: &dyn Ledger) {
@@ -105,36 +103,36 @@ pub(super) async fn superseded_holder_changes_nothing(ledger: &dyn Ledger) {
     let superseded = |error: LedgerError| assert_eq!(error.kind, LedgerErrorKind::Superseded, "{error}");
     let done = Checkpoint { scheduled: 7, items: 7, descriptors: 0, complete: true };
     let job = fresh(ledger, "superseded").await;
-    superseded(ledger.set_state(&job, JobState::Running, 1).await.unwrap_err());
-    superseded(ledger.checkpoint(&job, done, 1).await.unwrap_err());
+    superseded(job.set_state(JobState::Running, 1).await.unwrap_err());
+    superseded(job.checkpoint(done, 1).await.unwrap_err());
     let mut fences = Vec::new();
     for owner in ["a", "b"] {
-        let take = async |duty| ledger.lease(&job, duty, owner, minute).await.unwrap().expect("it is free");
+        let take = async |duty| job.lease(duty, owner, minute).await.unwrap().expect("it is free");
         fences.push((take(Duty::Watch).await, take(Duty::Schedule).await));
         for duty in [Duty::Watch, Duty::Schedule] {
-            ledger.release(&job, duty, owner).await.unwrap();
+            job.release(duty, owner).await.unwrap();
         }
     }
     let [(old_watch, old_schedule), (watch, schedule)] = fences[..] else { unreachable!() };
-    superseded(ledger.set_state(&job, JobState::Running, old_watch).await.unwrap_err());
-    superseded(ledger.checkpoint(&job, done, old_schedule).await.unwrap_err());
-    assert_eq!(ledger.state(&job).await.unwrap(), JobState::Queued);
-    assert_eq!(ledger.progress(&job).await.unwrap().checkpoint, Checkpoint::default());
+    superseded(job.set_state(JobState::Running, old_watch).await.unwrap_err());
+    superseded(job.checkpoint(done, old_schedule).await.unwrap_err());
+    assert_eq!(job.state().await.unwrap(), JobState::Queued);
+    assert_eq!(job.progress().await.unwrap().checkpoint, Checkpoint::default());
     // One who gave it up may still finish what he began.
-    assert!(ledger.set_state(&job, JobState::Running, watch).await.unwrap());
-    ledger.checkpoint(&job, done, schedule).await.unwrap();
+    assert!(job.set_state(JobState::Running, watch).await.unwrap());
+    job.checkpoint(done, schedule).await.unwrap();
 
     // A ledger that was lost and filled again gives no number twice.
-    ledger.remove(&job).await.unwrap();
-    ledger.create(&job, LIMITS).await.unwrap();
-    let later = ledger.lease(&job, Duty::Watch, "c", minute).await.unwrap().expect("it is free");
+    job.remove().await.unwrap();
+    job.create(LIMITS).await.unwrap();
+    let later = job.lease(Duty::Watch, "c", minute).await.unwrap().expect("it is free");
     assert!(later > watch, "{later} after {watch}");
-    superseded(ledger.set_state(&job, JobState::Running, watch).await.unwrap_err());
+    superseded(job.set_state(JobState::Running, watch).await.unwrap_err());
 }
 
 pub(super) async fn who_comes_again_keeps_the_number(ledger: &dyn Ledger) {
     let job = fresh(ledger, "again").await;
-    let lease = async |owner| ledger.lease(&job, Duty::Watch, owner, Duration::ZERO).await.unwrap();
+    let lease = async |owner| job.lease(Duty::Watch, owner, Duration::ZERO).await.unwrap();
     let first = lease("a").await;
     assert_eq!(lease("a").await, first, "nobody had it in between");
     assert!(lease("b").await > first);
@@ -144,8 +142,8 @@ pub(super) async fn who_comes_again_keeps_the_number(ledger: &dyn Ledger) {
 pub(super) async fn duties_have_leases_of_their_own(ledger: &dyn Ledger) {
     let minute = Duration::from_mins(1);
     let job = fresh(ledger, "duties").await;
-    assert!(ledger.lease(&job, Duty::Watch, "a", minute).await.unwrap().is_some());
-    assert!(ledger.lease(&job, Duty::Schedule, "b", minute).await.unwrap().is_some());
-    ledger.release(&job, Duty::Schedule, "b").await.unwrap();
-    assert_eq!(ledger.lease(&job, Duty::Watch, "b", minute).await.unwrap(), None);
+    assert!(job.lease(Duty::Watch, "a", minute).await.unwrap().is_some());
+    assert!(job.lease(Duty::Schedule, "b", minute).await.unwrap().is_some());
+    job.release(Duty::Schedule, "b").await.unwrap();
+    assert_eq!(job.lease(Duty::Watch, "b", minute).await.unwrap(), None);
 }

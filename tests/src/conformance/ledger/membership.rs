@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use prs_common::ledger::{Books, Conclusion, Duty, JobState, Ledger, NodeReport, Offer, Offered, Seats};
 
-use super::{fresh, unique, worker};
+use super::{LIMITS, fresh, unique, worker};
 use crate::deadline::{eventually, stays_pending, within};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -44,29 +44,31 @@ pub(super) async fn offer_is_seen_until_it_is_withdrawn(ledger: &dyn Ledger) {
 }
 
 pub(super) async fn offers_show_who_serves_what(ledger: &dyn Ledger) {
-    let (target, run) = (unique("target"), fresh(ledger, "offered").await);
-    ledger.offer(&target, &offer(&run)).await.unwrap();
+    let (target, name) = (unique("target"), unique("offered"));
+    let run = ledger.job(&name);
+    run.create(LIMITS).await.unwrap();
+    ledger.offer(&target, &offer(&name)).await.unwrap();
     let shown =
         async || offered(ledger, &target).await.pop().map(|offered| (offered.nodes, offered.books.unwrap()));
     let books = Books { state: JobState::Queued, is_concluded: false, is_watched: false };
     assert_eq!(shown().await, Some((0, books)));
-    let node = ledger.join(&run, &worker("a"), None).await.unwrap();
-    ledger.join(&run, &worker("b"), None).await.unwrap();
-    let fence = ledger.lease(&run, Duty::Watch, "a", MINUTE).await.unwrap().expect("it is free");
-    ledger.set_state(&run, JobState::Running, fence).await.unwrap();
+    let node = run.join(&worker("a"), None).await.unwrap();
+    run.join(&worker("b"), None).await.unwrap();
+    let fence = run.lease(Duty::Watch, "a", MINUTE).await.unwrap().expect("it is free");
+    run.set_state(JobState::Running, fence).await.unwrap();
     let books = Books { state: JobState::Running, is_concluded: false, is_watched: true };
     assert_eq!(shown().await, Some((2, books)));
-    ledger.leave(&run, node).await.unwrap();
+    run.leave(node).await.unwrap();
     // A last word that comes late.
-    ledger.heartbeat(&run, node, "a", &NodeReport::default()).await.unwrap();
-    ledger.release(&run, Duty::Watch, "a").await.unwrap();
+    run.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
+    run.release(Duty::Watch, "a").await.unwrap();
     let canceled = Conclusion { state: JobState::Canceled, reason: "by a test".to_owned() };
-    ledger.conclude(&run, &canceled).await.unwrap();
+    run.conclude(&canceled).await.unwrap();
     let books = Books { state: JobState::Running, is_concluded: true, is_watched: false };
     assert_eq!(shown().await, Some((1, books)));
-    ledger.remove(&run).await.unwrap();
+    run.remove().await.unwrap();
     let left = offered(ledger, &target).await;
-    assert_eq!(left, [Offered { offer: offer(&run), nodes: 0, books: None }], "the offer stays");
+    assert_eq!(left, [Offered { offer: offer(&name), nodes: 0, books: None }], "the offer stays");
 }
 
 pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
@@ -147,34 +149,29 @@ pub(super) async fn bell_rings_for_what_is_new(ledger: &dyn Ledger) {
 
 pub(super) async fn seats_are_limited(ledger: &dyn Ledger) {
     let job = fresh(ledger, "seats").await;
-    assert_eq!(ledger.take_seat(&job, &worker("a"), seats(2)).await.unwrap(), Some(0));
-    assert_eq!(ledger.take_seat(&job, &worker("b"), seats(2)).await.unwrap(), Some(1));
-    assert_eq!(ledger.take_seat(&job, &worker("c"), seats(2)).await.unwrap(), None);
-    assert_eq!(ledger.take_seat(&job, &worker("a"), seats(2)).await.unwrap(), Some(0), "it has one");
-    assert_eq!(ledger.join(&job, &worker("b"), None).await.unwrap(), 1, "it has one");
-    assert_eq!(ledger.nodes(&job).await.unwrap().len(), 2);
-    ledger.leave(&job, 0).await.unwrap();
-    assert_eq!(
-        ledger.take_seat(&job, &worker("c"), seats(2)).await.unwrap(),
-        Some(2),
-        "a seat is free again"
-    );
-    assert_eq!(ledger.take_seat(&job, &worker("d"), seats(2)).await.unwrap(), None);
+    assert_eq!(job.take_seat(&worker("a"), seats(2)).await.unwrap(), Some(0));
+    assert_eq!(job.take_seat(&worker("b"), seats(2)).await.unwrap(), Some(1));
+    assert_eq!(job.take_seat(&worker("c"), seats(2)).await.unwrap(), None);
+    assert_eq!(job.take_seat(&worker("a"), seats(2)).await.unwrap(), Some(0), "it has one");
+    assert_eq!(job.join(&worker("b"), None).await.unwrap(), 1, "it has one");
+    assert_eq!(job.nodes().await.unwrap().len(), 2);
+    job.leave(0).await.unwrap();
+    assert_eq!(job.take_seat(&worker("c"), seats(2)).await.unwrap(), Some(2), "a seat is free again");
+    assert_eq!(job.take_seat(&worker("d"), seats(2)).await.unwrap(), None);
 }
 
 pub(super) async fn racing_workers_take_no_more_seats_than_there_are(ledger: &dyn Ledger) {
     let job = fresh(ledger, "race").await;
     let names: Vec<_> = (0..16).map(|number| worker(&format!("w{number}"))).collect();
-    let taken = join_all(names.iter().map(|info| ledger.take_seat(&job, info, seats(5)))).await;
+    let taken = join_all(names.iter().map(|info| job.take_seat(info, seats(5)))).await;
     assert_eq!(taken.into_iter().filter_map(Result::unwrap).count(), 5);
 }
 
 pub(super) async fn quiet_node_loses_its_seat(ledger: &dyn Ledger) {
     let job = fresh(ledger, "quiet").await;
     let one = Seats { count: 1, quiet: Duration::from_millis(300) };
-    let node = ledger.take_seat(&job, &worker("a"), one).await.unwrap().unwrap();
-    assert_eq!(ledger.take_seat(&job, &worker("b"), one).await.unwrap(), None);
-    ledger.heartbeat(&job, node, "a", &NodeReport::default()).await.unwrap();
-    eventually("the seat to be free", || async { ledger.take_seat(&job, &worker("b"), one).await.unwrap() })
-        .await;
+    let node = job.take_seat(&worker("a"), one).await.unwrap().unwrap();
+    assert_eq!(job.take_seat(&worker("b"), one).await.unwrap(), None);
+    job.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
+    eventually("the seat to be free", || async { job.take_seat(&worker("b"), one).await.unwrap() }).await;
 }

@@ -1,4 +1,4 @@
-//! What every ledger must do (the contract is on [`Ledger`]).
+//! What every ledger must do (the contracts are on [`Ledger`] and [`JobLedger`]).
 
 mod commits;
 mod leases;
@@ -8,9 +8,12 @@ mod nodes;
 mod tries;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use prs_common::ledger::{Blame, Duty, Entry, FailedTry, Ledger, LedgerError, NodeInfo, TryLimits};
+use prs_common::ledger::{
+    Blame, Duty, FailedTry, JobLedger, Ledger, LedgerError, MiniBatchOutcome, NodeInfo, TryLimits,
+};
 
 use super::unique;
 
@@ -111,32 +114,32 @@ __ledger_cases!(__expand_cases, run dyn Ledger);
 
 const LIMITS: TryLimits = TryLimits { run_max_try: 3, max_node_losses: 10 };
 
-async fn fresh(ledger: &dyn Ledger, case: &str) -> String {
+async fn fresh(ledger: &dyn Ledger, case: &str) -> Arc<dyn JobLedger> {
     limited(ledger, case, LIMITS).await
 }
 
 /// The number of a lease to watch over `job`, which "me" has for no time.
-async fn watching(ledger: &dyn Ledger, job: &str) -> u64 {
-    ledger.lease(job, Duty::Watch, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
+async fn watching(job: &dyn JobLedger) -> u64 {
+    job.lease(Duty::Watch, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
 }
 
 /// The same of a lease to publish its plan.
-async fn publishing(ledger: &dyn Ledger, job: &str) -> u64 {
-    ledger.lease(job, Duty::Schedule, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
+async fn publishing(job: &dyn JobLedger) -> u64 {
+    job.lease(Duty::Schedule, "me", Duration::ZERO).await.unwrap().expect("nobody else has it")
 }
 
-async fn limited(ledger: &dyn Ledger, case: &str, limits: TryLimits) -> String {
-    let job = unique(case);
-    ledger.create(&job, limits).await.unwrap();
+async fn limited(ledger: &dyn Ledger, case: &str, limits: TryLimits) -> Arc<dyn JobLedger> {
+    let job = ledger.job(&unique(case));
+    job.create(limits).await.unwrap();
     job
 }
 
-fn succeeded(index: u64) -> Entry {
-    Entry { index, succeeded: true, items: 10, items_succeeded: 9 }
+fn succeeded(index: u64) -> MiniBatchOutcome {
+    MiniBatchOutcome { index, succeeded: true, items: 10, items_succeeded: 9 }
 }
 
-fn failed(index: u64) -> Entry {
-    Entry { index, succeeded: false, items: 10, items_succeeded: 0 }
+fn failed(index: u64) -> MiniBatchOutcome {
+    MiniBatchOutcome { index, succeeded: false, items: 10, items_succeeded: 0 }
 }
 
 fn spoiled(index: u64, id: &str) -> FailedTry {
@@ -154,6 +157,6 @@ fn worker(name: &str) -> NodeInfo {
     }
 }
 
-async fn ended(ledger: &dyn Ledger, job: &str, range: Range<u64>) -> Result<Vec<bool>, LedgerError> {
-    ledger.ended(job, &range.collect::<Vec<_>>()).await
+async fn ended(job: &dyn JobLedger, range: Range<u64>) -> Result<Vec<bool>, LedgerError> {
+    job.ended(&range.collect::<Vec<_>>()).await
 }

@@ -12,9 +12,9 @@ use crate::deadline::eventually;
 pub(super) async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
     let job = fresh(ledger, "nodes").await;
     for (expected, name) in ["a", "b", "c"].into_iter().enumerate() {
-        assert_eq!(ledger.join(&job, &worker(name), None).await.unwrap() as usize, expected);
+        assert_eq!(job.join(&worker(name), None).await.unwrap() as usize, expected);
     }
-    let nodes = ledger.nodes(&job).await.unwrap();
+    let nodes = job.nodes().await.unwrap();
     assert!(nodes.iter().map(|node| node.node_id).eq(0..3));
     assert_eq!(nodes[1].info, worker("b"));
     assert!(nodes.iter().all(|node| !node.left && node.report == NodeReport::default()));
@@ -23,14 +23,14 @@ pub(super) async fn nodes_get_dense_ids(ledger: &dyn Ledger) {
 
 pub(super) async fn worker_that_joins_again_keeps_its_id(ledger: &dyn Ledger) {
     let job = fresh(ledger, "rejoin").await;
-    ledger.join(&job, &worker("a"), None).await.unwrap();
-    let node_id = ledger.join(&job, &worker("b"), None).await.unwrap();
-    ledger.leave(&job, node_id).await.unwrap();
+    job.join(&worker("a"), None).await.unwrap();
+    let node_id = job.join(&worker("b"), None).await.unwrap();
+    job.leave(node_id).await.unwrap();
     let restarted = NodeInfo { slots: 8, ..worker("b") };
     for _ in 0..2 {
-        assert_eq!(ledger.join(&job, &restarted, None).await.unwrap(), node_id);
+        assert_eq!(job.join(&restarted, None).await.unwrap(), node_id);
     }
-    let nodes = ledger.nodes(&job).await.unwrap();
+    let nodes = job.nodes().await.unwrap();
     assert_eq!(nodes.len(), 2);
     assert_eq!(nodes[node_id as usize].info, restarted);
     assert!(!nodes[node_id as usize].left, "it is back");
@@ -38,41 +38,41 @@ pub(super) async fn worker_that_joins_again_keeps_its_id(ledger: &dyn Ledger) {
 
 pub(super) async fn wished_id_is_given_where_it_is_free(ledger: &dyn Ledger) {
     let job = fresh(ledger, "wish").await;
-    assert_eq!(ledger.join(&job, &worker("c"), Some(2)).await.unwrap(), 2);
-    assert_eq!(ledger.join(&job, &worker("a"), None).await.unwrap(), 0);
-    assert_eq!(ledger.join(&job, &worker("d"), Some(2)).await.unwrap(), 1, "2 is taken");
-    assert_eq!(ledger.join(&job, &worker("c"), Some(7)).await.unwrap(), 2, "it has an id already");
-    assert_eq!(ledger.join(&job, &worker("e"), None).await.unwrap(), 3);
-    let nodes = ledger.nodes(&job).await.unwrap();
+    assert_eq!(job.join(&worker("c"), Some(2)).await.unwrap(), 2);
+    assert_eq!(job.join(&worker("a"), None).await.unwrap(), 0);
+    assert_eq!(job.join(&worker("d"), Some(2)).await.unwrap(), 1, "2 is taken");
+    assert_eq!(job.join(&worker("c"), Some(7)).await.unwrap(), 2, "it has an id already");
+    assert_eq!(job.join(&worker("e"), None).await.unwrap(), 3);
+    let nodes = job.nodes().await.unwrap();
     assert!(nodes.iter().map(|node| &*node.info.worker).eq(["a", "d", "c", "e"]), "{nodes:?}");
 }
 
 pub(super) async fn unknown_node_is_told_to_join_again(ledger: &dyn Ledger) {
     let job = fresh(ledger, "unknown").await;
     let report = NodeReport { processes: 9, ..NodeReport::default() };
-    assert_eq!(ledger.heartbeat(&job, 0, "a", &report).await.unwrap(), Signal::Rejoin);
-    ledger.join(&job, &worker("b"), None).await.unwrap();
-    assert_eq!(ledger.heartbeat(&job, 0, "a", &report).await.unwrap(), Signal::Rejoin, "0 is another's");
-    assert_eq!(ledger.nodes(&job).await.unwrap()[0].report, NodeReport::default());
+    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap(), Signal::Rejoin);
+    job.join(&worker("b"), None).await.unwrap();
+    assert_eq!(job.heartbeat(0, "a", &report).await.unwrap(), Signal::Rejoin, "0 is another's");
+    assert_eq!(job.nodes().await.unwrap()[0].report, NodeReport::default());
 }
 
 pub(super) async fn racing_joins_get_different_ids(ledger: &dyn Ledger) {
     let job = fresh(ledger, "joins").await;
     let names: Vec<NodeInfo> = (0..16).map(|number| worker(&format!("w{number}"))).collect();
-    let joined = join_all(names.iter().chain(&names).map(|info| ledger.join(&job, info, None))).await;
+    let joined = join_all(names.iter().chain(&names).map(|info| job.join(info, None))).await;
     let ids: Vec<u32> = joined.into_iter().map(Result::unwrap).collect();
     assert_eq!(ids[..16], ids[16..], "the same worker gets the same id");
     let mut dense = ids[..16].to_vec();
     dense.sort_unstable();
     assert!(dense.into_iter().eq(0..16));
-    let nodes = ledger.nodes(&job).await.unwrap();
+    let nodes = job.nodes().await.unwrap();
     assert!(ids[..16].iter().zip(&names).all(|(id, info)| nodes[*id as usize].info == *info));
 }
 
 pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
     let job = fresh(ledger, "heartbeat").await;
-    let silent_node = ledger.join(&job, &worker("a"), None).await.unwrap();
-    let node_id = ledger.join(&job, &worker("b"), None).await.unwrap();
+    let silent_node = job.join(&worker("a"), None).await.unwrap();
+    let node_id = job.join(&worker("b"), None).await.unwrap();
     let report = NodeReport {
         processes: 3,
         starting: 1,
@@ -103,14 +103,14 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
     };
     let silent = |node_id: u32| {
         let job = &job;
-        async move { ledger.nodes(job).await.unwrap()[node_id as usize].silent }
+        async move { job.nodes().await.unwrap()[node_id as usize].silent }
     };
     eventually("a node that was silent for a while", || async {
         (silent(node_id).await > Duration::from_millis(100)).then_some(())
     })
     .await;
-    assert_eq!(ledger.heartbeat(&job, node_id, "b", &report).await.unwrap(), Signal::Run);
-    let nodes = ledger.nodes(&job).await.unwrap();
+    assert_eq!(job.heartbeat(node_id, "b", &report).await.unwrap(), Signal::Run);
+    let nodes = job.nodes().await.unwrap();
     assert_eq!(nodes[node_id as usize].report, report);
     assert_eq!(nodes[silent_node as usize].report, NodeReport::default());
     let (quiet, heard) = (nodes[silent_node as usize].silent, nodes[node_id as usize].silent);
@@ -119,13 +119,13 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
 
 pub(super) async fn node_that_leaves_stays_known(ledger: &dyn Ledger) {
     let job = fresh(ledger, "leave").await;
-    let first = ledger.join(&job, &worker("a"), None).await.unwrap();
+    let first = job.join(&worker("a"), None).await.unwrap();
     for _ in 0..2 {
-        ledger.leave(&job, first).await.unwrap();
+        job.leave(first).await.unwrap();
     }
-    let second = ledger.join(&job, &worker("b"), None).await.unwrap();
+    let second = job.join(&worker("b"), None).await.unwrap();
     assert_ne!(first, second, "an id is never used again");
-    ledger.leave(&job, 9).await.unwrap();
-    let left: Vec<bool> = ledger.nodes(&job).await.unwrap().into_iter().map(|node| node.left).collect();
+    job.leave(9).await.unwrap();
+    let left: Vec<bool> = job.nodes().await.unwrap().into_iter().map(|node| node.left).collect();
     assert_eq!(left, [true, false]);
 }

@@ -13,7 +13,7 @@ end
 -- Lua takes some thousand arguments to a call.
 local CHUNK = 1000
 local indexes = cmsgpack.unpack(ARGV[7])
-local lost, lost_at = {}, {}
+local duplicates, duplicates_at = {}, {}
 local plan = redis.call('HMGET', job, 'scheduled', 'planned')
 local end_of_plan = tonumber(plan[2] or '0') == 1 and tonumber(plan[1]) or math.huge
 for first = 1, #indexes, CHUNK do
@@ -24,31 +24,31 @@ for first = 1, #indexes, CHUNK do
       set[n + 1], set[n + 2], set[n + 3], set[n + 4] = 'SET', 'u1', indexes[at], 1
       n, set_at[#set_at + 1] = n + 4, at
     else
-      lost[#lost + 1], lost_at[#lost_at + 1] = indexes[at], at
+      duplicates[#duplicates + 1], duplicates_at[#duplicates_at + 1] = indexes[at], at
     end
   end
   if n > 0 then
     for bit, before in ipairs(redis.call('BITFIELD', ended, unpack(set))) do
       if before == 1 then
-        lost[#lost + 1], lost_at[#lost_at + 1] = indexes[set_at[bit]], set_at[bit]
+        duplicates[#duplicates + 1], duplicates_at[#duplicates_at + 1] = indexes[set_at[bit]], set_at[bit]
       end
     end
   end
 end
 
-local spoiled = { 0, 0, 0, 0 }
-if #lost > 0 then
+local known_sums = { 0, 0, 0, 0 }
+if #duplicates > 0 then
   local details = cmsgpack.unpack(ARGV[8])
-  for _, at in ipairs(lost_at) do
+  for _, at in ipairs(duplicates_at) do
     local outcome = details[3 * at - 2] == 1 and 1 or 2
-    spoiled[outcome] = spoiled[outcome] + 1
-    spoiled[3] = spoiled[3] + details[3 * at - 1]
-    spoiled[4] = spoiled[4] + details[3 * at]
+    known_sums[outcome] = known_sums[outcome] + 1
+    known_sums[3] = known_sums[3] + details[3 * at - 1]
+    known_sums[4] = known_sums[4] + details[3 * at]
   end
 end
 for at, count in ipairs({ 'succeeded', 'failed', 'items', 'items_succeeded' }) do
   redis.call('HINCRBY', job, count, ARGV[2 + at])
-  if spoiled[at] > 0 then redis.call('HINCRBY', job, count, -spoiled[at]) end
+  if known_sums[at] > 0 then redis.call('HINCRBY', job, count, -known_sums[at]) end
 end
 
 -- What was noted of mini-batches that did not go through at once is needed no more.
@@ -58,6 +58,6 @@ if redis.call('EXISTS', tries) == 1 then
   end
 end
 
-local length = redis.call('RPUSH', segments, cmsgpack.pack({ ARGV[1], tonumber(ARGV[2]), lost }))
+local length = redis.call('RPUSH', segments, cmsgpack.pack({ ARGV[1], tonumber(ARGV[2]), duplicates }))
 redis.call('HSET', segment_keys, ARGV[1], length - 1)
-return cmsgpack.pack(lost)
+return cmsgpack.pack(duplicates)

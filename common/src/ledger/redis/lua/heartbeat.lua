@@ -1,4 +1,4 @@
--- Notes what a node says of itself. Returns the state of the job and how it is concluded ('' when it is not), or {}
+-- Notes what a node says of itself. Returns the state of the job and how it is concluded (nil when it is not), or {}
 -- when the node is not known.
 -- ARGV: node id, worker, report
 local job, nodes, heard = KEYS[1], KEYS[2], KEYS[3]
@@ -11,5 +11,4 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 node[3], node[4] = ARGV[3], now
 redis.call('HSET', nodes, ARGV[1], cmsgpack.pack(node))
 if not node[5] then redis.call('ZADD', heard, now, ARGV[1]) end
-local wanted = redis.call('HMGET', job, 'state', 'conclusion')
-return { wanted[1], wanted[2] or '' }
+return redis.call('HMGET', job, 'state', 'conclusion')

@@ -1,23 +1,23 @@
 -- Enters a node, or enters it again. Returns its id, or -1 when no seat is free.
--- ARGV: worker, what it says of itself, the id it wishes ('' for none), seats ('' for any number), how long a node may be
--- quiet in microseconds
+-- ARGV: worker, what it says of itself and of its work, the id it wishes ('' for none), seats ('' for any number), how long
+-- a node may be quiet in microseconds
 local job, nodes, workers, heard = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('EXISTS', job) == 0 then return false end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local node_id = redis.call('HGET', workers, ARGV[1])
-if not node_id and ARGV[4] ~= '' then
-  local taken = redis.call('ZCOUNT', heard, now - tonumber(ARGV[5]), '+inf')
-  if taken >= tonumber(ARGV[4]) then return -1 end
+if not node_id and ARGV[5] ~= '' then
+  local taken = redis.call('ZCOUNT', heard, now - tonumber(ARGV[6]), '+inf')
+  if taken >= tonumber(ARGV[5]) then return -1 end
 end
-if not node_id and ARGV[3] ~= '' and redis.call('HEXISTS', nodes, ARGV[3]) == 0 then
-  node_id = ARGV[3]
+if not node_id and ARGV[4] ~= '' and redis.call('HEXISTS', nodes, ARGV[4]) == 0 then
+  node_id = ARGV[4]
 end
 if not node_id then
   node_id = 0
   while redis.call('HEXISTS', nodes, node_id) == 1 do node_id = node_id + 1 end
 end
-redis.call('HSET', nodes, node_id, cmsgpack.pack({ ARGV[1], ARGV[2], '', now, false }))
+redis.call('HSET', nodes, node_id, cmsgpack.pack({ ARGV[1], ARGV[2], ARGV[3], now, false }))
 redis.call('HSET', workers, ARGV[1], node_id)
 redis.call('ZADD', heard, now, node_id)
 return tonumber(node_id)

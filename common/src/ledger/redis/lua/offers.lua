@@ -1,20 +1,20 @@
 -- The offers of a target: whether they were compared with storage, and for each the offer, the nodes that were heard of
--- lately, the state ('' where the books are lost), whether it is concluded and whether it is watched (0, 1).
+-- lately, the state (nil where the books are lost), whether it is concluded and whether it is watched (0, 1).
 -- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
--- ARGV: the worker that looks ('' for none), how long a node may be quiet and how long an idle worker is remembered, both
+-- ARGV: whether a worker looks (0, 1), which one, how long a node may be quiet and how long an idle worker is remembered, both
 -- in microseconds, time to live in seconds, the name of the target
 local offers, idle, filled, targets = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-if ARGV[1] ~= '' then
-  redis.call('ZADD', idle, now, ARGV[1])
-  redis.call('ZREMRANGEBYSCORE', idle, '-inf', now - tonumber(ARGV[3]))
-  redis.call('EXPIRE', idle, ARGV[4])
-  redis.call('ZADD', targets, now, ARGV[5])
-  redis.call('ZREMRANGEBYSCORE', targets, '-inf', now - tonumber(ARGV[4]) * 1000000)
-  redis.call('EXPIRE', targets, ARGV[4])
+if ARGV[1] == '1' then
+  redis.call('ZADD', idle, now, ARGV[2])
+  redis.call('ZREMRANGEBYSCORE', idle, '-inf', now - tonumber(ARGV[4]))
+  redis.call('EXPIRE', idle, ARGV[5])
+  redis.call('ZADD', targets, now, ARGV[6])
+  redis.call('ZREMRANGEBYSCORE', targets, '-inf', now - tonumber(ARGV[5]) * 1000000)
+  redis.call('EXPIRE', targets, ARGV[5])
 end
-local quiet = now - tonumber(ARGV[2])
+local quiet = now - tonumber(ARGV[3])
 local found = {}
 local fields = redis.call('HGETALL', offers)
 for at = 1, #fields, 2 do
@@ -24,7 +24,7 @@ for at = 1, #fields, 2 do
   found[#found + 1] = {
     fields[at + 1],
     redis.call('ZCOUNT', of_job .. 'heard', quiet, '+inf'),
-    known[1] or '',
+    known[1],
     known[2] and 1 or 0,
     watch[1] and tonumber(watch[2]) > now and 1 or 0,
   }

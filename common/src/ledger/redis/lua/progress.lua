@@ -1,4 +1,4 @@
--- The counts of a job, in the order that `Progress` is read in, and last the number of its segments.
+-- The counts of a job, in the order that `JobProgress` is read in, and last the number of its segments.
 local job, segments = KEYS[1], KEYS[2]
 if redis.call('EXISTS', job) == 0 then return false end
 local counts = redis.call('HMGET', job, 'scheduled', 'scheduled_items', 'planned', 'succeeded', 'failed', 'items',

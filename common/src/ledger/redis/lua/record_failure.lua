@@ -1,4 +1,4 @@
--- Notes a failed try. Returns how many tries were spoiled and how many nodes lost, then the limits of both; nothing
+-- Notes a failed try. Returns how many tries failed and how many nodes were lost, then the limits of both; nothing
 -- but {} when the outcome is known.
 -- ARGV: index, name of the try, whose fault (code, node)
 local job, ended, tries = KEYS[1], KEYS[2], KEYS[3]

@@ -1,0 +1,163 @@
+//! The ledger in the memory of one process, for embedded jobs and tests.
+
+mod job;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use self::job::{EmbeddedJob, Job};
+use super::{Bell, Books, IdleWorker, JobLedger, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers};
+
+/// A ledger in memory. Clones share their jobs.
+#[derive(Debug, Clone, Default)]
+pub struct EmbeddedLedger {
+    jobs: Arc<Mutex<HashMap<String, Job>>>,
+    /// The last number of a lease, of whatever job: also a job that is forgotten and made again gets none twice.
+    last_fence: Arc<AtomicU64>,
+    targets: Arc<Mutex<HashMap<String, Target>>>,
+    /// Identity of the storage it belongs to.
+    storage: Arc<Mutex<Option<String>>>,
+    /// Counts the rings, for whatever target.
+    rung: watch::Sender<u64>,
+}
+
+/// What is known of a compute target.
+#[derive(Debug, Default)]
+struct Target {
+    offers: BTreeMap<String, Offer>,
+    /// When each idle worker looked last.
+    idle: HashMap<String, (NodeInfo, Instant)>,
+    filled_until: Option<Instant>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl EmbeddedLedger {
+    fn of_target<T>(&self, target: &str, work: impl FnOnce(&mut Target) -> T) -> T {
+        work(lock(&self.targets).entry(target.to_owned()).or_default())
+    }
+}
+
+impl fmt::Display for EmbeddedLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ledger in memory")
+    }
+}
+
+#[async_trait]
+impl Ledger for EmbeddedLedger {
+    fn job(&self, run: &str) -> Arc<dyn JobLedger> {
+        Arc::new(EmbeddedJob { ledger: self.clone(), job: run.to_owned() })
+    }
+
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
+        let former = self.of_target(target, |known| known.offers.insert(offer.run.clone(), offer.clone()));
+        if former.as_ref() != Some(offer) {
+            self.ring(target).await?;
+        }
+        Ok(())
+    }
+
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
+        self.of_target(target, |target| target.offers.remove(run));
+        Ok(())
+    }
+
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&NodeInfo>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError> {
+        let now = Instant::now();
+        let (offers, are_filled) = self.of_target(target, |target| {
+            target.idle.extend(worker.map(|info| (info.worker.clone(), (info.clone(), now))));
+            let offers: Vec<_> = target.offers.values().cloned().collect();
+            (offers, target.filled_until.is_some_and(|until| until > now))
+        });
+        let look = |offer: Offer| {
+            let known = lock(&self.jobs).get(&offer.run).map(|job| {
+                let books = Books {
+                    state: job.state,
+                    is_concluded: job.progress.conclusion.is_some(),
+                    is_watched: job.is_watched(),
+                };
+                (job.seats_taken(quiet), books)
+            });
+            let (nodes, books) = known.unzip();
+            Offered { offer, nodes: nodes.unwrap_or_default(), books }
+        };
+        Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled })
+    }
+
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
+        Ok(self.idle_workers(target, within).await?.len() as u64)
+    }
+
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
+        let known: Vec<_> = self.of_target(target, |target| target.idle.values().cloned().collect());
+        let known = known.into_iter().map(|(info, looked)| IdleWorker { info, silent: looked.elapsed() });
+        let mut idle: Vec<_> = known.filter(|worker| worker.silent < within).collect();
+        idle.sort_by_key(|worker| std::cmp::Reverse(worker.silent));
+        Ok(idle)
+    }
+
+    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
+        let targets = lock(&self.targets);
+        let looked_for = targets.iter().filter(|(_, target)| !target.idle.is_empty());
+        Ok(looked_for.map(|(name, _)| name.clone()).collect())
+    }
+
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
+        let now = Instant::now();
+        Ok(self.of_target(target, |target| {
+            let begins = target.filled_until.is_none_or(|until| until <= now);
+            if begins {
+                target.filled_until = Some(now + time);
+            }
+            begins
+        }))
+    }
+
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
+        self.of_target(target, |target| target.filled_until = Some(Instant::now() + time));
+        Ok(())
+    }
+
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
+        let mut known = lock(&self.storage);
+        Ok(known.get_or_insert_with(|| storage.to_owned()).clone())
+    }
+
+    async fn ring(&self, _target: &str) -> Result<(), LedgerError> {
+        self.rung.send_modify(|rung| *rung += 1);
+        Ok(())
+    }
+
+    fn bell(&self, _targets: &[String]) -> Box<dyn Bell> {
+        Box::new(EmbeddedBell { rung: self.rung.subscribe() })
+    }
+}
+
+/// Rings for every target: a worker of another one looks, and finds nothing of its own.
+#[derive(Debug)]
+struct EmbeddedBell {
+    rung: watch::Receiver<u64>,
+}
+
+#[async_trait]
+impl Bell for EmbeddedBell {
+    async fn rings(&mut self) {
+        if self.rung.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

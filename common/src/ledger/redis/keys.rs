@@ -1,0 +1,75 @@
+//! The names of keys; the table in `mod.rs` says what they hold.
+
+/// The kinds of keys of a job.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    Job,
+    Ended,
+    Segments,
+    SegmentKeys,
+    Tries,
+    Nodes,
+    Workers,
+    Heard,
+    Leases,
+}
+
+impl Key {
+    pub(super) const ALL: [Self; 9] = [
+        // First: what tells whether the job is there.
+        Self::Job,
+        Self::Ended,
+        Self::Segments,
+        Self::SegmentKeys,
+        Self::Tries,
+        Self::Nodes,
+        Self::Workers,
+        Self::Heard,
+        // Last: who holds which duty.
+        Self::Leases,
+    ];
+
+    pub(super) fn of(self, job: &str) -> String {
+        let kind = match self {
+            Self::Job => "job",
+            Self::Ended => "ended",
+            Self::Segments => "segments",
+            Self::SegmentKeys => "segment_keys",
+            Self::Tries => "tries",
+            Self::Nodes => "nodes",
+            Self::Workers => "workers",
+            Self::Heard => "heard",
+            Self::Leases => "leases",
+        };
+        format!("prs:{{{job}}}:{kind}")
+    }
+}
+
+/// The kinds of keys of a target.
+#[derive(Clone, Copy)]
+pub(super) enum TargetKey {
+    Offers,
+    Idle,
+    Filled,
+    /// The names of all targets.
+    All,
+    /// Identity of the storage that the ledger belongs to.
+    Storage,
+    /// A channel, and no key.
+    Bell,
+}
+
+impl TargetKey {
+    /// The `@` keeps it apart from the keys of a job: no job has a name that begins so.
+    pub(super) fn of(self, target: &str) -> String {
+        let kind = match self {
+            Self::Offers => "offers",
+            Self::Idle => "idle",
+            Self::Filled => "filled",
+            Self::All => return "prs:targets".to_owned(),
+            Self::Storage => return "prs:storage".to_owned(),
+            Self::Bell => "bell",
+        };
+        format!("prs:{{@{target}}}:{kind}")
+    }
+}

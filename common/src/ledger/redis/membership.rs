@@ -1,0 +1,103 @@
+//! What brings jobs and workers together: offers, idle workers, targets, bells.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::bell::RedisBell;
+use super::job::RedisJob;
+use super::keys::TargetKey;
+use super::packed::Packed;
+use super::{RedisLedger, TIME_TO_LIVE, call_name, scripts};
+use crate::ledger::{
+    Bell, Books, IdleWorker, JobLedger, JobState, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers,
+};
+use crate::message_pack;
+
+/// How long the ledger remembers that a worker had nothing to do.
+const IDLE_IS_REMEMBERED: Duration = Duration::from_mins(1);
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[async_trait]
+impl Ledger for RedisLedger {
+    fn job(&self, run: &str) -> Arc<dyn JobLedger> {
+        Arc::new(RedisJob { ledger: self.clone(), job: run.to_owned() })
+    }
+
+    async fn offer(&self, target: &str, offer: &Offer) -> Result<(), LedgerError> {
+        let arguments = (&offer.run, Packed(offer), TargetKey::Bell.of(target), TIME_TO_LIVE.as_secs());
+        self.run_for(target, &scripts::OFFER, &[TargetKey::Offers], arguments).await
+    }
+
+    async fn withdraw(&self, target: &str, run: &str) -> Result<(), LedgerError> {
+        self.run_for(target, &scripts::WITHDRAW, &[TargetKey::Offers], run).await
+    }
+
+    async fn offers(
+        &self,
+        target: &str,
+        worker: Option<&NodeInfo>,
+        quiet: Duration,
+    ) -> Result<Offers, LedgerError> {
+        type Answer = (bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool)>);
+        let (quiet, remembered) = (micros(quiet), micros(IDLE_IS_REMEMBERED));
+        let arguments = (worker.is_some(), Packed(worker), quiet, remembered, TIME_TO_LIVE.as_secs(), target);
+        let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All];
+        let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
+        let mut offered = Vec::with_capacity(found.len());
+        for (offer, nodes, state, is_concluded, is_watched) in found {
+            let books = state.map(|state| Books { state, is_concluded, is_watched });
+            match message_pack::decode(&offer) {
+                Ok(offer) => offered.push(Offered { offer, nodes, books }),
+                // The others do not wait for one that another program has put there.
+                Err(error) => tracing::warn!(%error, target, "an offer in the ledger is left alone"),
+            }
+        }
+        Ok(Offers { offered, are_filled })
+    }
+
+    async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
+        self.run_for(target, &scripts::IDLE, &[TargetKey::Idle], micros(within)).await
+    }
+
+    async fn idle_workers(&self, target: &str, within: Duration) -> Result<Vec<IdleWorker>, LedgerError> {
+        let found: Vec<(Packed<NodeInfo>, u64)> =
+            self.run_for(target, &scripts::IDLE_WORKERS, &[TargetKey::Idle], micros(within)).await?;
+        let idle = |(Packed(info), silent)| IdleWorker { info, silent: Duration::from_micros(silent) };
+        Ok(found.into_iter().map(idle).collect())
+    }
+
+    async fn targets(&self) -> Result<Vec<String>, LedgerError> {
+        self.run_for("", &scripts::TARGETS, &[TargetKey::All], micros(TIME_TO_LIVE)).await
+    }
+
+    async fn begin_to_fill(&self, target: &str, time: Duration) -> Result<bool, LedgerError> {
+        let arguments = (call_name(), millis(time));
+        self.run_for(target, &scripts::BEGIN_TO_FILL, &[TargetKey::Filled], arguments).await
+    }
+
+    async fn filled(&self, target: &str, time: Duration) -> Result<(), LedgerError> {
+        self.run_for(target, &scripts::FILLED, &[TargetKey::Filled], millis(time)).await
+    }
+
+    async fn belongs_to(&self, storage: &str) -> Result<String, LedgerError> {
+        self.run_for("", &scripts::BELONGS_TO, &[TargetKey::Storage], storage).await
+    }
+
+    async fn ring(&self, target: &str) -> Result<(), LedgerError> {
+        self.run_for(target, &scripts::RING, &[], TargetKey::Bell.of(target)).await
+    }
+
+    fn bell(&self, targets: &[String]) -> Box<dyn Bell> {
+        let channels = targets.iter().map(|target| TargetKey::Bell.of(target)).collect();
+        Box::new(RedisBell { connection: self.connection.clone(), channels, listening: None })
+    }
+}

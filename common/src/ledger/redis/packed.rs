@@ -1,0 +1,35 @@
+//! What goes to the scripts and comes back: `MessagePack`, and the words of states.
+
+use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ledger::JobState;
+use crate::message_pack;
+
+/// A value as `MessagePack`, which Lua can read too.
+#[derive(Debug)]
+pub(super) struct Packed<T>(pub(super) T);
+
+impl<T: Serialize> ToRedisArgs for Packed<T> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg(&rmp_serde::to_vec_named(&self.0).expect("numbers, strings and flags can be packed"));
+    }
+}
+
+impl<T: Serialize> ToSingleRedisArg for Packed<T> {}
+
+impl<T: DeserializeOwned> FromRedisValue for Packed<T> {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let packed = Vec::<u8>::from_redis_value(value)?;
+        message_pack::decode(&packed).map(Self).map_err(|error| error.to_string().into())
+    }
+}
+
+impl FromRedisValue for JobState {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let word = String::from_redis_value(value)?;
+        let named = Self::ALL.into_iter().find(|state| state.as_str() == word);
+        named.ok_or_else(|| format!("no state is called {word:?}").into())
+    }
+}
