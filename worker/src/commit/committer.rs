@@ -74,8 +74,8 @@ pub(crate) struct Committer {
     /// At half of these unacknowledged mini-batches a segment is written whatever its size.
     pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) backlog: Backlog,
-    /// Tells why nothing can be committed any more.
-    pub(crate) fatal: watch::Sender<Option<String>>,
+    /// Why nothing can be committed any more: the committer writes, the dispatcher reads.
+    pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// There is no more time: what cannot be committed at once need not be.
     pub(crate) over: CancellationToken,
 }
@@ -227,7 +227,7 @@ impl Committer {
             let counted =
                 self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
             // A try that was not counted is one that never was.
-            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.spoiled + 1 });
+            let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.failed_tries + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
         }
         let staged_in = tried.staging.join(tried.seq.to_string());
@@ -274,7 +274,7 @@ impl Committer {
                 open.settled.push(ready);
             }
             None => {
-                record.number = ready.spoiled + 1;
+                record.number = ready.failed_tries + 1;
                 record.last = true;
                 if !record.is_whole() {
                     record.failed = Some(ready.planned.to_vec());
@@ -381,7 +381,7 @@ impl Committer {
     {
         let mut pause = FIRST_PAUSE;
         loop {
-            if self.fatal.borrow().is_some() {
+            if self.fatal_tx.borrow().is_some() {
                 return None;
             }
             let outcome = tokio::select! {
@@ -401,7 +401,7 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%error, "{what} cannot be stored; the node leaves the job");
-                    self.fatal.send_if_modified(|fatal| {
+                    self.fatal_tx.send_if_modified(|fatal| {
                         let first = fatal.is_none();
                         fatal.get_or_insert_with(|| {
                             let (what, error) = (what.to_owned(), error.to_string());

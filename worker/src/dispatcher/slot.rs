@@ -26,11 +26,14 @@ pub(crate) struct Slot {
     pub(crate) restart_at: Option<Instant>,
 }
 
-impl Slot {
-    /// The suspect that runs in it.
-    pub(crate) fn suspect(&self) -> Option<&Ready> {
-        self.running.as_ref()?.suspect()
-    }
+/// The processes in `slots`.
+pub(crate) fn running(slots: &[Slot]) -> impl Iterator<Item = &Running> {
+    slots.iter().filter_map(|slot| slot.running.as_ref())
+}
+
+/// The same, to be changed.
+pub(crate) fn running_mut(slots: &mut [Slot]) -> impl Iterator<Item = &mut Running> {
+    slots.iter_mut().filter_map(|slot| slot.running.as_mut())
 }
 
 /// How far a process has come.
@@ -54,7 +57,7 @@ pub(crate) enum Kill {
     /// The node stops.
     Stop,
     /// It broke the protocol.
-    Nonsense,
+    ProtocolViolation,
 }
 
 /// Whether a process hangs in `init()`, as far as the node knows.
@@ -135,7 +138,7 @@ impl Running {
         }
         let given = self.in_hand.range(first..);
         let mut frame = Vec::new();
-        encode_run(given.map(|(seq, ready)| (*seq, ready.spoiled, &*ready.local)), &mut frame);
+        encode_run(given.map(|(seq, ready)| (*seq, ready.failed_tries, &*ready.local)), &mut frame);
         self.process.page.grant(self.next_seq - 1);
         self.process.send(frame);
     }
@@ -168,7 +171,7 @@ impl Running {
             self.stage = Stage::Ending;
             match why {
                 Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
-                Kill::Stop | Kill::Nonsense => self.process.kill(),
+                Kill::Stop | Kill::ProtocolViolation => self.process.kill(),
             }
         }
     }

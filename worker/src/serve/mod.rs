@@ -97,16 +97,9 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
 
 /// What a worker says of itself while it has no job.
 fn idle_info(settings: &WorkerSettings) -> NodeInfo {
-    let WorkerSettings { host, slots, .. } = settings;
     let instance = instance(settings);
-    NodeInfo {
-        worker: instance.clone(),
-        ip: host.ip.clone(),
-        slots: slots.unwrap_or_else(|| host.default_slots()),
-        host: host.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        instance,
-    }
+    let slots = settings.slots.unwrap_or_else(|| settings.host.default_slots());
+    settings.host.node_info(&instance, &instance, slots)
 }
 
 /// A name for this program that no other has.
