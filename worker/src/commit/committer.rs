@@ -37,8 +37,8 @@ use crate::commit::late_objects::remove_late_objects;
 const BIG: usize = 8 << 20;
 /// Age at which a segment is written whatever its size.
 const OLD: Duration = Duration::from_millis(200);
-/// Segments on their way at a time.
-const ON_THEIR_WAY: usize = 4;
+/// Segments that are stored and committed at a time.
+const IN_FLIGHT: usize = 4;
 /// Tries whose files are stored or whose failure is counted at a time.
 const PREPARED_AT_ONCE: usize = 16;
 /// What is being stored when there is no more time has this long to end.
@@ -48,7 +48,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Uncommitted rows in memory, for whoever must slow down.
+/// Uncommitted rows in memory: the dispatcher slows down when they are many.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backlog(Arc<AtomicUsize>);
 
@@ -61,6 +61,11 @@ impl Backlog {
     /// Notes rows that came from a process.
     pub(crate) fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that they are stored, or not needed.
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -101,16 +106,19 @@ struct Prepared {
 }
 
 impl Open {
-    /// Whether it has no outcome of this mini-batch yet; from now on it has one.
-    fn is_first(&mut self, index: MiniBatchIndex) -> bool {
-        self.ended.insert(index)
-    }
-
-    /// Adds an outcome.
-    fn add(&mut self, record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) {
-        self.entries.push(entry(&record));
-        self.builder.add(record, process, rows);
+    /// Adds the outcome of a mini-batch; false when it has one already, which counts.
+    fn add(&mut self, mut record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) -> bool {
+        let is_first = self.ended.insert(ready.index);
+        if is_first {
+            record.last = true;
+            if !record.is_whole() {
+                record.failed = Some(ready.planned.to_vec());
+            }
+            self.entries.push(entry(&record));
+            self.builder.add(record, process, rows);
+        }
         self.settled.push(ready);
+        is_first
     }
 }
 
@@ -123,8 +131,8 @@ impl Committer {
         mut idle: watch::Receiver<bool>,
     ) {
         let this = Arc::new(self);
-        let way = Arc::new(Semaphore::new(ON_THEIR_WAY));
-        let mut under_way = JoinSet::new();
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+        let mut committing = JoinSet::new();
         let mut open = Open::default();
         let mut numbers = 0..;
         // The end of the commit before; the first has none before it.
@@ -162,7 +170,7 @@ impl Committer {
                             }
                             Ended::NodesLost => {
                                 let (record, process) = (nodes_lost(&ready), ProcessRef::default());
-                                Self::give_up(record, &process, ready, &mut open);
+                                open.add(record, &process, Bytes::new(), ready);
                             }
                         }
                     }
@@ -181,18 +189,18 @@ impl Committer {
             }
             if seal && !open.builder.is_empty() {
                 // Waits while enough segments are on their way.
-                let Ok(permit) = Arc::clone(&way).acquire_owned().await else { break };
+                let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { break };
                 let number = numbers.next().unwrap_or_default();
                 let sealed = std::mem::take(&mut open);
                 let this = Arc::clone(&this);
                 let (end, ended) = oneshot::channel();
                 let turn = std::mem::replace(&mut before, ended);
-                under_way.spawn(async move {
+                committing.spawn(async move {
                     this.commit(sealed, number, turn).await;
                     drop((end, permit));
                 });
             }
-            while under_way.try_join_next().is_some() {}
+            while committing.try_join_next().is_some() {}
         }
         while let Some(prepared) = preparing.join_next().await {
             if let Some(prepared) = Self::heard(prepared) {
@@ -202,7 +210,7 @@ impl Committer {
         if !open.builder.is_empty() {
             this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
-        while under_way.join_next().await.is_some() {}
+        while committing.join_next().await.is_some() {}
         if this.over.is_cancelled() {
             remove_late_objects(&*this.job.storage, &this.writer()).await;
         }
@@ -234,7 +242,7 @@ impl Committer {
         for path in std::mem::take(&mut tried.files) {
             let staged = staged_in.join(&path);
             let Some(file) = self.store_file(layout::staged_file(&id, &path), path, staged).await else {
-                self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
+                self.backlog.remove(tried.rows.len());
                 return None;
             };
             tried.record.files.push(file);
@@ -269,17 +277,12 @@ impl Committer {
             record.error = error.and_then(|error| open.builder.explain(&error));
         }
         match verdict {
-            None if !open.is_first(ready.index) => {
-                self.backlog.0.fetch_sub(rows.len(), Ordering::Relaxed);
-                open.settled.push(ready);
-            }
             None => {
                 record.number = ready.failed_tries + 1;
-                record.last = true;
-                if !record.is_whole() {
-                    record.failed = Some(ready.planned.to_vec());
+                let bytes = rows.len();
+                if !open.add(record, &process, rows, ready) {
+                    self.backlog.remove(bytes);
                 }
-                open.add(record, &process, rows, ready);
             }
             Some(Verdict::Done) => {
                 let _ = ready.delivery.settle(Answer::Ack).await;
@@ -293,7 +296,7 @@ impl Committer {
             }
             Some(Verdict::GiveUp { spoiled }) => {
                 record.number = spoiled;
-                Self::give_up(record, &process, ready, open);
+                open.add(record, &process, Bytes::new(), ready);
             }
         }
     }
@@ -310,16 +313,6 @@ impl Committer {
 
     fn many(&self) -> usize {
         (self.prefetch.load(Ordering::Relaxed) / 2).max(1)
-    }
-
-    fn give_up(mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
-        if !open.is_first(ready.index) {
-            open.settled.push(ready);
-            return;
-        }
-        record.last = true;
-        record.failed = Some(ready.planned.to_vec());
-        open.add(record, process, Bytes::new(), ready);
     }
 
     /// Put, commit, acknowledge. Segments are put side by side and committed one after the other, when `turn` has
@@ -340,12 +333,12 @@ impl Committer {
             self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await
         };
         let put = put.await;
-        self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.backlog.remove(bytes);
         failpoint::pass("segment_put");
         if put.is_none() {
             return;
         }
-        // Nobody sends: the other end is dropped when the commit before has ended.
+        // Nothing is sent: the other end is dropped when the commit before has ended.
         let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
