@@ -232,8 +232,9 @@ impl Committer {
         if tried.record.status != TryStatus::RunDone {
             tried.record.id.clone_from(&id);
             let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
-            let counted =
-                self.until_done("a failed try", || self.job.ledger.record_failure(&self.job.run, &failed));
+            let counted = self.until_done("a failed try", may_pass, || {
+                self.job.ledger.record_failure(&self.job.run, &failed)
+            });
             // A try that was not counted is one that never was.
             let verdict = counted.await.unwrap_or(Verdict::Retry { spoiled: ready.failed_tries + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
@@ -254,7 +255,7 @@ impl Committer {
     /// Brings a file that a mini-batch wrote to storage. Nothing when that cannot be done any more.
     async fn store_file(&self, key: String, path: String, staged: PathBuf) -> Option<OutputFile> {
         let what = "a file of a mini-batch";
-        let summed = self.until_done(what, || {
+        let summed = self.until_done(what, StorageError::is_retryable, || {
             let (staged, key) = (staged.clone(), key.clone());
             async move {
                 let sum = tokio::task::spawn_blocking({
@@ -266,7 +267,8 @@ impl Committer {
             }
         });
         let (size, crc) = summed.await?;
-        self.until_done(what, || self.job.storage.put_file(&key, &staged)).await?;
+        self.until_done(what, StorageError::is_retryable, || self.job.storage.put_file(&key, &staged))
+            .await?;
         Some(OutputFile { path, key, size, crc })
     }
 
@@ -328,9 +330,15 @@ impl Committer {
         failpoint::pass("segment_sealed");
         let put = async {
             if with_files {
-                self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;
+                self.until_done("the files of mini-batches", StorageError::is_retryable, || {
+                    self.job.storage.flush()
+                })
+                .await?;
             }
-            self.until_done("a segment", || self.job.storage.put_parts(&key, parts.clone())).await
+            self.until_done("a segment", StorageError::is_retryable, || {
+                self.job.storage.put_parts(&key, parts.clone())
+            })
+            .await
         };
         let put = put.await;
         self.backlog.remove(bytes);
@@ -340,8 +348,9 @@ impl Committer {
         }
         // Nothing is sent: the other end is dropped when the commit before has ended.
         let _ = turn.await;
-        let lost: Option<Vec<MiniBatchIndex>> =
-            self.until_done("a commit", || self.job.ledger.commit(&self.job.run, &key, size, &entries)).await;
+        let lost: Option<Vec<MiniBatchIndex>> = self
+            .until_done("a commit", may_pass, || self.job.ledger.commit(&self.job.run, &key, size, &entries))
+            .await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::info!(
@@ -366,12 +375,12 @@ impl Committer {
 
     /// Repeats a call until it is done, or there is no more time; gives up, and says so once, when repeating cannot
     /// help.
-    async fn until_done<T, E, F, C>(&self, what: &str, mut call: C) -> Option<T>
-    where
-        E: MayPass + std::fmt::Display,
-        F: Future<Output = Result<T, E>>,
-        C: FnMut() -> F,
-    {
+    async fn until_done<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+        &self,
+        what: &str,
+        may_pass: impl Fn(&E) -> bool,
+        mut call: impl FnMut() -> F,
+    ) -> Option<T> {
         let mut pause = FIRST_PAUSE;
         loop {
             if self.fatal_tx.borrow().is_some() {
@@ -384,12 +393,9 @@ impl Committer {
             };
             match outcome {
                 Ok(done) => return Some(done),
-                Err(error) if error.may_pass() => {
+                Err(error) if may_pass(&error) => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");
-                    tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
-                        () = self.over.cancelled() => return None,
-                    }
+                    self.over.run_until_cancelled(tokio::time::sleep(pause)).await?;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
@@ -419,20 +425,8 @@ fn unreadable(staged: &Path, key: String, error: &io::Error) -> StorageError {
     }
 }
 
-/// Whether what failed may be done later.
-trait MayPass {
-    fn may_pass(&self) -> bool;
-}
-
-impl MayPass for StorageError {
-    fn may_pass(&self) -> bool {
-        self.is_retryable()
-    }
-}
-
-impl MayPass for LedgerError {
-    /// A ledger that lost the job is given it again, or the job is over and the node is told.
-    fn may_pass(&self) -> bool {
-        self.is_retryable() || self.kind == LedgerErrorKind::NotFound
-    }
+/// Whether a call to the ledger that failed may be done later. A ledger that lost the job is given it again, or the job is
+/// over and the node is told.
+fn may_pass(error: &LedgerError) -> bool {
+    error.is_retryable() || error.kind == LedgerErrorKind::NotFound
 }

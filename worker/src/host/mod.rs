@@ -4,6 +4,7 @@ pub(crate) mod allocator;
 pub(crate) mod blocking;
 pub(crate) mod descendants;
 pub(crate) mod file_size_limit;
+pub(crate) mod folder_lock;
 pub(crate) mod gpu;
 pub(crate) mod interpreter;
 pub(crate) mod memory_folder;
