@@ -6,8 +6,7 @@
 //! `prs-orchestrator`, processes in `prs-worker`.
 
 pub mod checksum;
-pub mod code_archive;
-pub mod code_files;
+pub mod code;
 #[cfg(feature = "fleet")]
 pub mod config;
 pub mod dataset;

@@ -1,7 +1,7 @@
 //! MessagePack that comes from elsewhere: read without trust in how deep it is nested.
 
 use rmp_serde::Deserializer;
-use rmp_serde::decode::Error;
+use rmp_serde::decode::{Error, ReadRefReader};
 use serde::Deserialize;
 
 /// How deep what is read may be nested; nothing of prs comes near. Each level takes stack, also of what is skipped.
@@ -9,9 +9,14 @@ const DEPTH: usize = 64;
 
 /// Reads a value, borrowing from `body`.
 pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
-    let mut deserializer = Deserializer::from_read_ref(body);
-    deserializer.set_max_depth(DEPTH);
-    T::deserialize(&mut deserializer)
+    T::deserialize(&mut reader(body))
+}
+
+/// Reads one value after the other.
+pub fn reader(body: &[u8]) -> Deserializer<ReadRefReader<'_, [u8]>> {
+    let mut reader = Deserializer::from_read_ref(body);
+    reader.set_max_depth(DEPTH);
+    reader
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use bytes::Bytes;
-use prs_common::code_archive::{self, CodeArchive, is_intact, pack};
+use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
 use prs_common::job::{JobSpec, adjust, script_below};
 use prs_common::layout;
 use prs_common::storage::{PutMode, Storage};
@@ -167,7 +167,7 @@ fn outputs<'a>(record: &'a JobRecord, own: &[&'a Path]) -> Vec<&'a Path> {
 }
 
 fn compare(before: &[u8], now: &CodeArchive, source: &Path, outputs: &[&Path]) -> Option<String> {
-    let (before, now) = (code_archive::files(before).ok()?, code_archive::files(&now.body).ok()?);
+    let (before, now) = (archive::files(before).ok()?, archive::files(&now.body).ok()?);
     let is_code = |name: &&PathBuf| {
         let path = source.join(name);
         !outputs.iter().any(|output| path.starts_with(output))

@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use indicatif::HumanBytes;
-use prs_common::code_files::{CodeFiles, OWN_IGNORE_FILE as OWN};
+use prs_common::code::files::{CodeFiles, OWN_IGNORE_FILE as OWN};
 use prs_common::job::{InputSource, JobSpec, script_below};
 
 use crate::embedded::shown;
@@ -94,7 +94,7 @@ fn on_what_is_kept_out(code: &CodeFiles) -> Option<String> {
 mod tests {
     use std::path::PathBuf;
 
-    use prs_common::code_files::CodeFile;
+    use prs_common::code::files::CodeFile;
     use prs_common::job::{Input, InputKind, InputMode};
 
     use super::*;

@@ -11,6 +11,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
+use prs_common::job::keys;
 use prs_common::ledger::JobState;
 
 use crate::cli::{Arguments, Job, Shell, Telling, Whereabouts};
@@ -59,6 +60,11 @@ pub(crate) fn job_files_and_jobs() -> ArgValueCompleter {
 /// Offers the logs of the job that is named.
 pub(crate) fn logs() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| offer(typed, known_logs().unwrap_or_default()))
+}
+
+/// Offers the keys of job files.
+pub(crate) fn keys() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| offer(typed, keys::all().map(|(name, _)| name).collect()))
 }
 
 /// Offers the states of jobs.

@@ -11,22 +11,20 @@ use prs_common::file_version::{SeenFile, unpack};
 use prs_common::wire::{ErrorInfo, Stage};
 use pyo3::prelude::*;
 
-use crate::errors;
-
 /// What to say of an input that is no longer what was planned.
 pub(crate) fn changed(name: &str, what: &str) -> ErrorInfo {
     let message = format!(
         "{name} changed since it was planned: {what}; leave the inputs of a job as they are until it has ended, and \
          submit it again as a new one"
     );
-    errors::plain(Stage::Load, "InputChanged", message)
+    ErrorInfo::new(Stage::Load, "InputChanged", message)
 }
 
 /// Looks at a file that was there when the job was planned.
 pub(crate) fn look(path: &Path, name: &str) -> Result<SeenFile, ErrorInfo> {
     SeenFile::at(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => changed(name, "it is gone"),
-        _ => errors::plain(Stage::Load, "OSError", format!("{name}: {error}")),
+        _ => ErrorInfo::new(Stage::Load, "OSError", format!("{name}: {error}")),
     })
 }
 
@@ -64,7 +62,7 @@ impl FileWatch {
         for path in paths {
             let planned = planned.next().ok_or_else(|| {
                 let message = "the mini-batch's descriptor has fewer versions than files".to_owned();
-                errors::plain(Stage::Load, "DescriptorError", message)
+                ErrorInfo::new(Stage::Load, "DescriptorError", message)
             })?;
             let now = self.look(base, path)?;
             if let Some(what) = planned.difference(&now.version) {

@@ -1,4 +1,4 @@
-//! The connection to the agent, as Python holds it: handshake, readiness, the loop, the last word.
+//! The connection to the agent, as Python holds it: handshake, readiness, the last word.
 //!
 //! It owns the inherited socket and the process page. The order of the calls is the order of the protocol
 //! (see `prs_common::wire`); `process.py` keeps it.
@@ -12,8 +12,8 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use prs_common::process_page::{Phase, ProcessPage, monotonic_ns};
-use prs_common::wire::{self, FromProcess, PROTOCOL_VERSION, Stage, Start, ToProcess};
-use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError};
+use prs_common::wire::{ErrorInfo, Frame, FromProcess, PROTOCOL_VERSION, Stage, Start, ToProcess};
+use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rustix::io::FdFlags;
@@ -22,62 +22,9 @@ use crate::errors;
 use crate::fork::Original;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
-use crate::serve;
 
 /// How often a waiting main thread lets Python's signal handlers run.
-pub(crate) const SIGNAL_TICK: Duration = Duration::from_secs(1);
-
-/// What the agent said in its first message; see `prs_common::wire::Start`.
-#[pyclass(frozen, get_all, module = "prs_process")]
-pub(crate) struct StartInfo {
-    pub(crate) job_id: String,
-    pub(crate) node_id: u32,
-    pub(crate) process_name: String,
-    pub(crate) code_dir: String,
-    pub(crate) entry_script: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) logging_level: String,
-    pub(crate) append_row: bool,
-    /// Delimiter, and whether there is a header.
-    pub(crate) output_format: Option<(char, bool)>,
-    pub(crate) log_dir: String,
-    pub(crate) working_dir: String,
-    pub(crate) output_dir: String,
-    pub(crate) staging_dir: String,
-    pub(crate) longest_output_path: u32,
-    pub(crate) scratch_dir: String,
-    pub(crate) profile_path: Option<String>,
-    /// Name, kind and path of every input.
-    pub(crate) inputs: Vec<(String, String, String)>,
-    pub(crate) stack_path: String,
-    pub(crate) stack_signal: i32,
-}
-
-impl From<Start> for StartInfo {
-    fn from(start: Start) -> Self {
-        Self {
-            job_id: start.job_id,
-            node_id: start.node_id,
-            process_name: start.process_name,
-            code_dir: start.code_dir,
-            entry_script: start.entry_script,
-            arguments: start.arguments,
-            logging_level: start.logging_level,
-            append_row: start.append_row,
-            output_format: start.output_format.map(|format| (format.delimiter, format.header)),
-            log_dir: start.log_dir,
-            working_dir: start.working_dir,
-            output_dir: start.output_dir,
-            staging_dir: start.staging_dir,
-            longest_output_path: start.longest_output_path,
-            scratch_dir: start.scratch_dir,
-            profile_path: start.profile_path,
-            inputs: start.inputs.into_iter().map(|input| (input.name, input.kind, input.path)).collect(),
-            stack_path: start.stack_path,
-            stack_signal: start.stack_signal,
-        }
-    }
-}
+const SIGNAL_TICK: Duration = Duration::from_secs(1);
 
 /// One process's end of the connection.
 #[pyclass(frozen, module = "prs_process")]
@@ -87,27 +34,30 @@ pub(crate) struct Connection {
     pub(crate) page: ProcessPage,
     pub(crate) flusher: Thread,
     pub(crate) original: Original,
+    /// What the agent said first.
+    pub(crate) start: Start,
     socket: Arc<UnixStream>,
     flusher_handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Connection {
     /// Sends `message` after everything pending, without holding the interpreter.
-    pub(crate) fn send(&self, py: Python<'_>, message: &FromProcess<'_>) -> PyResult<()> {
+    pub(crate) fn send(&self, py: Python<'_>, message: &FromProcess) -> PyResult<()> {
         Ok(py.detach(|| self.outbox.send(message))?)
     }
 
-    /// The next frame, waiting without holding the interpreter.
-    pub(crate) fn next_frame(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+    /// The next frame, waiting without holding the interpreter; `meanwhile` is called now and then.
+    pub(crate) fn next_frame(&self, py: Python<'_>, meanwhile: impl Fn() -> PyResult<()>) -> PyResult<Frame> {
         loop {
             if let Some(frame) = py.detach(|| self.inbox.wait(SIGNAL_TICK)) {
                 return Ok(frame);
             }
             py.check_signals()?;
+            meanwhile()?;
         }
     }
 
-    fn last_word(&self, py: Python<'_>, message: &FromProcess<'_>) -> PyResult<()> {
+    fn last_word(&self, py: Python<'_>, message: &FromProcess) -> PyResult<()> {
         self.inbox.leave();
         self.send(py, message)?;
         self.outbox.close(&self.flusher);
@@ -124,12 +74,7 @@ impl Connection {
 impl Connection {
     /// Takes over the inherited descriptors, shakes hands and waits for the agent's start message.
     #[staticmethod]
-    fn open(
-        py: Python<'_>,
-        socket: RawFd,
-        page: RawFd,
-        python_version: String,
-    ) -> PyResult<(Self, StartInfo)> {
+    fn open(py: Python<'_>, socket: RawFd, page: RawFd, python_version: String) -> PyResult<Self> {
         let socket = Arc::new(UnixStream::from(inherit(socket, "socket")?));
         let page = ProcessPage::open(inherit(page, "page")?)?;
         page.enter(Phase::Starting, monotonic_ns());
@@ -146,11 +91,12 @@ impl Connection {
         let flusher = flusher_handle.thread().clone();
         let flusher_handle = Mutex::new(Some(flusher_handle));
         let original = Original::here();
-        let connection = Self { inbox, outbox, page, flusher, original, socket, flusher_handle };
+        let start = Start::default();
+        let mut connection = Self { inbox, outbox, page, flusher, original, start, socket, flusher_handle };
 
         connection.send(py, &FromProcess::Hello { protocol: PROTOCOL_VERSION, python: python_version })?;
-        let frame = connection.next_frame(py)?;
-        let Ok(ToProcess::Start(start)) = wire::decode(&frame) else {
+        let frame = connection.next_frame(py, || Ok(()))?;
+        let Ok((ToProcess::Start(start), _)) = frame.decode() else {
             return Err(PyConnectionError::new_err("the agent's first message is not a start message"));
         };
         if start.protocol != PROTOCOL_VERSION {
@@ -159,12 +105,18 @@ impl Connection {
                  are of different versions",
                 start.protocol
             );
-            let error = errors::plain(Stage::Import, "ProtocolMismatch", message.clone());
+            let error = ErrorInfo::new(Stage::Import, "ProtocolMismatch", message.clone());
             connection.last_word(py, &FromProcess::InitFailed { error, is_permanent: true })?;
             return Err(PyConnectionError::new_err(message));
         }
         connection.page.enter(Phase::Init, monotonic_ns());
-        Ok((connection, (*start).into()))
+        connection.start = *start;
+        Ok(connection)
+    }
+
+    /// The agent's start message, as JSON; see `prs_common::wire::Start`.
+    fn start(&self) -> PyResult<String> {
+        serde_json::to_string(&self.start).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// `init()` has returned, `seconds` after the start message; `run` is where `run()` begins.
@@ -188,11 +140,6 @@ impl Connection {
     /// Something a person should read once.
     pub(crate) fn notice(&self, py: Python<'_>, text: String) -> PyResult<()> {
         self.send(py, &FromProcess::Notice(text))
-    }
-
-    /// Runs mini-batches until the agent says that no more come.
-    fn serve(&self, py: Python<'_>, host: &Bound<'_, PyAny>, start: &StartInfo) -> PyResult<()> {
-        serve::serve(py, self, host, start)
     }
 
     /// `shutdown()` is about to be called.

@@ -42,7 +42,7 @@ impl Describer {
         let name = error.get_type(py).name().and_then(|name| name.extract::<String>());
         let category = name.unwrap_or_else(|_| "Exception".to_owned());
         let message = format!("{place} raised {category}; the exception could not be described");
-        plain(stage, &category, message)
+        ErrorInfo::new(stage, &category, message)
     }
 }
 
@@ -53,9 +53,4 @@ fn info(stage: Stage, (category, message, traceback, frame_of): Described) -> Er
 /// Reads `(category, message, traceback, frame)` as Python hands it over.
 pub(crate) fn from_parts(stage: Stage, parts: &Bound<'_, PyTuple>) -> PyResult<ErrorInfo> {
     Ok(info(stage, parts.extract()?))
-}
-
-/// An error that no exception stands behind.
-pub(crate) fn plain(stage: Stage, category: &str, message: String) -> ErrorInfo {
-    ErrorInfo { stage, category: category.to_owned(), message, traceback: String::new(), frame: None }
 }

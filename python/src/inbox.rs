@@ -5,39 +5,41 @@
 //! on computing. The reader does not decode: frames are handed over as they are and borrowed from.
 
 use std::collections::VecDeque;
-use std::io::{self, BufReader};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use prs_common::wire;
+use prs_common::wire::{Frame, Frames};
 use rustix::process::{Signal, getpgrp, getpid, kill_process, kill_process_group};
 
 /// Longest a process lives on after it said its last word and the agent closed the connection.
 const LAST_GRACE: Duration = Duration::from_secs(10);
+/// Bytes read at a time.
+const PIECE: usize = 64 * 1024;
 
 /// Frames that were read and not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    frames: Mutex<VecDeque<Vec<u8>>>,
+    frames: Mutex<VecDeque<Frame>>,
     arrived: Condvar,
     /// The process has said its last word; the end of the stream is in order from now on.
     leaving: AtomicBool,
 }
 
 impl Inbox {
-    fn frames(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+    fn frames(&self) -> MutexGuard<'_, VecDeque<Frame>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next frame if it is already here.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+    pub(crate) fn take(&self) -> Option<Frame> {
         self.frames().pop_front()
     }
 
     /// The next frame; `None` when none came within `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) -> Option<Vec<u8>> {
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Frame> {
         let (mut frames, _) = self
             .arrived
             .wait_timeout_while(self.frames(), timeout, |frames| frames.is_empty())
@@ -65,13 +67,21 @@ impl Inbox {
         end_process_group();
     }
 
-    fn read_all(&self, socket: &UnixStream) -> io::Result<()> {
-        let mut reader = BufReader::with_capacity(64 * 1024, socket);
-        while let Some(frame) = wire::read_frame(&mut reader)? {
-            self.frames().push_back(frame);
-            self.arrived.notify_one();
+    fn read_all(&self, mut socket: &UnixStream) -> io::Result<()> {
+        let mut frames = Frames::default();
+        let mut piece = vec![0; PIECE];
+        loop {
+            while let Some(frame) = frames.next_frame().map_err(io::Error::other)? {
+                self.frames().push_back(frame);
+                self.arrived.notify_one();
+            }
+            match socket.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(read) => frames.buffer().extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod item_names;
 mod outbox;
 mod outputs;
 mod results;
+mod rows;
 mod serve;
 mod slice_file;
 mod slices;
@@ -27,7 +28,9 @@ mod prs_process {
     #[pymodule_export]
     use super::arrow::ArrowColumns;
     #[pymodule_export]
-    use super::connection::{Connection, StartInfo};
+    use super::connection::Connection;
+    #[pymodule_export]
+    use super::serve::serve;
     #[pymodule_export]
     use super::slice_file::Slices;
 }

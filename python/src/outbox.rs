@@ -13,7 +13,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use prs_common::process_page::monotonic_ns;
-use prs_common::wire::{ErrorInfo, FromProcess, MAX_FRAME, encode_frame};
+use prs_common::wire::{FromProcess, MAX_FRAME, Outcome, encode};
 
 /// Pending bytes from which the main thread writes at once.
 const FULL: usize = 128 * 1024;
@@ -21,105 +21,49 @@ const FULL: usize = 128 * 1024;
 const OLD_NS: u64 = 5_000_000;
 /// Age from which the flusher writes, nanoseconds.
 const OVERDUE_NS: u64 = 10_000_000;
-/// Rows from this size on travel in a buffer of their own instead of being copied.
-const BIG_ROWS: usize = 64 * 1024;
+/// Pieces that rows are gathered in, bytes. Rows from this size on are a piece of their own instead of being copied.
+const PIECE: usize = 64 * 1024;
+/// About the bytes of an outcome beside its texts.
+const OUTCOME: usize = 48;
 /// A frame is closed before it grows beyond this by gathering.
 const GATHER_LIMIT: usize = 256 * 1024 * 1024;
 /// Largest rows of one mini-batch, bytes: what fits a frame beside everything else.
 pub(crate) const MAX_ROWS: usize = MAX_FRAME - 16 * 1024 * 1024;
-/// Fields of [`prs_common::wire::Outcome`], whose encoding is an array.
-const OUTCOME_FIELDS: u8 = 11;
 
-/// One finished try; the fields of [`prs_common::wire::Outcome`] beside the rows.
-#[derive(Debug, Default)]
-pub(crate) struct Finished {
-    pub(crate) seq: u32,
-    pub(crate) items: u64,
-    pub(crate) returned: u64,
-    pub(crate) header: Option<String>,
-    pub(crate) files: Vec<String>,
-    pub(crate) started_us: u64,
-    pub(crate) elapsed_us: u64,
-    pub(crate) cpu_us: u64,
-    pub(crate) run_us: u64,
-    pub(crate) error: Option<ErrorInfo>,
-}
-
-/// Encoded outcomes that wait to be written.
+/// Outcomes that wait to be written.
 #[derive(Default)]
 struct Pending {
-    /// Complete pieces of the frame before `tail`.
-    pieces: Vec<Vec<u8>>,
-    /// The piece that grows.
-    tail: Vec<u8>,
-    /// Bytes in `pieces`.
-    piece_bytes: usize,
-    outcomes: u32,
+    outcomes: Vec<Outcome>,
+    /// Their rows, in pieces.
+    rows: Vec<Vec<u8>>,
+    /// About the bytes of the frame.
+    bytes: usize,
     /// When the oldest of them was added, nanoseconds of the monotonic clock.
     since_ns: u64,
 }
 
 impl Pending {
-    fn bytes(&self) -> usize {
-        self.piece_bytes + self.tail.len()
-    }
-
-    fn seal_tail(&mut self) {
-        let tail = std::mem::take(&mut self.tail);
-        self.piece_bytes += tail.len();
-        self.pieces.push(tail);
-    }
-
-    /// Appends the encoding of one outcome, as `rmp_serde` writes [`prs_common::wire::Outcome`].
-    fn push(&mut self, finished: &Finished, rows: &mut Vec<u8>) {
-        encode(&mut self.tail, |out| {
-            out.push(0x90 | OUTCOME_FIELDS);
-            rmp_serde::encode::write(out, &finished.seq)?;
-            rmp_serde::encode::write(out, &finished.items)?;
-            rmp_serde::encode::write(out, &finished.returned)
-        });
-        write_bin_length(&mut self.tail, rows.len());
-        if rows.len() < BIG_ROWS {
-            self.tail.extend_from_slice(rows);
-            rows.clear();
-        } else {
-            self.seal_tail();
-            self.piece_bytes += rows.len();
-            self.pieces.push(std::mem::take(rows));
+    fn push(&mut self, mut outcome: Outcome, rows: &mut Vec<u8>) {
+        outcome.rows = u32::try_from(rows.len()).expect("rows are at most MAX_ROWS");
+        self.bytes += rows.len() + head_bytes(&outcome);
+        self.outcomes.push(outcome);
+        match self.rows.last_mut() {
+            Some(piece) if piece.len() + rows.len() <= PIECE => piece.extend_from_slice(rows),
+            _ => self.rows.push(std::mem::take(rows)),
         }
-        encode(&mut self.tail, |out| {
-            rmp_serde::encode::write(out, &finished.header)?;
-            rmp_serde::encode::write(out, &finished.files)?;
-            rmp_serde::encode::write(out, &finished.started_us)?;
-            rmp_serde::encode::write(out, &finished.elapsed_us)?;
-            rmp_serde::encode::write(out, &finished.cpu_us)?;
-            rmp_serde::encode::write(out, &finished.run_us)?;
-            rmp_serde::encode::write(out, &finished.error)
-        });
-        self.outcomes += 1;
+        rows.clear();
     }
 }
 
-fn encode(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Result<(), rmp_serde::encode::Error>) {
-    write(out).expect("writing to memory cannot fail");
-}
-
-fn write_bin_length(out: &mut Vec<u8>, length: usize) {
-    if let Ok(length) = u8::try_from(length) {
-        out.extend_from_slice(&[0xc4, length]);
-    } else if let Ok(length) = u16::try_from(length) {
-        out.push(0xc5);
-        out.extend_from_slice(&length.to_be_bytes());
-    } else {
-        let length = u32::try_from(length).expect("rows are at most MAX_ROWS");
-        out.push(0xc6);
-        out.extend_from_slice(&length.to_be_bytes());
-    }
+/// About the bytes of `outcome` in the head of a frame.
+fn head_bytes(outcome: &Outcome) -> usize {
+    let error = outcome.error.as_ref().map_or(0, |error| error.message.len() + error.traceback.len());
+    OUTCOME + error + outcome.files.iter().map(String::len).sum::<usize>()
 }
 
 /// The sending half of the connection.
 pub(crate) struct Outbox {
-    /// Taken before `pending` where both are needed: whoever holds it writes next.
+    /// Taken before `pending` where both are needed: the thread that holds it writes next.
     socket: Mutex<Arc<UnixStream>>,
     pending: Mutex<Pending>,
     /// True while the flusher sleeps without a timeout.
@@ -141,23 +85,23 @@ impl Outbox {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an outcome; the rows, at most [`MAX_ROWS`], are taken out of `rows`. Returns true when the caller
+    /// Adds an outcome; its rows, at most [`MAX_ROWS`], are taken out of `rows`. Returns true when the caller
     /// must [`flush`](Self::flush) now: always when there is nothing else to do (`is_last`). Otherwise `flusher`
     /// is woken if it sleeps.
     pub(crate) fn add(
         &self,
-        finished: &Finished,
+        outcome: Outcome,
         rows: &mut Vec<u8>,
         is_last: bool,
         now_ns: u64,
         flusher: &Thread,
     ) -> bool {
         let mut pending = self.pending();
-        if pending.outcomes == 0 {
+        if pending.outcomes.is_empty() {
             pending.since_ns = now_ns;
         }
-        pending.push(finished, rows);
-        let due = is_last || pending.bytes() >= FULL || now_ns.saturating_sub(pending.since_ns) >= OLD_NS;
+        pending.push(outcome, rows);
+        let due = is_last || pending.bytes >= FULL || now_ns.saturating_sub(pending.since_ns) >= OLD_NS;
         drop(pending);
         if !due && self.parked.load(Ordering::SeqCst) {
             flusher.unpark();
@@ -168,55 +112,31 @@ impl Outbox {
     /// True when `bytes` more should not be gathered into the frame that is pending.
     pub(crate) fn is_too_full_for(&self, bytes: usize) -> bool {
         let pending = self.pending();
-        pending.outcomes > 0 && pending.bytes() + bytes > GATHER_LIMIT
+        !pending.outcomes.is_empty() && pending.bytes + bytes > GATHER_LIMIT
     }
 
-    /// Writes whatever is pending as one frame; waits for the agent to take it.
+    /// Writes what is pending as one frame; waits for the agent to take it.
     pub(crate) fn flush(&self) -> io::Result<()> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         self.flush_to(&socket)
     }
 
     fn flush_to(&self, socket: &UnixStream) -> io::Result<()> {
-        let mut pending = self.pending();
-        if pending.outcomes == 0 {
+        let Pending { outcomes, rows, .. } = std::mem::take(&mut *self.pending());
+        if outcomes.is_empty() {
             return Ok(());
         }
-        let taken = std::mem::take(&mut *pending);
-        drop(pending);
-        // The head of a frame with `FromProcess::Outcomes`: a map of one entry, its name, an array.
-        let mut head = [0; 4 + 1 + 9 + 5];
-        head[4] = 0x81;
-        head[5] = 0xa0 | 8;
-        head[6..14].copy_from_slice(b"Outcomes");
-        head[14] = 0xdd;
-        head[15..].copy_from_slice(&taken.outcomes.to_be_bytes());
-        let length = u32::try_from(head.len() - 4 + taken.bytes()).map_err(io::Error::other)?;
-        head[..4].copy_from_slice(&length.to_le_bytes());
-        let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(taken.pieces.len() + 2);
-        slices.push(IoSlice::new(&head));
-        slices.extend(taken.pieces.iter().map(|piece| IoSlice::new(piece)));
-        slices.push(IoSlice::new(&taken.tail));
-        let written = write_all(socket, &mut slices);
-        if taken.pieces.is_empty() {
-            // The buffer is used again, unless the main thread has begun another one.
-            let mut buffer = taken.tail;
-            buffer.clear();
-            let mut pending = self.pending();
-            if pending.outcomes == 0 && pending.tail.capacity() == 0 {
-                pending.tail = buffer;
-            }
-        }
-        written
+        let head = encode(&FromProcess::Outcomes(outcomes), []);
+        let mut slices: Vec<_> =
+            std::iter::once(&head).chain(&rows).map(|piece| IoSlice::new(piece)).collect();
+        write_all(socket, &mut slices)
     }
 
     /// Writes `message` after everything that is pending.
-    pub(crate) fn send(&self, message: &FromProcess<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &FromProcess) -> io::Result<()> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         self.flush_to(&socket)?;
-        let mut frame = Vec::new();
-        encode_frame(message, &mut frame);
-        (&**socket).write_all(&frame)
+        (&**socket).write_all(&encode(message, []))
     }
 
     /// Ends the flusher.
@@ -229,28 +149,29 @@ impl Outbox {
     /// it; the reader sees the same end of the connection and acts on it.
     pub(crate) fn keep_flushing(&self) {
         while !self.closed.load(Ordering::SeqCst) {
-            let (outcomes, since_ns) = {
-                let pending = self.pending();
-                (pending.outcomes, pending.since_ns)
-            };
-            if outcomes == 0 {
+            let Some(age_ns) = self.age_ns() else {
                 // One more tick before sleeping for good: in a stream of mini-batches the main thread then
-                // never has to wake anybody.
+                // never has to wake the flusher.
                 std::thread::park_timeout(Duration::from_nanos(OVERDUE_NS));
                 self.parked.store(true, Ordering::SeqCst);
-                if self.pending().outcomes == 0 && !self.closed.load(Ordering::SeqCst) {
+                if self.age_ns().is_none() && !self.closed.load(Ordering::SeqCst) {
                     std::thread::park();
                 }
                 self.parked.store(false, Ordering::SeqCst);
                 continue;
-            }
-            let age_ns = monotonic_ns().saturating_sub(since_ns);
+            };
             if age_ns < OVERDUE_NS {
                 std::thread::park_timeout(Duration::from_nanos(OVERDUE_NS - age_ns));
             } else if self.flush().is_err() {
                 return;
             }
         }
+    }
+
+    /// How long the oldest outcome has been pending.
+    fn age_ns(&self) -> Option<u64> {
+        let pending = self.pending();
+        (!pending.outcomes.is_empty()).then(|| monotonic_ns().saturating_sub(pending.since_ns))
     }
 }
 

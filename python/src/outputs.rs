@@ -13,8 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use prs_common::output_name::check_output_name;
-
-use crate::connection::StartInfo;
+use prs_common::wire::Start;
 
 /// A folder's time of change tells about later changes only when it is older than the clock ticks,
 /// nanoseconds.
@@ -51,7 +50,7 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     /// Begins to watch the output folder, after `init()`.
-    pub(crate) fn watch(start: &StartInfo) -> io::Result<Self> {
+    pub(crate) fn watch(start: &Start) -> io::Result<Self> {
         let root = Path::new(&start.output_dir);
         fs::create_dir_all(root)?;
         let mut outputs = Self {

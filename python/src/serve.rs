@@ -4,46 +4,26 @@
 //! the files it wrote, report. A tiny mini-batch costs about as much as its system calls, so there are few of
 //! them, and Python code runs only where the script makes it necessary.
 
-use prs_common::mini_batch::{MiniBatch, Work, id_of};
+use prs_common::mini_batch::{MiniBatch, StoreRef, Work, id_of};
 use prs_common::process_page::{Phase, monotonic_ns};
-use prs_common::wire::{self, ErrorInfo, FromProcess, Stage};
+use prs_common::wire::{Assignment, ErrorInfo, Frame, FromProcess, Outcome, Stage, Start, ToProcess};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Deserialize;
 
 use crate::argument::list_of_paths;
 use crate::changes::FileWatch;
-use crate::connection::{Connection, StartInfo};
-use crate::errors::{self, Describer};
+use crate::connection::Connection;
+use crate::errors::Describer;
 use crate::item_names::ItemNames;
-use crate::outbox::Finished;
 use crate::outputs::Outputs;
 use crate::results::{Collector, Returned};
-use crate::slices::{Slice, SliceReader};
+use crate::slices::SliceReader;
 
 /// Buffers for rows up to this capacity are used again.
 const KEPT_BUFFER: usize = 1024 * 1024;
-
-/// [`wire::ToProcess`], borrowing from the frame.
-#[derive(Deserialize)]
-enum Order<'a> {
-    Start(serde::de::IgnoredAny),
-    #[serde(borrow)]
-    Run(Vec<Assigned<'a>>),
-    Shutdown,
-}
-
-/// [`wire::Assignment`], borrowing from the frame.
-#[derive(Deserialize)]
-struct Assigned<'a> {
-    seq: u32,
-    retry_count: u32,
-    #[serde(borrow, with = "serde_bytes")]
-    body: &'a [u8],
-}
 
 /// What the loop needs from the Python side, looked up once.
 struct Host<'py> {
@@ -59,7 +39,7 @@ struct Host<'py> {
 }
 
 impl<'py> Host<'py> {
-    fn new(host: &Bound<'py, PyAny>, start: &StartInfo) -> PyResult<Self> {
+    fn new(host: &Bound<'py, PyAny>, start: &Start) -> PyResult<Self> {
         let optional = |name| host.getattr(name).map(|value| (!value.is_none()).then_some(value));
         Ok(Self {
             run: host.getattr("run")?,
@@ -73,12 +53,9 @@ impl<'py> Host<'py> {
 }
 
 /// Runs mini-batches until the agent says `Shutdown`.
-pub(crate) fn serve(
-    py: Python<'_>,
-    connection: &Connection,
-    host: &Bound<'_, PyAny>,
-    start: &StartInfo,
-) -> PyResult<()> {
+#[pyfunction]
+pub(crate) fn serve(py: Python<'_>, connection: &Connection, host: &Bound<'_, PyAny>) -> PyResult<()> {
+    let start = &connection.start;
     let mut turns = Turns {
         connection,
         host: Host::new(host, start)?,
@@ -89,11 +66,12 @@ pub(crate) fn serve(
         skipped: Vec::new(),
     };
     loop {
-        let frame = turns.next_frame(py)?;
-        match wire::decode::<Order<'_>>(&frame) {
-            Ok(Order::Run(assigned)) => turns.run_all(py, &assigned)?,
-            Ok(Order::Shutdown) => return Ok(py.detach(|| connection.outbox.flush())?),
-            Ok(Order::Start(_)) => {
+        match turns.next_frame(py)?.decode() {
+            Ok((ToProcess::Run(assignments), descriptors)) => {
+                turns.run_all(py, &assignments, &descriptors)?;
+            }
+            Ok((ToProcess::Shutdown, _)) => return Ok(py.detach(|| connection.outbox.flush())?),
+            Ok((ToProcess::Start(_), _)) => {
                 return Err(PyConnectionError::new_err("the agent started a process twice"));
             }
             Err(error) => {
@@ -119,36 +97,31 @@ struct Turns<'a, 'py> {
     skipped: Vec<u32>,
 }
 
-/// How far a turn got.
-struct Progress {
-    items: u64,
-    run_started_ns: Option<u64>,
-    run_ended_ns: u64,
-}
-
 impl<'py> Turns<'_, 'py> {
     /// The next frame; waits for it, idle, when none has come yet.
-    fn next_frame(&mut self, py: Python<'_>) -> PyResult<Vec<u8>> {
+    fn next_frame(&mut self, py: Python<'_>) -> PyResult<Frame> {
         if let Some(frame) = self.connection.inbox.take() {
             return Ok(frame);
         }
-        let frame = loop {
-            if let Some(frame) = py.detach(|| self.connection.inbox.wait(crate::connection::SIGNAL_TICK)) {
-                break frame;
-            }
-            py.check_signals()?;
-            self.dump_profile()?;
-        };
+        let frame = self.connection.next_frame(py, || self.dump_profile())?;
         self.cpu_ns = cpu_ns();
         Ok(frame)
     }
 
-    fn run_all(&mut self, py: Python<'py>, assigned: &[Assigned<'_>]) -> PyResult<()> {
-        for (position, one) in assigned.iter().enumerate() {
+    /// Runs the mini-batches of a frame; `descriptors` are those of all of them.
+    fn run_all(
+        &mut self,
+        py: Python<'py>,
+        assignments: &[Assignment],
+        mut descriptors: &[u8],
+    ) -> PyResult<()> {
+        for (position, one) in assignments.iter().enumerate() {
             let now_ns = monotonic_ns();
+            let (descriptor, behind) = descriptors.split_at(one.bytes as usize);
+            descriptors = behind;
             if self.connection.page.start(one.seq) {
-                let ends_frame = position + 1 == assigned.len();
-                if self.turn(py, one, ends_frame, now_ns)? {
+                let ends_frame = position + 1 == assignments.len();
+                if self.turn(py, one, descriptor, ends_frame, now_ns)? {
                     py.detach(|| self.connection.outbox.flush())?;
                 }
             } else {
@@ -167,77 +140,65 @@ impl<'py> Turns<'_, 'py> {
     fn turn(
         &mut self,
         py: Python<'py>,
-        one: &Assigned<'_>,
+        one: &Assignment,
+        descriptor: &[u8],
         ends_frame: bool,
         began_ns: u64,
     ) -> PyResult<bool> {
         self.connection.page.enter(Phase::Loading, began_ns);
         let started = clock_gettime(ClockId::Realtime);
         let started_us = started.tv_sec as u64 * 1_000_000 + started.tv_nsec as u64 / 1_000;
-        let mut progress = Progress { items: 0, run_started_ns: None, run_ended_ns: 0 };
+        let mut outcome = Outcome { seq: one.seq, started_us, ..Outcome::default() };
 
-        let mut result = self.attempt(py, one, &mut progress);
-        let mut files = Vec::new();
-        if result.is_ok() {
-            match self.outputs.take(one.seq) {
-                Ok(taken) => files = taken,
-                Err(message) => result = Err(errors::plain(Stage::Run, "OutputError", message)),
+        let result = self.attempt(py, one, descriptor, &mut outcome).and_then(|returned| {
+            let files = self.outputs.take(one.seq);
+            Ok((returned, files.map_err(|message| ErrorInfo::new(Stage::Run, "OutputError", message))?))
+        });
+        match result {
+            Ok((Returned { count, header }, files)) => {
+                (outcome.returned, outcome.header, outcome.files) = (count, header, files);
             }
-        }
-        if result.is_err() {
-            self.rows.clear();
-            self.outputs.discard().map_err(PyRuntimeError::new_err)?;
+            Err(error) => {
+                outcome.error = Some(error);
+                self.rows.clear();
+                self.outputs.discard().map_err(PyRuntimeError::new_err)?;
+            }
         }
         flush_standard_output(py);
         self.dump_profile()?;
 
         let ended_ns = monotonic_ns();
         let ended_cpu_ns = cpu_ns();
-        let cpu_us = (ended_cpu_ns - self.cpu_ns) / 1_000;
+        outcome.elapsed_us = (ended_ns - began_ns) / 1_000;
+        outcome.cpu_us = (ended_cpu_ns - self.cpu_ns) / 1_000;
         self.cpu_ns = ended_cpu_ns;
-        let (returned, error) = match result {
-            Ok(returned) => (returned, None),
-            Err(error) => (Returned::default(), Some(error)),
-        };
-        let run_started_ns = progress.run_started_ns.unwrap_or(progress.run_ended_ns);
-        let finished = Finished {
-            seq: one.seq,
-            items: progress.items,
-            returned: returned.count,
-            header: returned.header,
-            files,
-            started_us,
-            elapsed_us: (ended_ns - began_ns) / 1_000,
-            cpu_us,
-            run_us: progress.run_ended_ns.saturating_sub(run_started_ns) / 1_000,
-            error,
-        };
         let Connection { page, inbox, outbox, flusher, .. } = self.connection;
         page.enter(Phase::Idle, ended_ns);
         if outbox.is_too_full_for(self.rows.len()) {
             py.detach(|| outbox.flush())?;
         }
         let is_last = ends_frame && inbox.is_empty();
-        let is_due = outbox.add(&finished, &mut self.rows, is_last, ended_ns, flusher);
+        let is_due = outbox.add(outcome, &mut self.rows, is_last, ended_ns, flusher);
         if self.rows.capacity() > KEPT_BUFFER {
             self.rows = Vec::new();
         }
         Ok(is_due)
     }
 
-    /// From the descriptor to the rows.
+    /// From the descriptor to the rows; notes in `outcome` how many items there are and how long `run()` took.
     fn attempt(
         &mut self,
         py: Python<'py>,
-        one: &Assigned<'_>,
-        progress: &mut Progress,
+        one: &Assignment,
+        descriptor: &[u8],
+        outcome: &mut Outcome,
     ) -> Result<Returned, ErrorInfo> {
         let page = &self.connection.page;
-        let mini_batch = MiniBatch::decode(one.body).map_err(|error| {
-            errors::plain(Stage::Load, "DescriptorError", format!("the mini-batch's descriptor: {error}"))
+        let mini_batch = MiniBatch::decode(descriptor).map_err(|error| {
+            ErrorInfo::new(Stage::Load, "DescriptorError", format!("the mini-batch's descriptor: {error}"))
         })?;
-        progress.items = mini_batch.items();
-        page.set_items(progress.items);
+        outcome.items = mini_batch.items();
+        page.set_items(outcome.items);
         let describer = &self.host.describer;
         let load_error =
             |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
@@ -246,34 +207,33 @@ impl<'py> Turns<'_, 'py> {
                 self.watch.begin(py, base, paths, versions)?;
                 list_of_paths(py, base, paths).map_err(load_error)?.into_any()
             }
-            &Work::Delimited { path, origin, version, start, end, checksum, schema, .. } => {
-                let slice = Slice { path, origin, version, start, end, checksum, schema };
+            Work::Slice(slice) if slice.store == StoreRef::Local => {
                 let reader = self.host.slices.as_mut().ok_or_else(|| {
                     let message = "a slice of a table came, and no input of the job is tabular".to_owned();
-                    errors::plain(Stage::Load, "DescriptorError", message)
+                    ErrorInfo::new(Stage::Load, "DescriptorError", message)
                 })?;
-                let loaded = reader.load(py, slice).map_err(load_error)??;
-                progress.items = loaded.records;
-                page.set_items(progress.items);
+                let loaded = reader.load(py, *slice).map_err(load_error)??;
+                outcome.items = loaded.records;
+                page.set_items(outcome.items);
                 for notice in loaded.notices {
                     self.connection.notice(py, notice).map_err(load_error)?;
                 }
                 loaded.frame
             }
-            Work::Objects { .. } | Work::DelimitedObject { .. } | Work::Stored { .. } => {
+            Work::Objects { .. } | Work::Slice(_) | Work::Stored { .. } => {
                 let message = "the data of the mini-batch is not on this node: the agent did not fetch it";
-                return Err(errors::plain(Stage::Load, "DescriptorError", message.to_owned()));
+                return Err(ErrorInfo::new(Stage::Load, "DescriptorError", message.to_owned()));
             }
             Work::Unreadable { origin, offset, reason } => {
                 let message = format!("{origin}, byte {offset}: {reason}");
-                return Err(errors::plain(Stage::Load, "DataError", message));
+                return Err(ErrorInfo::new(Stage::Load, "DataError", message));
             }
         };
         let context = match &self.host.context {
             None => None,
             Some(make) => {
                 let index = mini_batch.index;
-                let names = ItemNames::of(one.body);
+                let names = ItemNames::of(descriptor);
                 let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names);
                 Some(make.call1(arguments).map_err(load_error)?)
             }
@@ -281,10 +241,9 @@ impl<'py> Turns<'_, 'py> {
 
         let run_started_ns = monotonic_ns();
         page.enter(Phase::Running, run_started_ns);
-        progress.run_started_ns = Some(run_started_ns);
         let returned = self.call(py, argument, context);
         self.connection.original.end_stray_child(py, returned.as_ref().err());
-        progress.run_ended_ns = monotonic_ns();
+        outcome.run_us = (monotonic_ns() - run_started_ns) / 1_000;
         let returned = returned.map_err(|error| self.host.describer.info(py, Stage::Run, "run()", &error));
         if let Work::Files { base, paths, .. } = &mini_batch.work
             && let Err(changed) = self.watch.end(py, base, paths)

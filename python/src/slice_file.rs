@@ -4,7 +4,7 @@ use prs_common::mini_batch::{MiniBatch, Work};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::slices::{Slice, SliceReader};
+use crate::slices::SliceReader;
 
 /// Reads slices as the process of a job does.
 #[pyclass(unsendable, module = "prs_process")]
@@ -22,13 +22,12 @@ impl Slices {
 
     /// The DataFrame that `run()` gets of the encoded `descriptor`.
     fn read<'py>(&mut self, py: Python<'py>, descriptor: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-        let mini_batch =
-            MiniBatch::decode(descriptor).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let Work::Delimited { path, origin, version, start, end, checksum, schema, .. } = mini_batch.work
-        else {
-            return Err(PyValueError::new_err("the descriptor is not that of a slice of a table"));
+        let Ok(MiniBatch { work: Work::Slice(slice), .. }) = MiniBatch::decode(descriptor) else {
+            return Err(PyValueError::new_err(
+                "the descriptor is not that of a slice of a table, or of another version of prs: \
+                 make the test anew with prs try --pytest",
+            ));
         };
-        let slice = Slice { path, origin, version, start, end, checksum, schema };
         match self.reader.load(py, slice)? {
             Ok(loaded) => Ok(loaded.frame),
             Err(error) => Err(PyValueError::new_err(format!("{}: {}", error.category, error.message))),

@@ -17,28 +17,17 @@ use std::path::{Path, PathBuf};
 use prs_common::checksum::crc32c;
 use prs_common::file_version::{FileVersion, SeenFile};
 use prs_common::message_pack;
+use prs_common::mini_batch::SliceRef;
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_tabular::{Batch, Dialect, Malformed, Names, ReadError, Schema};
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowColumns;
-use crate::{changes, errors};
+use crate::changes;
 
 /// Buffers up to this capacity are used again for the next slice.
 const KEPT_BUFFER: usize = 64 * 1024 * 1024;
-
-/// A slice, as its descriptor has it; see `prs_common::mini_batch::Work::Delimited`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slice<'a> {
-    pub(crate) path: &'a str,
-    pub(crate) origin: &'a str,
-    pub(crate) version: &'a str,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) checksum: u32,
-    pub(crate) schema: &'a [u8],
-}
 
 /// The dialect and schema last used, decoded; nearly always those of the next slice too.
 struct Known {
@@ -88,7 +77,7 @@ impl SliceReader {
     pub(crate) fn load<'py>(
         &mut self,
         py: Python<'py>,
-        slice: Slice<'_>,
+        slice: SliceRef<'_>,
     ) -> PyResult<Result<Loaded<'py>, ErrorInfo>> {
         let known = match self.known.take().filter(|known| known.encoded == slice.schema) {
             Some(known) => known,
@@ -102,7 +91,7 @@ impl SliceReader {
         let batch = py.detach(|| {
             read_bytes(file, scratch, slice, bytes)?;
             prs_tabular::read(bytes, &known.dialect, &known.schema)
-                .map_err(|error| data_error(slice, absolute(error, slice.start).to_string()))
+                .map_err(|error| data_error(slice, &absolute(error, slice.start)))
         });
         if self.bytes.capacity() > KEPT_BUFFER {
             self.bytes = Vec::new();
@@ -124,7 +113,7 @@ impl SliceReader {
             Ok(pair) => pair,
             Err(error) => {
                 let message = format!("the schema of the mini-batch: {error}");
-                return Ok(Err(errors::plain(Stage::Load, "DescriptorError", message)));
+                return Ok(Err(ErrorInfo::new(Stage::Load, "DescriptorError", message)));
             }
         };
         let frames = self.frames.bind(py);
@@ -140,16 +129,16 @@ impl SliceReader {
 fn read_bytes(
     held: &mut Option<Held>,
     scratch: &Path,
-    slice: Slice<'_>,
+    slice: SliceRef<'_>,
     bytes: &mut Vec<u8>,
 ) -> Result<(), ErrorInfo> {
-    let path = scratch.join(slice.path);
+    let path = scratch.join(slice.key);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => damaged(slice, &path),
         io::ErrorKind::NotFound => load_error("FileNotFoundError", slice, &error),
         _ => load_error("OSError", slice, &error),
     };
-    let is_copy = slice.path != slice.origin;
+    let is_copy = slice.key != slice.origin;
     let look = || {
         if is_copy { SeenFile::at(&path).map_err(failed) } else { changes::look(&path, slice.origin) }
     };
@@ -159,13 +148,13 @@ fn read_bytes(
             slice.version.parse().map_err(|error| load_error("DescriptorError", slice, &error))?;
         refuse_change(slice, planned.difference(&before.version))?;
     }
-    let kept = held.take().filter(|held| held.path == slice.path && held.seen.is_same_file(&before));
+    let kept = held.take().filter(|held| held.path == slice.key && held.seen.is_same_file(&before));
     let Held { file, seen, .. } = held.insert(if let Some(kept) = kept {
         Held { seen: before, ..kept }
     } else {
         let file = File::open(&path).map_err(failed)?;
         let seen = SeenFile::of(&file.metadata().map_err(failed)?);
-        Held { path: slice.path.to_owned(), file, seen }
+        Held { path: slice.key.to_owned(), file, seen }
     });
     if seen.version.size < slice.end && is_copy {
         return Err(damaged(slice, &path));
@@ -188,18 +177,18 @@ fn read_bytes(
     Err(if is_copy { damaged(slice, &path) } else { changes::changed(slice.origin, &other_bytes(slice)) })
 }
 
-fn refuse_change(slice: Slice<'_>, what: Option<String>) -> Result<(), ErrorInfo> {
+fn refuse_change(slice: SliceRef<'_>, what: Option<String>) -> Result<(), ErrorInfo> {
     what.map_or(Ok(()), |what| Err(changes::changed(slice.origin, &what)))
 }
 
-fn other_bytes(slice: Slice<'_>) -> String {
-    let Slice { start, end, .. } = slice;
+fn other_bytes(slice: SliceRef<'_>) -> String {
+    let SliceRef { start, end, .. } = slice;
     format!("its bytes {start}-{end} are other ones, though it has the size and the time of change it had")
 }
 
 /// What to say of a copy that prs made and that does not hold what it was made of.
-fn damaged(slice: Slice<'_>, copy: &Path) -> ErrorInfo {
-    let Slice { start, end, .. } = slice;
+fn damaged(slice: SliceRef<'_>, copy: &Path) -> ErrorInfo {
+    let SliceRef { start, end, .. } = slice;
     let what = format!(
         "its copy {} is damaged: bytes {start}-{end} are not those that were planned; look at the disk and the memory \
          of this host, and resume the job, which makes a new copy",
@@ -208,37 +197,34 @@ fn damaged(slice: Slice<'_>, copy: &Path) -> ErrorInfo {
     load_error("DamagedCopy", slice, &what)
 }
 
-fn load_error(category: &str, slice: Slice<'_>, reason: &dyn Display) -> ErrorInfo {
-    errors::plain(Stage::Load, category, format!("{}: {reason}", slice.origin))
+fn load_error(category: &str, slice: SliceRef<'_>, reason: &dyn Display) -> ErrorInfo {
+    ErrorInfo::new(Stage::Load, category, format!("{}: {reason}", slice.origin))
 }
 
-fn data_error(slice: Slice<'_>, reason: impl Display) -> ErrorInfo {
-    let Slice { origin, start, end, .. } = slice;
-    errors::plain(Stage::Load, "DataError", format!("{origin}: {reason} (mini-batch of bytes {start}-{end})"))
+fn data_error(slice: SliceRef<'_>, reason: &ReadError) -> ErrorInfo {
+    let SliceRef { start, end, .. } = slice;
+    load_error("DataError", slice, &format_args!("{reason} (mini-batch of bytes {start}-{end})"))
 }
 
-/// Counts the offsets of an error from the start of the file instead of that of the slice.
-fn absolute(error: ReadError, start: u64) -> ReadError {
-    match error {
-        ReadError::Malformed(Malformed::Ragged { offset, record, expected, found }) => {
-            ReadError::Malformed(Malformed::Ragged { offset: offset + start, record, expected, found })
-        }
-        ReadError::Malformed(Malformed::UnterminatedQuote { offset }) => {
-            ReadError::Malformed(Malformed::UnterminatedQuote { offset: offset + start })
-        }
-        ReadError::Malformed(Malformed::RecordTooLong { offset }) => {
-            ReadError::Malformed(Malformed::RecordTooLong { offset: offset + start })
-        }
-        ReadError::NotUtf8 { offset } => ReadError::NotUtf8 { offset: offset + start },
-        other => other,
+/// Counts the offset of an error from the start of the file instead of that of the slice.
+fn absolute(mut error: ReadError, start: u64) -> ReadError {
+    if let ReadError::NotUtf8 { offset }
+    | ReadError::Malformed(
+        Malformed::Ragged { offset, .. }
+        | Malformed::UnterminatedQuote { offset }
+        | Malformed::RecordTooLong { offset },
+    ) = &mut error
+    {
+        *offset += start;
     }
+    error
 }
 
 /// What to say about columns that could not keep their type, once for each file and column.
 fn widened(
     told: &mut HashSet<(String, usize)>,
     schema: &Schema,
-    slice: Slice<'_>,
+    slice: SliceRef<'_>,
     batch: &Batch,
 ) -> Vec<String> {
     let mut notices = Vec::new();

@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use crate::arrow;
-use crate::results::{append, refuse_too_many, with_utf8};
+use crate::rows::{append, refuse_too_many, with_utf8};
 
 /// Writes `DataFrame`s, always the same way.
 pub(crate) struct TableWriter {

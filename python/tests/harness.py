@@ -1,6 +1,6 @@
 """Plays the agent: starts a real process and speaks the wire with it.
 
-Knows the protocol only as `common/src/wire.rs` and `process_page.rs` write it down. Every wait has a
+Knows the protocol only as `common/src/wire/` and `process_page.rs` write it down. Every wait has a
 deadline.
 """
 
@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 4
+PROTOCOL = 5
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -67,6 +67,10 @@ class Outcome(NamedTuple):
     cpu_us: int
     run_us: int
     error: Error | None
+
+
+# Where the rows are in an outcome.
+ROWS = Outcome._fields.index("rows")
 
 
 class Page:
@@ -151,7 +155,7 @@ def delimited(
     records = more.get("records", 1)
     origin = origin or str(path)
     name_at = len(origin) - len(Path(origin).name)
-    return {"Delimited": [str(path), origin, name_at, version, start, end, records, checksum, schema]}
+    return {"Slice": ["Local", str(path), origin, name_at, version, start, end, records, checksum, schema]}
 
 
 def extension() -> Path:
@@ -274,9 +278,9 @@ class Process:
     def stderr(self) -> str:
         return self.stderr_path.read_text(encoding="utf-8", errors="replace")
 
-    def send(self, message: Any) -> None:
-        body = msgpack.packb(message)
-        self.socket.sendall(struct.pack("<I", len(body)) + body)
+    def send(self, message: Any, raw: bytes = b"") -> None:
+        head = msgpack.packb(message)
+        self.socket.sendall(struct.pack("<II", len(head), len(raw)) + head + raw)
 
     def _read(self, size: int) -> bytes:
         parts = []
@@ -291,11 +295,17 @@ class Process:
         return b"".join(parts)
 
     def receive(self) -> tuple[str, Any]:
-        """The next message: its name and its content."""
-        (length,) = struct.unpack("<I", self._read(4))
-        message = msgpack.unpackb(self._read(length))
+        """The next message: its name and its content, which has the rows in place of their lengths."""
+        lengths = struct.unpack("<II", self._read(8))
+        message = msgpack.unpackb(self._read(lengths[0]))
+        raw = self._read(lengths[1])
         assert isinstance(message, dict), message
         ((kind, content),) = message.items()
+        if kind == "Outcomes":
+            for outcome in content:
+                length = outcome[ROWS]
+                outcome[ROWS], raw = raw[:length], raw[length:]
+        assert not raw, "more is behind the head than it names"
         return kind, content
 
     def ready(self) -> Process:
@@ -318,12 +328,14 @@ class Process:
 
     def hand_over(self, *work: dict[str, Any], grant: int | None = None, retry_count: int = 0) -> list[int]:
         """Sends mini-batches in one frame; returns their numbers."""
-        assigned = []
+        assigned, descriptors = [], []
         for one in work:
             self._seq += 1
-            assigned.append([self._seq, retry_count, msgpack.packb([self._seq - 1, 0, one])])
+            descriptor = msgpack.packb(["Local", self._seq - 1, 0]) + msgpack.packb(one)
+            assigned.append([self._seq, retry_count, len(descriptor)])
+            descriptors.append(descriptor)
         self.page.grant(self._seq if grant is None else grant)
-        self.send({"Run": assigned})
+        self.send({"Run": assigned}, b"".join(descriptors))
         return [one[0] for one in assigned]
 
     def outcome(self) -> Outcome:

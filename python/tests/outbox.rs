@@ -11,31 +11,51 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outbox::{Finished, MAX_ROWS, Outbox};
+use bytes::Bytes;
+use outbox::{MAX_ROWS, Outbox};
 use prs_common::process_page::monotonic_ns;
 use prs_common::source_line::SourceLine;
-use prs_common::wire::{self, ErrorInfo, FromProcess, Outcome, Stage};
+use prs_common::wire::{ErrorInfo, Frames, FromProcess, Outcome, Stage};
 
-fn pair() -> (Arc<Outbox>, UnixStream) {
+fn pair() -> (Arc<Outbox>, Agent) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    (Arc::new(Outbox::new(Arc::new(ours))), theirs)
+    (Arc::new(Outbox::new(Arc::new(ours))), Agent { socket: theirs, frames: Frames::default() })
 }
 
-fn add(outbox: &Outbox, finished: &Finished, rows: &[u8]) -> bool {
-    outbox.add(finished, &mut rows.to_vec(), false, monotonic_ns(), &std::thread::current())
+fn add(outbox: &Outbox, outcome: Outcome, rows: &[u8]) -> bool {
+    outbox.add(outcome, &mut rows.to_vec(), false, monotonic_ns(), &std::thread::current())
 }
 
-fn numbered(seq: u32) -> Finished {
-    Finished { seq, items: 10, returned: 1 << 40, ..Finished::default() }
+fn numbered(seq: u32) -> Outcome {
+    Outcome { seq, items: 10, returned: 1 << 40, ..Outcome::default() }
 }
 
-/// Reads one frame, as an agent does.
-fn outcomes(socket: &mut UnixStream, check: impl FnOnce(Vec<Outcome<'_>>)) {
-    let body = wire::read_frame(socket).unwrap().unwrap();
-    match wire::decode(&body).unwrap() {
-        FromProcess::Outcomes(outcomes) => check(outcomes),
-        other => panic!("{other:?}"),
+/// Reads frames, as an agent does.
+struct Agent {
+    socket: UnixStream,
+    frames: Frames,
+}
+
+impl Agent {
+    /// The next message, and the rows behind it.
+    fn message(&mut self) -> (FromProcess, Bytes) {
+        let mut piece = vec![0; 4096];
+        loop {
+            if let Some(frame) = self.frames.next_frame().unwrap() {
+                return frame.decode().unwrap();
+            }
+            let read = self.socket.read(&mut piece).unwrap();
+            assert!(read > 0, "the stream ends");
+            self.frames.buffer().extend_from_slice(&piece[..read]);
+        }
+    }
+
+    fn outcomes(&mut self) -> (Vec<Outcome>, Bytes) {
+        match self.message() {
+            (FromProcess::Outcomes(outcomes), rows) => (outcomes, rows),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -54,38 +74,24 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
             text: "raise".into(),
         })),
     };
-    let full = Finished {
+    let full = Outcome {
         seq: 1,
         items: 2,
         returned: 3,
+        rows: 4,
         header: Some("a b\n".into()),
         files: vec!["x".into(), "y/z".into()],
         started_us: u64::MAX,
         elapsed_us: 5,
         cpu_us: 6,
         run_us: 7,
-        error: Some(error.clone()),
+        error: Some(error),
     };
-    add(&outbox, &full, b"row\n");
-    add(&outbox, &numbered(2), b"");
+    add(&outbox, Outcome { rows: 0, ..full.clone() }, b"row\n");
+    add(&outbox, numbered(2), b"");
     outbox.flush().unwrap();
-    outcomes(&mut agent, |outcomes| {
-        let expected = Outcome {
-            seq: 1,
-            items: 2,
-            returned: 3,
-            rows: b"row\n",
-            header: Some("a b\n"),
-            files: vec!["x".into(), "y/z".into()],
-            started_us: u64::MAX,
-            elapsed_us: 5,
-            cpu_us: 6,
-            run_us: 7,
-            error: Some(error),
-        };
-        assert_eq!(outcomes[0], expected);
-        assert_eq!((outcomes[1].seq, outcomes[1].returned, outcomes.len()), (2, 1 << 40, 2));
-    });
+    let (outcomes, rows) = agent.outcomes();
+    assert_eq!((outcomes, &rows[..]), (vec![full, numbered(2)], &b"row\n"[..]));
 }
 
 #[test]
@@ -95,33 +101,31 @@ fn rows_of_every_length_arrive_whole_and_in_order() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for (seq, &length) in (0..).zip(&lengths) {
-                add(&outbox, &numbered(seq), &vec![seq as u8; length]);
+                add(&outbox, numbered(seq), &vec![seq as u8; length]);
             }
             outbox.send(&FromProcess::Skipped(vec![9])).unwrap();
         });
-        outcomes(&mut agent, |outcomes| {
-            assert_eq!(outcomes.len(), lengths.len());
-            for (outcome, (seq, &length)) in outcomes.iter().zip((0..).zip(&lengths)) {
-                assert_eq!((outcome.seq, outcome.rows.len()), (seq, length));
-                assert!(outcome.rows.iter().all(|&byte| u32::from(byte) == seq));
-            }
-        });
-        let body = wire::read_frame(&mut agent).unwrap().unwrap();
-        assert_eq!(wire::decode::<FromProcess<'_>>(&body).unwrap(), FromProcess::Skipped(vec![9]));
+        let (outcomes, mut rows) = agent.outcomes();
+        assert_eq!(outcomes.len(), lengths.len());
+        for (outcome, (seq, &length)) in outcomes.iter().zip((0..).zip(&lengths)) {
+            assert_eq!((outcome.seq, outcome.rows as usize), (seq, length));
+            assert!(rows.split_to(length).iter().all(|&byte| u32::from(byte) == seq));
+        }
+        assert_eq!(agent.message(), (FromProcess::Skipped(vec![9]), Bytes::new()));
     });
 }
 
 #[test]
 fn the_caller_writes_what_is_much_or_last_and_nothing_else() {
     let (outbox, mut agent) = pair();
-    assert!(!add(&outbox, &numbered(1), b"x"));
-    assert!(add(&outbox, &numbered(2), &vec![b'x'; 130 * 1024]));
+    assert!(!add(&outbox, numbered(1), b"x"));
+    assert!(add(&outbox, numbered(2), &vec![b'x'; 130 * 1024]));
     std::thread::scope(|scope| {
         scope.spawn(|| outbox.flush().unwrap());
-        outcomes(&mut agent, |outcomes| assert_eq!(outcomes.len(), 2));
+        assert_eq!(agent.outcomes().0.len(), 2);
     });
     let flusher = std::thread::current();
-    assert!(outbox.add(&numbered(3), &mut vec![], true, monotonic_ns(), &flusher));
+    assert!(outbox.add(numbered(3), &mut vec![], true, monotonic_ns(), &flusher));
     assert!(!outbox.is_too_full_for(1000));
     assert!(outbox.is_too_full_for(MAX_ROWS));
     outbox.flush().unwrap();
@@ -138,13 +142,13 @@ fn the_flusher_writes_what_the_caller_leaves() {
     // Also after it went to sleep for good.
     for seq in 0..3 {
         let since = Instant::now();
-        outbox.add(&numbered(seq), &mut b"x".to_vec(), false, monotonic_ns(), handle.thread());
-        outcomes(&mut agent, |outcomes| assert_eq!(outcomes[0].seq, seq));
+        outbox.add(numbered(seq), &mut b"x".to_vec(), false, monotonic_ns(), handle.thread());
+        assert_eq!(agent.outcomes().0[0].seq, seq);
         assert!(since.elapsed() >= Duration::from_millis(9), "it waits for more to come");
         std::thread::sleep(Duration::from_millis(30));
     }
     outbox.close(handle.thread());
     handle.join().unwrap();
     drop(outbox);
-    assert_eq!(agent.read(&mut [0]).unwrap(), 0);
+    assert_eq!(agent.socket.read(&mut [0]).unwrap(), 0);
 }

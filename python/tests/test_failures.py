@@ -276,11 +276,14 @@ def test_threads_that_still_run_do_not_spoil_the_answers(start):
 
 def test_a_descriptor_that_cannot_be_read_fails_its_mini_batch_alone(start):
     process = start("def run(mini_batch):\n    return mini_batch\n").ready()
-    process.page.grant(2)
-    process.send({"Run": [[1, 0, b"\xc1"]]})
-    error = process.outcome().error
-    assert (error.stage, error.category) == ("Load", "DescriptorError")
-    process.send({"Run": [[2, 0, b"\x93\x00\x00\x81\xaaUnreadable\x93\xa5a.csv\x07\xa3bad"]]})
+    process.page.grant(3)
+    elsewhere = b"\x93\xa5Local\x00\x00\x81\xa6Stored\x93\xa3key\x01\x07"
+    for seq, descriptor in ((1, b"\xc1"), (2, elsewhere)):
+        process.send({"Run": [[seq, 0, len(descriptor)]]}, descriptor)
+        error = process.outcome().error
+        assert (error.stage, error.category) == ("Load", "DescriptorError")
+    descriptor = b"\x93\xa5Local\x00\x00\x81\xaaUnreadable\x93\xa5a.csv\x07\xa3bad"
+    process.send({"Run": [[3, 0, len(descriptor)]]}, descriptor)
     assert process.outcome().error[:3] == ("Load", "DataError", "a.csv, byte 7: bad")
 
 

@@ -36,6 +36,50 @@ fn validate_plans_and_runs_nothing() {
 }
 
 #[test]
+fn keys_of_a_job_file_are_explained() {
+    let job = job();
+    for (key, parts) in [
+        ("node_count", &["a whole number from 1", "default", "resume --set", "--node_count"][..]),
+        ("inputs[0].path", &["inputs.path", "an s3:// URL"]),
+        ("delimiter", &["inputs.delimiter", "output_format.delimiter"]),
+        ("side_inputs", &["not supported yet"]),
+    ] {
+        let ended = job.command(&["explain", key]);
+        ended.expect_code(0);
+        for part in parts {
+            assert!(ended.stdout.contains(part), "{key}: {part:?} is not in\n{}", ended.stdout);
+        }
+    }
+    let one = job.command(&["explain", "keep", "-o", "json"]).json();
+    assert_eq!((&one["keys"][0]["key"], one["keys"].as_array().unwrap().len()), (&json!("keep"), 1));
+    assert_eq!(
+        one["keys"][0]["set_by"],
+        json!(["job file", "submit --set", "resubmit --set", "resume --set"])
+    );
+    let all = job.command(&["explain", "-o", "json"]).json();
+    let listed = job.command(&["explain"]);
+    for key in all["keys"].as_array().unwrap() {
+        assert!(listed.stdout.contains(key["key"].as_str().unwrap()), "{key}");
+    }
+    for (key, remedy) in [("node_cout", "`node_count`?"), ("x", "prs explain lists")] {
+        let ended = job.command(&["explain", key]);
+        ended.expect_code(2);
+        assert!(ended.stderr.contains(remedy) && ended.stdout.is_empty(), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn logs_for_a_pipeline_that_there_is_not_are_noted() {
+    let job = job().with("copy_logs_to_parent", true);
+    let ended = job.submit();
+    job.has_completed(&ended);
+    let note = "copy_logs_to_parent: the job is no step of a pipeline";
+    assert!(ended.stderr.contains(&format!("note: {note}")), "{}", ended.stderr);
+    let result = job.run().text_so_far("logs/job_result.txt");
+    assert!(result.contains(&format!("note          {note}")), "{result}");
+}
+
+#[test]
 fn bad_usage_is_exit_code_2_with_a_hint_and_no_data() {
     let job = job();
     for arguments in [

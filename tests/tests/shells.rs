@@ -67,6 +67,8 @@ fn bash_offers_commands_options_jobs_and_logs() {
     let logs = offered(&job, &["logs", &first, "--file"]);
     assert!(logs.iter().any(|one| one == "job_result.txt"), "{logs:?}");
     assert_eq!(offered(&job, &["list", "--state"]).len(), 7);
+    let keys = offered(&job, &["explain"]);
+    assert!(["node_count", "inputs.path"].iter().all(|key| keys.iter().any(|one| one == key)), "{keys:?}");
     for shell in ["bash", "zsh", "fish"] {
         let lines = job.command(&["completions", shell]);
         lines.expect_code(0);

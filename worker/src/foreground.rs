@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use prs_common::process_page::Phase;
-use prs_common::wire::{ErrorInfo, FOREGROUND_VARIABLE, Stage, ToProcess, encode_run};
+use prs_common::wire::{
+    Assignment, ErrorInfo, FOREGROUND_VARIABLE, FromProcess, Outcome, Stage, ToProcess, encode,
+};
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +23,7 @@ use crate::inputs::InputPlace;
 use crate::node_settings::NodeSettings;
 use crate::process::import_failure::ImportFailure;
 use crate::process::launch::{Launch, process_name};
-use crate::process::{Event, EventKind, Message, OwnedOutcome, Process, Streams, Tending, silent_death};
+use crate::process::{Event, EventKind, Process, Streams, Tending, silent_death};
 
 /// What the variable of a process says that only imports the script; see `azureml_user.parallel_run.foreground`.
 const IMPORT: &str = "import";
@@ -222,7 +224,7 @@ async fn converse(
             }
         };
         match event.kind {
-            EventKind::Said(message) => answer(message, &mut tried, process, local),
+            EventKind::Said(message, rows) => answer((message, rows), &mut tried, process, local),
             EventKind::StackWritten => {}
             EventKind::Exited { returncode, .. } => break returncode,
         }
@@ -240,39 +242,38 @@ async fn converse(
 }
 
 /// Notes what the process said, and says what it is to do next.
-fn answer(message: Message, tried: &mut Tried, process: &Process, local: Option<&[u8]>) {
+fn answer((message, rows): (FromProcess, Bytes), tried: &mut Tried, process: &Process, local: Option<&[u8]>) {
     match message {
-        Message::Hello { protocol, python } => {
+        FromProcess::Hello { protocol, python } => {
             tracing::debug!(protocol, python, "the process is up");
             tried.python = python;
         }
-        Message::Ready { seconds, .. } => {
+        FromProcess::Ready { seconds, .. } => {
             tried.init_seconds = Some(seconds);
             let Some(local) = local else { return };
             process.page.grant(1);
-            let mut frame = Vec::new();
-            encode_run([(1, 0, local)].into_iter(), &mut frame);
-            process.send(frame);
+            let assignment = Assignment { seq: 1, retry_count: 0, bytes: local.len() as u32 };
+            process.send(encode(&ToProcess::Run(vec![assignment]), [local]));
         }
-        Message::InitFailed { error, .. } => tried.error = Some(error),
-        Message::Outcomes(outcomes) => {
+        FromProcess::InitFailed { error, .. } => tried.error = Some(error),
+        FromProcess::Outcomes(outcomes) => {
             for outcome in outcomes {
                 note(tried, outcome);
             }
+            tried.rows = rows;
             process.say(&ToProcess::Shutdown);
         }
-        Message::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
-        Message::Notice(text) => tried.notices.push(text),
-        Message::Bye(error) => tried.shutdown_error = error,
+        FromProcess::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
+        FromProcess::Notice(text) => tried.notices.push(text),
+        FromProcess::Bye(error) => tried.shutdown_error = error,
     }
 }
 
-fn note(tried: &mut Tried, outcome: OwnedOutcome) {
+fn note(tried: &mut Tried, outcome: Outcome) {
     let was_run = outcome.error.as_ref().is_none_or(|error| error.stage == Stage::Run);
     tried.run_seconds = was_run.then_some(outcome.run_us as f64 / 1e6);
     tried.items = outcome.items;
     tried.returned = outcome.returned;
-    tried.rows = outcome.rows;
     tried.header = outcome.header;
     tried.files = outcome.files;
     tried.error = outcome.error;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{ConfigFile, Entry, Profile};
 use super::{CONFIG_VARIABLE, ConfigError, PROFILE_VARIABLE, url};
-use crate::job::keys;
+use crate::job::near_name::nearest;
 use crate::storage::BucketAccess;
 
 /// The configuration file of a folder.
@@ -226,7 +226,7 @@ fn find_profile<'a>(
     }
     let known: Vec<&str> =
         files.iter().flat_map(|file| &file.profiles).map(|profile| profile.name.as_str()).collect();
-    let remedy = match keys::nearest(&name, &known) {
+    let remedy = match nearest(&name, &known) {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None if !known.is_empty() => format!("the profiles are {}", known.join(", ")),
         None => {

@@ -1,37 +1,16 @@
-//! The script's arguments, and the settings among them.
+//! The script's arguments: those that prs gives it, those of the job, and the settings among these.
 //!
 //! azureml has no keys for some of the settings: its job files give them as arguments of the script
 //! (`--progress_update_timeout 600`). They count as settings here, and reach the script all the same,
 //! as every other argument does, untouched (E11).
 
+use serde_json::Value as Json;
+
 use super::form::RawSetting;
+use super::keys::{Argument, JOB};
 use super::reader::Reader;
+use super::spec::JobSpec;
 use super::yaml::Node;
-
-/// Arguments that prs gives the script itself, from the key of the same name.
-const RESERVED: [&str; 12] = [
-    "mini_batch_size",
-    "error_threshold",
-    "allowed_failed_count",
-    "allowed_failed_percent",
-    "output",
-    "output_action",
-    "logging_level",
-    "process_count_per_node",
-    "run_invocation_timeout",
-    "run_max_try",
-    "append_row_file_name",
-    "partition_keys",
-];
-
-/// Arguments that are settings.
-pub const SETTINGS: [&str; 5] = [
-    "task_overhead_timeout",
-    "progress_update_timeout",
-    "first_task_creation_timeout",
-    "resource_monitor_interval",
-    "copy_logs_to_parent",
-];
 
 /// Reads `arguments`, and gives `reader` the settings among them.
 pub(super) fn read(reader: &mut Reader<'_>) -> Vec<String> {
@@ -51,20 +30,47 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Vec<String> {
             None => (flag, None),
         };
         let value = joined.or_else(|| texts.get(index + 1).map(String::as_str));
-        if RESERVED.contains(&name) {
-            let message = format!(
-                "--{name} is reserved: prs gives it to the script from the key `{name}`; use another name"
-            );
-            reader.refuse(item, message);
-        } else if name == "amlbi_async_mode" {
-            if value.is_none_or(|value| !value.eq_ignore_ascii_case("false")) {
-                reader.refuse(item, "streaming mode (--amlbi_async_mode) is not supported yet: remove it");
+        match JOB.find(name).map(|key| key.argument) {
+            Some(Argument::Given) => reader.refuse(
+                item,
+                format!(
+                    "--{name} is reserved: prs gives it to the script from the key `{name}`; use another name"
+                ),
+            ),
+            Some(Argument::Setting) => setting(reader, item, name, value),
+            Some(Argument::None) | None => {
+                let is_off = value.is_some_and(|value| value.eq_ignore_ascii_case("false"));
+                if name == "amlbi_async_mode" && !is_off {
+                    reader
+                        .refuse(item, "streaming mode (--amlbi_async_mode) is not supported yet: remove it");
+                }
             }
-        } else if SETTINGS.contains(&name) {
-            setting(reader, item, name, value);
         }
     }
     texts
+}
+
+/// The arguments that prs gives the script, in front of those of the job (spec E11). What a key comes to in one process
+/// is in `of_process`, by its name.
+pub fn given_arguments(spec: &JobSpec, of_process: &[(&str, String)]) -> Vec<String> {
+    let settings = spec.stored();
+    let given = JOB.keys.iter().filter(|key| key.argument == Argument::Given);
+    let values = given.filter_map(|key| {
+        let of_process = of_process.iter().find(|(name, _)| *name == key.name);
+        let value = of_process.map(|(_, value)| value.clone());
+        Some((key.name, value.or_else(|| settings.get(key.name).and_then(text_of))?))
+    });
+    values.flat_map(|(name, value)| [format!("--{name}"), value]).collect()
+}
+
+/// A value of `job.json` as one word; that of a size is its number alone.
+fn text_of(value: &Json) -> Option<String> {
+    match value {
+        Json::Null => None,
+        Json::String(text) => Some(text.clone()),
+        Json::Object(entries) => entries.values().next().and_then(text_of),
+        other => Some(other.to_string()),
+    }
 }
 
 /// Takes the argument `item` as the setting `name`.
@@ -78,11 +84,6 @@ fn setting(reader: &mut Reader<'_>, item: &RawSetting, name: &str, value: Option
         reader.refuse_at(&shown, item.line, "the value is missing");
         return;
     };
-    let mut value = Node::text(value, item.line);
-    if let super::yaml::Value::Scalar { text, kind } = &mut value.value
-        && text.eq_ignore_ascii_case("false")
-    {
-        *kind = super::yaml::ScalarKind::Boolean;
-    }
+    let value = Node::text(value, item.line);
     reader.add(RawSetting { key: name.to_owned(), shown, line: item.line, value });
 }

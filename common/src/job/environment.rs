@@ -16,7 +16,8 @@ use super::spec::JobSpec;
 use super::validate::absolute;
 use super::yaml::{Node, Value};
 
-const EXPECTED: &str = "give a Python interpreter, as a path or as a command on PATH";
+/// What names an interpreter.
+pub(super) const INTERPRETER: &str = "a Python interpreter, as a path or as a command on PATH";
 
 pub(super) fn read(reader: &mut Reader<'_>, folder: &Path, runs_on: RunsOn, spec: &mut JobSpec) {
     let place = Place { folder, runs_on };
@@ -27,7 +28,7 @@ pub(super) fn read(reader: &mut Reader<'_>, folder: &Path, runs_on: RunsOn, spec
             Value::Null | Value::Sequence(_) => {
                 reader.refuse(
                     &setting,
-                    format!("{} is not an environment: {EXPECTED}", setting.value.describe()),
+                    format!("{} is not an environment: give {INTERPRETER}", setting.value.describe()),
                 );
             }
         }
@@ -63,16 +64,16 @@ fn interpreter(
 fn find(place: Place<'_>, text: &str) -> Result<String, String> {
     let Place { folder, runs_on } = place;
     if text.is_empty() {
-        return Err(format!("it is empty: {EXPECTED}"));
+        return Err(format!("it is empty: give {INTERPRETER}"));
     }
     if text.starts_with("azureml:") || text.contains("://") {
-        return Err(format!("a registered environment or an image is not supported yet: {EXPECTED}"));
+        return Err(format!("a registered environment or an image is not supported yet: give {INTERPRETER}"));
     }
     let ending = Path::new(text).extension().map(OsStr::to_ascii_lowercase);
     if ending
         .is_some_and(|ending| ["yml", "yaml", "txt", "toml", "lock"].iter().any(|known| ending == *known))
     {
-        return Err(format!("{text}: a requirements or conda file is not supported yet: {EXPECTED}"));
+        return Err(format!("{text}: a requirements or conda file is not supported yet: give {INTERPRETER}"));
     }
     if !text.contains('/') {
         if runs_on == RunsOn::Workers {
@@ -83,7 +84,7 @@ fn find(place: Place<'_>, text: &str) -> Result<String, String> {
             return Ok(text.to_owned());
         }
         return Err(format!(
-            "there is no command {text} on PATH, and names of environments are not supported yet: {EXPECTED}"
+            "there is no command {text} on PATH, and names of environments are not supported yet: give {INTERPRETER}"
         ));
     }
     let path = absolute(folder, text);
@@ -98,11 +99,11 @@ fn find(place: Place<'_>, text: &str) -> Result<String, String> {
         return Err(if is_executable(&python) {
             format!("{shown} is a folder: give {}", python.display())
         } else {
-            format!("{shown} is a folder: {EXPECTED}")
+            format!("{shown} is a folder: give {INTERPRETER}")
         });
     }
     if !is_executable(&path) {
-        return Err(format!("{shown} is not executable: {EXPECTED}"));
+        return Err(format!("{shown} is not executable: give {INTERPRETER}"));
     }
     path.to_str().map(str::to_owned).ok_or_else(not_utf8)
 }
@@ -117,7 +118,8 @@ fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, place: Place<'_>,
     let at = |name: &str| format!("{}.{name}", setting.shown);
     for name in ["image", "conda_file", "conda_dependencies", "build", "dependencies"] {
         if let Some(value) = node.get(name).filter(|value| !value.is_null()) {
-            let message = format!("an environment that has to be built is not supported yet: {EXPECTED}");
+            let message =
+                format!("an environment that has to be built is not supported yet: give {INTERPRETER}");
             reader.refuse_at(&at(name), value.line, message);
             return;
         }
@@ -137,13 +139,13 @@ fn from_mapping(reader: &mut Reader<'_>, setting: &RawSetting, place: Place<'_>,
         }
         (false, _) if python.is_some_and(|python| !python.is_null()) => {
             let message = format!(
-                "conda and pip dependencies are not supported yet: in place of the mapping, {EXPECTED} that has them"
+                "conda and pip dependencies are not supported yet: in place of the mapping, give {INTERPRETER} that has them"
             );
             reader.refuse(setting, message);
         }
         (false, _) => match node.get("name").and_then(Node::as_text) {
             Some(name) => spec.environment = interpreter(reader, setting, place, name),
-            None => reader.refuse(setting, format!("the mapping names no interpreter: {EXPECTED}")),
+            None => reader.refuse(setting, format!("the mapping names no interpreter: give {INTERPRETER}")),
         },
     }
     if node.get("environmentVariables").is_some_and(|variables| !variables.is_null()) {

@@ -4,6 +4,7 @@
 //! yet are refused by name, so that nobody takes their keys for spelling mistakes.
 
 use super::error::Problem;
+use super::keys::JOB;
 use super::yaml::{Node, Value};
 
 /// The block that azureml's `ParallelRunConfig.save_to_yaml` writes.
@@ -88,7 +89,7 @@ impl RawSettings {
     fn add(&mut self, setting: RawSetting, problems: &mut Vec<Problem>) {
         // azureml writes every key, those that were not set as null.
         if setting.value.is_null() {
-            if !super::keys::is_known(&setting.key) {
+            if JOB.find(&setting.key).is_none() {
                 self.settings.push(setting);
             }
             return;

@@ -6,35 +6,33 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use serde_json::Value as Json;
+
 use super::form::RawSetting;
-use super::keys;
+use super::keys::{INPUT, JOB};
 use super::near_path;
 use super::reader::Reader;
-use super::spec::{Infer, Input, InputKind, InputMode, InputSource, TabularOptions};
-use super::validate::{absolute, elsewhere, is_identifier};
+use super::validate::{absolute, is_identifier, refuse_elsewhere};
 use super::yaml::{Node, Value};
+use crate::dataset::input::{Input, InputKind, InputSource, TabularOptions};
 use crate::dataset::listing::{self, ListingError};
 use crate::dataset::remote::{self, RemotePath};
 
 /// Names of column types that the reader of delimited text knows.
 const DTYPES: [&str; 9] = ["int64", "int", "uint64", "float64", "float", "bool", "str", "string", "object"];
 
-const EXPECTED: &str = "a list of mappings with type and path, such as `- {type: file, path: data}`";
-
 /// Reads `inputs`. One without a usable source is kept, with no path, for the sake of what else
 /// depends on its kind; one without a kind is left out.
 pub(super) fn read(reader: &mut Reader<'_>, folder: &Path) -> Vec<Input> {
-    let Some(setting) = reader.get("inputs") else {
-        reader.refuse_absent("inputs", EXPECTED);
-        return Vec::new();
-    };
+    let Some(setting) = reader.get("inputs") else { return Vec::new() };
+    let expected = &JOB.key("inputs").takes;
     let Value::Sequence(items) = &setting.value.value else {
         let given = setting.value.describe();
-        reader.refuse(&setting, format!("{given} where a list is expected: give {EXPECTED}"));
+        reader.refuse(&setting, format!("{given} where a list is expected: give {expected}"));
         return Vec::new();
     };
     if items.is_empty() {
-        reader.refuse(&setting, format!("there is no input: give {EXPECTED}"));
+        reader.refuse(&setting, format!("there is no input: give {expected}"));
     }
     let mut names = HashSet::new();
     let mut inputs: Vec<Input> = Vec::with_capacity(items.len());
@@ -44,7 +42,7 @@ pub(super) fn read(reader: &mut Reader<'_>, folder: &Path) -> Vec<Input> {
             reader.refuse_at(
                 &place,
                 item.line,
-                format!("{} is not an input: give {EXPECTED}", item.describe()),
+                format!("{} is not an input: give {expected}", item.describe()),
             );
             continue;
         }
@@ -67,14 +65,12 @@ pub(super) fn read(reader: &mut Reader<'_>, folder: &Path) -> Vec<Input> {
 }
 
 fn input(fields: &mut Reader<'_>, place: &str, node: &Node, index: usize, folder: &Path) -> Option<Input> {
-    fields.refuse_unknown(&keys::INPUT, "an input");
-    fields.not_supported_yet("partition_format", "remove it and take the values from the path in the script");
+    fields.refuse_unknown(&INPUT.names(), INPUT.of);
+    fields.value::<Json>(INPUT.key("partition_format"));
     let name = name(fields, index);
     let kind = kind(fields, place, node);
     let source = source(fields, place, node, folder, kind);
-    let mode = fields
-        .choice("mode", &[("upload", InputMode::Upload), ("direct", InputMode::Direct)])
-        .unwrap_or_default();
+    let mode = fields.value(INPUT.key("mode")).unwrap_or_default();
     let tabular = (kind == Some(InputKind::Tabular)).then(|| tabular(fields));
     if kind == Some(InputKind::File) {
         for key in ["format", "delimiter", "header", "dtype", "infer"] {
@@ -89,13 +85,13 @@ fn input(fields: &mut Reader<'_>, place: &str, node: &Node, index: usize, folder
 
 fn name(fields: &mut Reader<'_>, index: usize) -> String {
     let default = format!("input_{}", index + 1);
-    let Some((name, setting)) = fields.text("name").zip(fields.get("name")) else { return default };
-    if !is_identifier(&name) {
-        let message = format!(
-            "{name:?} is not an input name: give letters, digits and `_` that begin with a letter or `_`"
-        );
-        fields.refuse(&setting, message);
-    }
+    let Some(name) = fields.text("name") else { return default };
+    fields.judge("name", |_| {
+        let expected = &INPUT.key("name").takes;
+        is_identifier(&name)
+            .then_some(())
+            .ok_or_else(|| format!("{name:?} is not an input name: give {expected}"))
+    });
     name
 }
 
@@ -110,7 +106,7 @@ fn kind(fields: &mut Reader<'_>, place: &str, node: &Node) -> Option<InputKind> 
                 .refuse(&setting, "MLTable is not supported yet: give type: tabular and the delimited files");
             None
         }
-        _ => fields.choice("type", &[("file", InputKind::File), ("tabular", InputKind::Tabular)]),
+        _ => fields.value(INPUT.key("type")),
     }
 }
 
@@ -221,9 +217,7 @@ fn local_path(
     if given.is_empty() {
         return Err("it is empty: give a local path".to_owned());
     }
-    if let Some(message) = elsewhere(given) {
-        return Err(message);
-    }
+    refuse_elsewhere(given)?;
     let path = absolute(folder, given);
     let Some(text) = path.to_str().map(str::to_owned) else {
         return Err(format!("{} is not UTF-8: rename it", path.display()));
@@ -264,33 +258,26 @@ fn format_by_suffix(path: &str) -> Option<&'static str> {
 
 /// The character between two fields, a byte.
 pub(super) fn delimiter(fields: &mut Reader<'_>) -> Option<u8> {
-    let (text, setting) = fields.text("delimiter").zip(fields.get("delimiter"))?;
-    match text.as_bytes() {
+    let text = fields.text("delimiter")?;
+    fields.judge("delimiter", |_| match text.as_bytes() {
         // Without double quotes YAML keeps the backslash.
-        b"\\t" => Some(b'\t'),
-        [byte] if byte.is_ascii() && !b"\"\r\n\0".contains(byte) => Some(*byte),
-        _ => {
-            let expected = "give one ASCII character, not a quote or line end";
-            fields.refuse(&setting, format!("{text:?} is not a delimiter: {expected}"));
-            None
-        }
-    }
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !b"\"\r\n\0".contains(byte) => Ok(*byte),
+        _ => Err(format!("{text:?} is not a delimiter: give {}", INPUT.key("delimiter").takes)),
+    })
 }
 
 fn tabular(fields: &mut Reader<'_>) -> TabularOptions {
     let mut options = TabularOptions::default();
-    let formats = [("delimited", true), ("json_lines", false), ("parquet", false)];
-    if fields.choice("format", &formats) == Some(false)
-        && let Some(setting) = fields.get("format")
+    let format = fields.value::<String>(INPUT.key("format"));
+    if let Some((format, setting)) =
+        format.zip(fields.get("format")).filter(|(format, _)| format != "delimited")
     {
-        let given = setting.value.as_text().unwrap_or_default();
-        fields.refuse(&setting, format!("{given} is not supported yet: give delimited text"));
+        fields.refuse(&setting, format!("{format} is not supported yet: give delimited text"));
     }
     options.delimiter = delimiter(fields).unwrap_or(options.delimiter);
-    options.has_header = fields.boolean("header").unwrap_or(options.has_header);
-    if let Some(infer) = fields.choice("infer", &[("sampled", Infer::Sampled), ("full", Infer::Full)]) {
-        options.infer = infer;
-    }
+    options.has_header = fields.value(INPUT.key("header")).unwrap_or(options.has_header);
+    options.infer = fields.value(INPUT.key("infer")).unwrap_or(options.infer);
     for column in fields.text_mapping("dtype").unwrap_or_default() {
         let given = column.value.as_text().unwrap_or_default();
         if DTYPES.contains(&given) {

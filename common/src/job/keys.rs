@@ -1,123 +1,390 @@
-//! The keys of a job file (spec section 2) and the nearest one to a misspelt one.
+//! The table of job-file keys (spec section 2): what each takes, its default, who may set it, what the script gets of it.
+//!
+//! One entry is all that says so. The reader, `--set`, the arguments that are reserved, `prs explain`, `prs show` and the
+//! tables of `docs/job-file.md` come from it. A key whose value is stored under its own name in `job.json`, as
+//! [`Takes`] reads it, needs an entry here and a field of [`JobSpec`](super::JobSpec), and no code that reads it.
 
-/// Every key of a native job file.
-pub(super) const JOB: [&str; 31] = [
-    "name",
-    "description",
-    "entry_script",
-    "source_directory",
-    "mini_batch_size",
-    "partition_keys",
-    "error_threshold",
-    "allowed_failed_count",
-    "allowed_failed_percent",
-    "output_action",
-    "append_row_file_name",
-    "output_format",
-    "node_count",
-    "process_count_per_node",
-    "run_invocation_timeout",
-    "run_max_try",
-    "logging_level",
-    "environment",
-    "environment_variables",
-    "compute_target",
-    "inputs",
-    "side_inputs",
-    "output",
-    "keep",
-    "arguments",
-    "allow_reuse",
-    "task_overhead_timeout",
-    "progress_update_timeout",
-    "first_task_creation_timeout",
-    "resource_monitor_interval",
-    "copy_logs_to_parent",
-];
+use std::fmt;
 
-/// Every key of `output_format`.
-pub(super) const OUTPUT_FORMAT: [&str; 2] = ["delimiter", "header"];
+use serde_json::{Map, Value as Json};
 
-/// Every key of an input.
-pub(super) const INPUT: [&str; 12] = [
-    "name",
-    "type",
-    "path",
-    "paths",
-    "list",
-    "format",
-    "delimiter",
-    "header",
-    "dtype",
-    "infer",
-    "partition_format",
-    "mode",
-];
+use super::environment::INTERPRETER;
+use super::file_name::check_file_name;
+use super::takes::{COUNT, INT_MAX, SECONDS, THRESHOLD, Takes};
+use super::validate::{JOB_NAME, TARGET_NAME, check_name, check_target};
+use super::yaml::Node;
 
-pub(super) fn is_known(key: &str) -> bool {
-    JOB.contains(&key)
+/// A key of a job file.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name, in job files and in `job.json`.
+    pub name: &'static str,
+    /// Its type and range.
+    pub takes: Takes,
+    /// What holds where a job file does not have it.
+    pub default: Fallback,
+    /// What it is for, in a few words of Markdown.
+    pub meaning: &'static str,
+    /// Where the documentation has more, seen from `docs/job-file.md`.
+    pub more: Option<&'static str>,
+    /// What it has to do with the arguments of the script.
+    pub argument: Argument,
+    /// The feature that any other value than the default asks for, where it is not built.
+    pub not_built: Option<&'static str>,
+    settable: &'static [Start],
 }
 
-/// The one of `known` that `key` may be a misspelling of.
-pub(crate) fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let spell = |name: &str| name.to_ascii_lowercase().replace('-', "_");
-    let wanted = spell(key);
-    let allowed = (wanted.chars().count() / 3).max(1);
-    known
-        .iter()
-        .map(|&candidate| (edits(&wanted, &spell(candidate)), candidate))
-        .filter(|&(distance, candidate)| distance <= allowed && distance < candidate.len())
-        .min_by_key(|&(distance, _)| distance)
-        .map(|(_, candidate)| candidate)
+/// What holds without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// Nothing: the key is required.
+    Required,
+    /// This value, as a job file writes it.
+    Value(&'static str),
+    /// What these words say.
+    Says(&'static str),
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-pub(super) fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                let swapped: usize = before[j - 2];
-                best = best.min(swapped + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearest_key() {
-        for (given, expected) in [
-            ("node_cout", Some("node_count")),
-            ("node-count", Some("node_count")),
-            ("Node_Count", Some("node_count")),
-            ("nodecount", Some("node_count")),
-            ("entry_scirpt", Some("entry_script")),
-            ("input", Some("inputs")),
-            ("outputs", Some("output")),
-            ("minibatch_size", Some("mini_batch_size")),
-            ("max_retries", None),
-            ("x", None),
-        ] {
-            assert_eq!(nearest(given, &JOB), expected, "{given}");
-        }
-    }
-
-    #[test]
-    fn edits_count_swaps_once() {
-        assert_eq!(edits("abcd", "abdc"), 1);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("abc", "abc"), 0);
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Required => "required",
+            Self::Value(text) | Self::Says(text) => text,
+        })
     }
 }
+
+/// What a key has to do with the arguments of the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing: an argument of this name is the script's own.
+    None,
+    /// prs gives it to the script as `--KEY VALUE`, so that no other argument may have this name (spec E11).
+    Given,
+    /// An argument of this name counts as the key, and reaches the script all the same: azureml has no key for it.
+    Setting,
+}
+
+/// What may change settings without changing the job file (spec P2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// `submit --set` and `resubmit --set`.
+    Submission,
+    /// `resume --set`: how the job is run, not what.
+    Resumption,
+}
+
+/// A mapping of a job file.
+#[derive(Debug)]
+pub struct Section {
+    /// What its keys are named with in front, such as `inputs.`.
+    pub prefix: &'static str,
+    /// What has these keys.
+    pub of: &'static str,
+    /// Its keys, in the order in which people read them.
+    pub keys: &'static [Key],
+}
+
+const fn key(name: &'static str, takes: Takes, default: Fallback) -> Key {
+    let (meaning, more, argument, not_built, settable) = ("", None, Argument::None, None, &[]);
+    Key { name, takes, default, meaning, more, argument, not_built, settable }
+}
+
+const fn required(name: &'static str, takes: Takes) -> Key {
+    key(name, takes, Fallback::Required)
+}
+
+const fn with_default(name: &'static str, takes: Takes, default: &'static str) -> Key {
+    key(name, takes, Fallback::Value(default))
+}
+
+const fn optional(name: &'static str, takes: Takes, default: &'static str) -> Key {
+    key(name, takes, Fallback::Says(default))
+}
+
+/// Both starts of a job.
+const ANY: &[Start] = &[Start::Submission, Start::Resumption];
+const AT_SUBMISSION: &[Start] = &[Start::Submission];
+const AT_RESUMPTION: &[Start] = &[Start::Resumption];
+
+impl Key {
+    const fn means(mut self, meaning: &'static str) -> Self {
+        self.meaning = meaning;
+        self
+    }
+
+    const fn more(mut self, place: &'static str) -> Self {
+        self.more = Some(place);
+        self
+    }
+
+    const fn set(mut self, starts: &'static [Start]) -> Self {
+        self.settable = starts;
+        self
+    }
+
+    const fn argument(mut self, argument: Argument) -> Self {
+        self.argument = argument;
+        self
+    }
+
+    const fn not_built(mut self, feature: &'static str) -> Self {
+        self.not_built = Some(feature);
+        self
+    }
+
+    /// Whether such a start of a job may change it.
+    pub fn is_settable(&self, start: Start) -> bool {
+        self.settable.contains(&start)
+    }
+
+    /// Its type and range, in words.
+    pub fn range(&self) -> String {
+        let only = if self.not_built.is_some() { "; only the default is supported yet" } else { "" };
+        format!("{}{only}", self.takes)
+    }
+
+    /// The default as `job.json` has it; nothing where that depends on more than the key.
+    pub(super) fn default_value(&self) -> Option<Json> {
+        let Fallback::Value(text) = self.default else { return None };
+        self.takes.read(&Node::text(text, None)).ok().filter(|value| !value.is_null())
+    }
+}
+
+impl Section {
+    /// The key of this name.
+    pub fn find(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The key of this name, which is in the table.
+    pub(super) fn key(&self, name: &str) -> &'static Key {
+        self.find(name).expect("the reader names keys of the table")
+    }
+
+    /// The names of its keys.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.keys.iter().map(|key| key.name).collect()
+    }
+
+    /// The defaults that `job.json` has under the names of the keys.
+    pub(super) fn defaults(&self) -> Map<String, Json> {
+        self.keys.iter().filter_map(|key| Some((key.name.to_owned(), key.default_value()?))).collect()
+    }
+}
+
+/// The keys that such a start of a job may change.
+pub fn settable(start: Start) -> Vec<&'static str> {
+    JOB.keys.iter().filter(|key| key.is_settable(start)).map(|key| key.name).collect()
+}
+
+/// The keys of which any one says that items may be missing.
+pub const THRESHOLDS: [&str; 3] = ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
+
+/// All keys of a job file.
+pub static SECTIONS: [&Section; 3] = [&JOB, &INPUT, &OUTPUT_FORMAT];
+
+/// All keys with their whole names, such as `inputs.path`.
+pub fn all() -> impl Iterator<Item = (String, &'static Key)> {
+    let of_section = |section: &'static Section| {
+        section.keys.iter().map(move |key| (format!("{}{}", section.prefix, key.name), key))
+    };
+    SECTIONS.into_iter().flat_map(of_section)
+}
+
+/// The keys of the job itself.
+pub static JOB: Section = Section {
+    prefix: "",
+    of: "a job file",
+    keys: &[
+        required("name", Takes::Named(JOB_NAME, check_name)).means("begins the id of the job"),
+        optional("description", Takes::Text, "none").means("for people"),
+        optional("source_directory", Takes::Own("the folder that holds the entry script"), "the job file's folder")
+            .means("what the script is and imports; its code goes along with the job, at most 512 MiB")
+            .more("#what-is-packed"),
+        required(
+            "entry_script",
+            Takes::Own("a .py file below source_directory, or a module name such as pkg.main"),
+        )
+        .means("the script with `run()`"),
+        optional("arguments", Takes::Own("a list of texts"), "none")
+            .means("for the script, behind those that prs gives it")
+            .more("entry-script.md"),
+        required(
+            "inputs",
+            Takes::Own("a list of mappings with type and path, such as `- {type: file, path: data}`"),
+        )
+        .means("what the job works through, all of one type")
+        .more("#an-input"),
+        optional("side_inputs", Takes::NotYet("remove it and give the script the path in arguments"), "none")
+            .means("what each node has whole before `init()`"),
+        optional(
+            "mini_batch_size",
+            Takes::Own("a number of files; for tabular inputs bytes, as 1024, 100KB, 10MB or 1GB"),
+            "10 files; 1MB",
+        )
+        .set(AT_SUBMISSION)
+        .argument(Argument::Given)
+        .means("how much one call of `run()` gets"),
+        optional("partition_keys", Takes::NotYet("remove it and set mini_batch_size"), "none")
+            .argument(Argument::Given)
+            .means("what has the same values under these keys goes into one mini-batch"),
+        optional(
+            "environment",
+            Takes::Own(INTERPRETER),
+            "the active virtual environment, else the one that the wheel of prs is installed in, else `python3`",
+        )
+        .set(AT_RESUMPTION)
+        .means("runs the script; it is looked for where the job runs"),
+        optional("environment_variables", Takes::Own("a mapping of names to values"), "none")
+            .means("set in every process"),
+        with_default("output_action", Takes::Words(&["append_row", "summary_only"]), "append_row")
+            .argument(Argument::Given)
+            .means("`append_row`: returned rows go into one file; `summary_only`: they are only counted"),
+        with_default(
+            "append_row_file_name",
+            Takes::Named("the name of a file", check_file_name),
+            "parallel_run_step.txt",
+        )
+        .argument(Argument::Given)
+        .means(
+            "name of that file; not one that prs uses in an output itself (`failed_mini_batches.jsonl`, `.tmp`, \
+             `.prs-…`), in any spelling that some store takes for the same",
+        ),
+        optional(
+            "output_format",
+            Takes::Own("csv, or a mapping such as {delimiter: \";\", header: true}"),
+            "as ParallelRunStep: blanks between columns, no header",
+        )
+        .set(AT_SUBMISSION)
+        .means("how returned DataFrames are written; `--set` takes `csv` alone")
+        .more("#tables-in-the-result"),
+        optional("output", Takes::Own("the folder for the output"), "`output/` of the run")
+            .argument(Argument::Given)
+            .means(
+                "where the result goes. The job has the folder for itself while it runs; it must not hold a result \
+                 already, but for `resume`, which replaces what the job brought. The script gets a folder of its \
+                 process, whose files go there",
+            )
+            .more("commands.md#the-output"),
+        optional("keep", Takes::Time, "until `rm` removes it")
+            .set(ANY)
+            .means("how long the job is kept after its end; then `gc` removes it")
+            .more("commands.md#what-is-kept"),
+        with_default("compute_target", Takes::Named(TARGET_NAME, check_target), "default")
+            .means("the fleet that runs the job; a run on this machine says that it does without"),
+        with_default("node_count", COUNT, "1")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("nodes of the fleet that the job asks for; a run on this machine says that it does without"),
+        optional("process_count_per_node", COUNT, "1 on a host with GPUs, else the number of cores")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("Python processes on each node"),
+        with_default("run_invocation_timeout", SECONDS, "60")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("how long one `run()` may take; then its process is killed"),
+        with_default("run_max_try", COUNT, "3")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("tries of a mini-batch, before it counts as failed; tries lost with their worker are counted apart"),
+        with_default("error_threshold", THRESHOLD, "-1")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means(
+                "failed items beyond which the job is aborted. Without any of the three thresholds, a job that \
+                 completes without some items exits with 10",
+            )
+            .more("commands.md#exit-codes"),
+        with_default("allowed_failed_count", THRESHOLD, "-1")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("failed mini-batches beyond which the job is aborted"),
+        with_default("allowed_failed_percent", Takes::Number(0.0..=100.0), "100")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("percentage of failed mini-batches beyond which it is aborted, judged once all are scheduled"),
+        with_default("logging_level", Takes::Words(&["WARNING", "INFO", "DEBUG"]), "INFO")
+            .set(ANY)
+            .argument(Argument::Given)
+            .means("lowest level of the script's log messages that is kept"),
+        with_default("task_overhead_timeout", SECONDS, "600")
+            .set(AT_RESUMPTION)
+            .argument(Argument::Setting)
+            .means("how long reading the data of a mini-batch may take"),
+        optional(
+            "progress_update_timeout",
+            SECONDS,
+            "computed: all tries of one mini-batch and a minute, at least 780",
+        )
+        .set(AT_RESUMPTION)
+        .argument(Argument::Setting)
+        .means("how long the job may be without any progress before it fails"),
+        with_default("first_task_creation_timeout", SECONDS, "600")
+            .set(AT_RESUMPTION)
+            .argument(Argument::Setting)
+            .means("until when the first mini-batch must be planned"),
+        with_default(
+            "resource_monitor_interval",
+            Takes::Whole(0..=INT_MAX, " seconds, where 0 is off"),
+            "0",
+        )
+        .argument(Argument::Setting)
+        .not_built("resource monitoring")
+        .means("time between two looks at the host's resources"),
+        with_default("copy_logs_to_parent", Takes::Boolean, "false")
+            .argument(Argument::Setting)
+            .means("whether the pipeline has the logs of its step; a job that is no step of one has a note of it"),
+        with_default("allow_reuse", Takes::Boolean, "false")
+            .not_built("giving back the output of a former job")
+            .means("whether a completed job with the same settings, code and inputs gives its output"),
+    ],
+};
+
+/// The keys of an input.
+pub static INPUT: Section = Section {
+    prefix: "inputs.",
+    of: "an input",
+    keys: &[
+        optional("name", Takes::Own("letters, digits and `_` that begin with a letter or `_`"), "`input_1`, `input_2`, …")
+            .means("what the script sees as `dataset_name`"),
+        required("type", Takes::Words(&["file", "tabular"]))
+            .means("whether `run()` gets paths or rows; all inputs of a job are of one type"),
+        optional("path", Takes::Own("a local path, or an s3:// URL"), "one of path, paths and list is required")
+            .means("a folder, file or glob"),
+        optional("paths", Takes::Own("a list of them"), "as for `path`").means("several, one after the other"),
+        optional("list", Takes::Own("a local path"), "as for `path`")
+            .means("a local text file with one path or `s3://` URL a line"),
+        with_default("mode", Takes::Words(&["upload", "direct"]), "upload").means(
+            "`upload`: a fleet gets local files through its storage; `direct`: every node has them under the same path",
+        ),
+        optional("format", Takes::Words(&["delimited", "json_lines", "parquet"]), "by suffix")
+            .means("tabular: only `delimited` is supported yet"),
+        with_default("delimiter", Takes::Own("one ASCII character, not a quote or line end"), ",")
+            .means("tabular: what stands between two fields"),
+        with_default("header", Takes::Boolean, "true").means("tabular: whether the first record names the columns"),
+        optional("dtype", Takes::Own("a mapping of columns to int64, uint64, float64, bool or str"), "found in the data")
+            .means("tabular: types of columns"),
+        with_default("infer", Takes::Words(&["sampled", "full"]), "sampled")
+            .means("tabular: whether other types are found in a sample of the data or in all of it"),
+        optional(
+            "partition_format",
+            Takes::NotYet("remove it and take the values from the path in the script"),
+            "none",
+        )
+        .means("columns from parts of the path"),
+    ],
+};
+
+/// The keys of `output_format`.
+pub static OUTPUT_FORMAT: Section = Section {
+    prefix: "output_format.",
+    of: "output_format",
+    keys: &[
+        with_default("delimiter", Takes::Own("one ASCII character, not a quote or line end"), ",")
+            .means("what stands between two fields; `\"\\t\"` for a tab"),
+        with_default("header", Takes::Boolean, "true")
+            .means("whether the first line of the result has the names of the columns"),
+    ],
+};

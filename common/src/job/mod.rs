@@ -2,7 +2,7 @@
 //!
 //! Reading runs one way: `yaml` (text to nodes with line numbers) -> `form` (which of the known
 //! forms it is, lifted into the native keys, P1) -> `settings` (overrides, P2) -> `validate`
-//! (defaults, types, ranges, what the disk must have). All problems of a file are reported at
+//! (what the table in `keys` says of each, and what the disk must have). All problems of a file are reported at
 //! once. The script's own syntax is not looked at here.
 
 use std::fs::File;
@@ -15,27 +15,32 @@ mod error;
 mod file_name;
 pub(crate) mod form;
 mod inputs;
-pub(crate) mod keys;
+pub mod keys;
+pub(crate) mod near_name;
 mod near_path;
 mod output_format;
 pub(crate) mod reader;
 mod settings;
 mod spec;
+mod takes;
 #[cfg(test)]
 mod tests;
 mod validate;
 pub(crate) mod yaml;
 
-pub use arguments::SETTINGS as ARGUMENT_SETTINGS;
+pub use crate::dataset::input::{Infer, Input, InputKind, InputMode, InputSource, TabularOptions};
+pub use arguments::given_arguments;
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
+pub use near_name::nearest;
 pub use output_format::note_on_csv;
-pub use settings::{OVERRIDABLE, RESUMABLE};
-pub use spec::{
-    Infer, Input, InputKind, InputMode, InputSource, JobSpec, LoggingLevel, MiniBatchSize, OutputAction,
-    OutputFormat, TabularOptions,
-};
+pub use spec::{JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat};
+pub use takes::Takes;
 pub use validate::{check_name, check_target, script_below};
+
+use form::RawSettings;
+use keys::Start;
+use reader::Reader;
 
 /// Bytes beyond which a file is taken for something else than a job file.
 const MAX_FILE_SIZE: u64 = 4 << 20;
@@ -85,19 +90,14 @@ pub fn load_for(
 /// # Errors
 /// Every problem of the overrides at once.
 pub fn change(spec: &JobSpec, named: &str, overrides: &[(String, String)]) -> Result<JobSpec, JobFileError> {
-    let mut problems = Vec::new();
-    let mut raw = form::RawSettings::default();
-    settings::apply_overrides(&mut raw, overrides, &mut problems);
-    let mut changed = spec.clone();
-    validate::change(&mut changed, raw, &mut problems);
-    if let Err(message) = check_file_name(&spec.append_row_file_name) {
-        problems.push(Problem { key: "append_row_file_name".to_owned(), line: None, message });
-    }
-    if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
+    let name = check_file_name(&spec.append_row_file_name).err();
+    let name = name.map(|message| Problem { key: "append_row_file_name".to_owned(), line: None, message });
+    let folder = spec.source_directory.as_path();
+    set(spec, Start::Submission, overrides, (folder, RunsOn::ThisMachine), named, name.into_iter().collect())
 }
 
-/// The settings of a job for another start of it (`resume --set key=value`): those of [`RESUMABLE`] may change, which
-/// leave the plan as it is. Relative paths start from `folder`; `named` is what problems call the job.
+/// The settings of a job for another start of it (`resume --set key=value`), which leave the plan as it is. Relative
+/// paths start from `folder`; `named` is what problems call the job.
 ///
 /// # Errors
 /// Every problem of the overrides at once.
@@ -108,12 +108,23 @@ pub fn adjust(
     folder: &Path,
     runs_on: RunsOn,
 ) -> Result<JobSpec, JobFileError> {
-    let mut problems = Vec::new();
-    let mut raw = form::RawSettings::default();
-    settings::apply_to_start(&mut raw, overrides, &mut problems);
-    let mut adjusted = spec.clone();
-    validate::adjust(&mut adjusted, raw, folder, runs_on, &mut problems);
-    if problems.is_empty() { Ok(adjusted) } else { Err(JobFileError { path: named.into(), problems }) }
+    set(spec, Start::Resumption, overrides, (folder, runs_on), named, Vec::new())
+}
+
+/// `spec` with `overrides` on top, where there are no `problems`.
+fn set(
+    spec: &JobSpec,
+    start: Start,
+    overrides: &[(String, String)],
+    (folder, runs_on): (&Path, RunsOn),
+    named: &str,
+    mut problems: Vec<Problem>,
+) -> Result<JobSpec, JobFileError> {
+    let mut raw = RawSettings::default();
+    settings::apply_overrides(&mut raw, start, overrides, &mut problems);
+    let mut changed = spec.clone();
+    validate::adjust(&mut changed, &mut Reader::new(raw, &mut problems), folder, runs_on);
+    if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: named.into(), problems }) }
 }
 
 /// The spec, whole only where no problem was found; `None` where the file could not be read as YAML.
@@ -146,7 +157,7 @@ fn read(
         }
     };
     let mut raw = form::lift(document, problems)?;
-    settings::apply_overrides(&mut raw, overrides, problems);
+    settings::apply_overrides(&mut raw, Start::Submission, overrides, problems);
     Some(validate::validate(raw, absolute.parent().unwrap_or(Path::new("/")), runs_on, problems))
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::keys::edits;
+use super::near_name::edits;
 
 /// Entries of a folder that are looked at, at most.
 const MOST: usize = 10_000;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::form::RawSetting;
 use super::inputs::delimiter;
-use super::keys;
+use super::keys::{JOB, OUTPUT_FORMAT};
 use super::reader::Reader;
 use super::spec::{JobSpec, OutputAction, OutputFormat};
 use super::validate::script_below;
@@ -41,19 +41,21 @@ fn format(reader: &mut Reader<'_>, setting: &RawSetting) -> Option<OutputFormat>
         }
         let given = setting.value.describe();
         let remedy = match setting.line {
-            Some(_) => "give csv, or a mapping such as {delimiter: \";\", header: true}",
+            Some(_) => format!("give {}", JOB.key(KEY).takes),
             None => {
                 "--set takes csv; a mapping such as {delimiter: \";\", header: true} goes into the job file"
+                    .to_owned()
             }
         };
         reader.refuse(setting, format!("{given} is not a valid output_format: {remedy}"));
         return None;
     }
     let mut fields = Reader::of_mapping(&setting.shown, &setting.value, reader.problems());
-    fields.refuse_unknown(&keys::OUTPUT_FORMAT, "output_format");
+    fields.refuse_unknown(&OUTPUT_FORMAT.names(), OUTPUT_FORMAT.of);
     let OutputFormat { delimiter: comma, header } = OutputFormat::CSV;
     let delimiter = delimiter(&mut fields).map_or(comma, char::from);
-    Some(OutputFormat { delimiter, header: fields.boolean("header").unwrap_or(header) })
+    let header = fields.value(OUTPUT_FORMAT.key("header")).unwrap_or(header);
+    Some(OutputFormat { delimiter, header })
 }
 
 /// A note for a job whose result is named .csv and is not CSV; nothing for any other job.

@@ -1,18 +1,16 @@
 //! Typed reading of settings: one call a key, every problem noted, none of them the end.
 //!
 //! A reader hands out `None` both for a key that is absent and for one that is wrong; the latter has
-//! left a problem behind, so that the caller can go on with a default and find the next one. Numbers
-//! and booleans may be written as text, as azureml and `--set` do.
+//! left a problem behind, so that the caller can go on with a default and find the next one.
 
-use std::ops::RangeInclusive;
+use serde::de::DeserializeOwned;
 
 use super::error::Problem;
 use super::form::{RawSetting, RawSettings};
-use super::keys;
-use super::yaml::{Node, ScalarKind, Value};
-
-/// The largest count and the longest time, 68 years: azureml's `int.max`.
-pub(crate) const INT_MAX: i64 = i32::MAX as i64;
+use super::keys::Key;
+use super::near_name::nearest;
+use super::takes::Takes;
+use super::yaml::{Node, Value};
 
 /// The settings of a job, or of one of its inputs, and what is wrong with them so far.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ impl<'a> Reader<'a> {
         let unknown: Vec<RawSetting> = self.raw.settings.iter().filter(is_unknown).cloned().collect();
         let all = format!("the keys of {of} are {}", known.join(", "));
         for setting in unknown {
-            let Some(nearest) = keys::nearest(&setting.key, known) else {
+            let Some(nearest) = nearest(&setting.key, known) else {
                 self.refuse(&setting, "there is no such key: remove it");
                 if self.problems.iter().all(|problem| problem.message != all) {
                     self.refuse_at("", None, &*all);
@@ -81,9 +79,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that `key`, which has no default, is absent.
-    pub(crate) fn refuse_absent(&mut self, key: &str, expected: &str) {
-        self.refuse_at(key, None, format!("the key is missing: give {expected}"));
+    /// Notes that a key which has no default is absent.
+    pub(super) fn refuse_absent(&mut self, key: &Key) {
+        self.refuse_at(key.name, None, format!("the key is missing: give {}", key.takes));
     }
 
     pub(crate) fn problems(&mut self) -> &mut Vec<Problem> {
@@ -110,55 +108,35 @@ impl<'a> Reader<'a> {
         Some(text)
     }
 
-    /// A whole number in `range`; `meaning` adds what a reader should know of it.
-    pub(crate) fn integer(&mut self, key: &str, range: RangeInclusive<i64>, meaning: &str) -> Option<i64> {
-        let setting = self.get(key)?;
-        let (low, high) = (range.start(), range.end());
-        let expected = if *high == i64::MAX {
-            format!("give a whole number of at least {low}{meaning}")
-        } else {
-            format!("give a whole number from {low} to {high}{meaning}")
-        };
-        let given = setting.value.describe();
-        let number = setting.value.as_text().map(str::trim).filter(|text| is_whole(text));
-        match number.map(str::parse::<i64>) {
-            Some(Ok(number)) if range.contains(&number) => return Some(number),
-            Some(_) => self.refuse(&setting, format!("{given} is out of range: {expected}")),
-            None => self.refuse(&setting, format!("{given} is not a whole number: {expected}")),
-        }
-        None
-    }
-
-    /// A number in `range`.
-    pub(crate) fn number(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
-        let setting = self.get(key)?;
-        let given = setting.value.describe();
-        let expected = format!("give a number from {} to {}", range.start(), range.end());
-        match setting.value.as_text().map(|text| text.trim().parse::<f64>()) {
-            Some(Ok(number)) if range.contains(&number) => return Some(number),
-            Some(Ok(number)) if !number.is_nan() => {
-                self.refuse(&setting, format!("{given} is out of range: {expected}"));
-            }
-            _ => self.refuse(&setting, format!("{given} is not a number: {expected}")),
-        }
-        None
+    /// The value of `key`, as its type in the table reads it. The type of `T` is that of the table.
+    pub(super) fn value<T: DeserializeOwned>(&mut self, key: &Key) -> Option<T> {
+        self.take(key.name, &key.takes)
     }
 
     pub(crate) fn boolean(&mut self, key: &str) -> Option<bool> {
-        self.choice(key, &[("true", true), ("false", false)])
+        self.take(key, &Takes::Boolean)
     }
 
-    /// One of a few words, whatever their case.
-    pub(crate) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+    /// The value under `key`, which is of this type.
+    fn take<T: DeserializeOwned>(&mut self, key: &str, takes: &Takes) -> Option<T> {
+        let value = self.judge(key, |given| takes.read(given))?;
+        Some(serde_json::from_value(value).expect("the table has the type of the field"))
+    }
+
+    /// What `judge` makes of the value under `key`.
+    pub(super) fn judge<T>(
+        &mut self,
+        key: &str,
+        judge: impl FnOnce(&Node) -> Result<T, String>,
+    ) -> Option<T> {
         let setting = self.get(key)?;
-        let text = setting.value.as_text().unwrap_or_default().trim();
-        if let Some((_, choice)) = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
-            return Some(*choice);
-        }
-        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-        let message = format!("{} is not one of {}", setting.value.describe(), words.join(", "));
-        self.refuse(&setting, message);
-        None
+        judge(&setting.value).map_err(|message| self.refuse(&setting, message)).ok()
+    }
+
+    /// What `read` makes of the text of `key`, which has something in it; spaces around it do not count.
+    pub(super) fn read<T>(&mut self, key: &Key, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let text = self.filled_text(key.name, &key.takes.to_string())?;
+        self.judge(key.name, |_| read(&text))
     }
 
     /// The texts of a list, each with its place.
@@ -202,26 +180,4 @@ impl<'a> Reader<'a> {
         }
         Some(texts)
     }
-
-    /// Notes a key whose feature is not built, unless its value asks for nothing.
-    pub(crate) fn not_supported_yet(&mut self, key: &str, remedy: &str) {
-        let Some(setting) = self.get(key) else { return };
-        let asks_for_nothing = match &setting.value.value {
-            Value::Null => true,
-            Value::Sequence(items) => items.is_empty(),
-            Value::Mapping(entries) => entries.is_empty(),
-            Value::Scalar { text, kind } => {
-                *kind == ScalarKind::Boolean && text.eq_ignore_ascii_case("false")
-            }
-        };
-        if !asks_for_nothing {
-            self.refuse(&setting, format!("not supported yet: {remedy}"));
-        }
-    }
-}
-
-/// Whether `text` is a whole number of any size.
-fn is_whole(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -9,6 +9,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use super::keys::JOB;
+use crate::dataset::input::{Input, InputKind};
 
 /// The resolved settings of one job (spec section 2).
 ///
@@ -60,6 +64,7 @@ pub struct JobSpec {
     /// the active virtual environment's Python, else `python3`.
     pub environment: Option<String>,
     /// Variables set in every process of the job.
+    #[serde(default)]
     pub environment_variables: BTreeMap<String, String>,
     /// Name of the fleet that runs the job.
     pub compute_target: String,
@@ -71,6 +76,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<u64>,
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).
+    #[serde(default)]
     pub arguments: Vec<String>,
     /// Whether a former job's output may be given back without running (P3); not built yet, so always false.
     pub allow_reuse: bool,
@@ -82,6 +88,9 @@ pub struct JobSpec {
     pub first_task_creation_timeout: u64,
     /// Seconds between two looks at the host's resources; 0 is off. Not built yet, so always 0.
     pub resource_monitor_interval: u64,
+    /// Whether the pipeline that the job is a step of has its logs too.
+    #[serde(default)]
+    pub copy_logs_to_parent: bool,
     /// What the loader took with a reservation that its author should know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -99,38 +108,26 @@ impl JobSpec {
         inputs: Vec<Input>,
     ) -> Self {
         let kind = inputs.first().map_or(InputKind::File, |input| input.kind);
-        Self {
-            name: name.into(),
-            description: None,
-            entry_script: entry_script.into(),
-            source_directory: source_directory.into(),
-            mini_batch_size: MiniBatchSize::default_for(kind),
-            error_threshold: -1,
-            allowed_failed_count: -1,
-            allowed_failed_percent: 100.0,
-            failures_allowed: false,
-            output_action: OutputAction::AppendRow,
-            append_row_file_name: "parallel_run_step.txt".to_owned(),
-            output_format: None,
-            node_count: 1,
-            process_count_per_node: None,
-            run_invocation_timeout: 60,
-            run_max_try: 3,
-            logging_level: LoggingLevel::Info,
-            environment: None,
-            environment_variables: BTreeMap::new(),
-            compute_target: "default".to_owned(),
-            inputs,
-            output: None,
-            keep: None,
-            arguments: Vec::new(),
-            allow_reuse: false,
-            task_overhead_timeout: 600,
-            progress_update_timeout: None,
-            first_task_creation_timeout: 600,
-            resource_monitor_interval: 0,
-            notes: Vec::new(),
-        }
+        let mini_batch_size = MiniBatchSize::default_for(kind);
+        let mut settings = JOB.defaults();
+        let required = json!({
+            "name": name.into(), "source_directory": "", "entry_script": entry_script.into(),
+            "mini_batch_size": mini_batch_size, "inputs": [],
+        });
+        settings.extend(required.as_object().cloned().unwrap_or_default());
+        let spec = Self::of_stored(settings);
+        Self { source_directory: source_directory.into(), inputs, ..spec }
+    }
+
+    /// The settings as `job.json` has them, under the names of their keys. Paths are UTF-8.
+    pub fn stored(&self) -> Map<String, Json> {
+        let stored = serde_json::to_value(self).expect("a job file is UTF-8, and so are its paths");
+        stored.as_object().cloned().unwrap_or_default()
+    }
+
+    /// The settings that [`stored`](Self::stored) gave, some of them changed as the table of keys has it.
+    pub(super) fn of_stored(settings: Map<String, Json>) -> Self {
+        serde_json::from_value(Json::Object(settings)).expect("the table of keys has the types of the fields")
     }
 }
 
@@ -171,15 +168,6 @@ pub enum OutputAction {
     SummaryOnly,
 }
 
-impl fmt::Display for OutputAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AppendRow => "append_row",
-            Self::SummaryOnly => "summary_only",
-        })
-    }
-}
-
 /// How returned DataFrames are written: rows of fields, quoted as RFC 4180 says, each row ended by a line feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFormat {
@@ -214,124 +202,4 @@ impl fmt::Display for LoggingLevel {
             Self::Debug => "DEBUG",
         })
     }
-}
-
-/// One dataset that the job works through.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
-    /// Name, unique in the job, a valid identifier; `input_1`, `input_2`, ... by default.
-    pub name: String,
-    /// What a mini-batch of it is to the script.
-    pub kind: InputKind,
-    /// Where its files are named.
-    pub source: InputSource,
-    /// Whether every node has the files under the same path.
-    #[serde(default)]
-    pub mode: InputMode,
-    /// How to read it; present when, and only when, `kind` is tabular.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tabular: Option<TabularOptions>,
-}
-
-/// What a mini-batch of an input is to the script (E4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InputKind {
-    /// A list of file paths.
-    File,
-    /// A `DataFrame`.
-    Tabular,
-}
-
-impl fmt::Display for InputKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::File => "file",
-            Self::Tabular => "tabular",
-        })
-    }
-}
-
-/// Where an input's files are named (D1).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InputSource {
-    /// Absolute paths, each a folder, a file or a glob, listed one after the other.
-    Paths(Vec<String>),
-    /// Absolute path of a text file with one path or `s3://` URL a line.
-    List(PathBuf),
-    /// `s3://bucket/key` URLs, each a folder, an object or a glob, listed one after the other.
-    Remote(Vec<String>),
-    /// The listing itself, as an object of the job's storage. Never from a job file: it is what the others
-    /// become when a job is submitted whose files are not on every node.
-    Manifest {
-        /// Its key.
-        key: String,
-        /// What the user called the input, for people.
-        label: String,
-        /// Files in it.
-        files: u64,
-        /// Bytes in all files whose size is known.
-        bytes: u64,
-        /// Checksum of what it holds, in hexadecimal: the same listing has the same one (P3, D6).
-        checksum: String,
-        /// URLs of the stores that its files are in, beside the fleet's own: nodes open no other.
-        #[serde(default)]
-        stores: Vec<String>,
-        /// What the job file names.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        named: Option<Box<InputSource>>,
-    },
-}
-
-impl InputSource {
-    /// What the user called it.
-    pub fn label(&self) -> String {
-        match self {
-            Self::Paths(paths) | Self::Remote(paths) => paths.join(", "),
-            Self::List(path) => path.display().to_string(),
-            Self::Manifest { label, .. } => label.clone(),
-        }
-    }
-}
-
-/// How an input's files reach the nodes (P5).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InputMode {
-    /// In a fleet, they are uploaded to storage at submission.
-    #[default]
-    Upload,
-    /// Every node has them under the same path.
-    Direct,
-}
-
-/// How delimited text is read (D2).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TabularOptions {
-    /// The byte between two fields; ASCII, neither a quote nor a line end.
-    pub delimiter: u8,
-    /// Whether the first record of each file names the columns.
-    pub has_header: bool,
-    /// Types given by column name, in the order of the job file.
-    pub dtype: Vec<(String, String)>,
-    /// How the types of the other columns are found.
-    pub infer: Infer,
-}
-
-impl Default for TabularOptions {
-    fn default() -> Self {
-        Self { delimiter: b',', has_header: true, dtype: Vec::new(), infer: Infer::Sampled }
-    }
-}
-
-/// How column types are found where the job does not give them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Infer {
-    /// From blocks sampled over the whole of the file.
-    #[default]
-    Sampled,
-    /// From all of it.
-    Full,
 }

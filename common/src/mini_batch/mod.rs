@@ -1,35 +1,53 @@
 //! The mini-batch: the unit of work, and its descriptor as it travels through the queue.
 //!
 //! A descriptor is encoded once, by the planner, and forwarded as it is from the queue to the process that
-//! runs it; whoever needs to look inside borrows from the encoded bytes. It holds no row and no file content, but it
+//! runs it; what needs to look inside borrows from the encoded bytes. It says first where the data is, and which
+//! mini-batch of which input it is, as a MessagePack value of its own: so much is read without the rest. It holds no row and no file content, but it
 //! says what it was planned for: versions of files and objects, checksums of slices. Whatever reads the data compares.
 
-mod head;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
+use rmp_serde::decode::Error;
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::crc32c;
 use crate::dataset::names::without_detours;
 use crate::message_pack;
-use head::{Head, Kind};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
 pub type MiniBatchIndex = u64;
 
+/// Where the data of a mini-batch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Location {
+    /// On this host, or nothing is read: a process can run it.
+    Local,
+    /// In stores: a node fetches it first.
+    Stores,
+    /// What is to be run is a descriptor in storage.
+    Stored,
+}
+
+/// The beginning of an encoded descriptor; [`Work`] follows.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    location: Location,
+    index: MiniBatchIndex,
+    input: u32,
+}
+
 /// What one mini-batch consists of, as the planner wrote it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MiniBatch<'a> {
     /// Position in the plan.
     pub index: MiniBatchIndex,
     /// Position of the input in the job's list of inputs.
     pub input: u32,
     /// The data.
-    #[serde(borrow)]
     pub work: Work<'a>,
 }
 
@@ -53,33 +71,7 @@ pub enum Work<'a> {
         names: Vec<&'a str>,
     },
     /// A slice of a delimited text file: whole records, without the header record.
-    Delimited {
-        /// Local path of the plain file: absolute, or, for a decompressed copy, relative to the scratch
-        /// folder of the job.
-        #[serde(borrow)]
-        path: &'a str,
-        /// The file as the user named it. It is `path` itself, unless that is a copy: of a compressed file, or of
-        /// what a node fetched.
-        #[serde(borrow)]
-        origin: &'a str,
-        /// Where its name below the dataset begins in `origin`, bytes; 0 for a file that a list names.
-        name_at: u32,
-        /// Version of `origin` when it was planned: a changed file is another mini-batch. Of a local file it is a
-        /// [`FileVersion`](crate::file_version::FileVersion).
-        #[serde(borrow)]
-        version: &'a str,
-        /// First byte of the slice.
-        start: u64,
-        /// One past the last byte of the slice.
-        end: u64,
-        /// Records the planner counted in the slice.
-        records: u64,
-        /// CRC32C of the bytes of the slice.
-        checksum: u32,
-        /// Encoded dialect and schema of the file (the reader's own format), the same for all its slices.
-        #[serde(borrow, with = "serde_bytes")]
-        schema: &'a [u8],
-    },
+    Slice(#[serde(borrow)] SliceRef<'a>),
     /// Files of a file dataset that the node fetches first; a process gets them as [`Work::Files`].
     Objects {
         /// Where they are; nearly always one place.
@@ -88,35 +80,6 @@ pub enum Work<'a> {
         /// The files, in listing order.
         #[serde(borrow)]
         files: Vec<ObjectRef<'a>>,
-    },
-    /// A slice of a delimited text file that the node fetches first; a process gets it as
-    /// [`Work::Delimited`], whose fields these are.
-    DelimitedObject {
-        /// The store that has the plain text.
-        #[serde(borrow)]
-        store: StoreRef<'a>,
-        /// The object in it.
-        #[serde(borrow)]
-        key: &'a str,
-        /// The file as the user named it.
-        #[serde(borrow)]
-        origin: &'a str,
-        /// Where its name below the dataset begins in `origin`, bytes.
-        name_at: u32,
-        /// Changes with the content of `origin`; empty where the key does.
-        #[serde(borrow)]
-        version: &'a str,
-        /// First byte of the slice.
-        start: u64,
-        /// One past the last byte of the slice.
-        end: u64,
-        /// Records in the slice.
-        records: u64,
-        /// CRC32C of the bytes of the slice.
-        checksum: u32,
-        /// Encoded dialect and schema.
-        #[serde(borrow, with = "serde_bytes")]
-        schema: &'a [u8],
     },
     /// The whole descriptor is an object of the job's storage: it is too long for a message.
     Stored {
@@ -144,7 +107,7 @@ pub enum Work<'a> {
 /// The store that an object is in. Nodes know where it is and with which credentials; a descriptor does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreRef<'a> {
-    /// The node's own file system: nothing is fetched, `origin` and `relative` are the path.
+    /// The node's own file system: nothing is fetched, the name of a file is its path.
     Local,
     /// What all jobs of a fleet share: files uploaded at submission, named by their content.
     Shared,
@@ -152,6 +115,39 @@ pub enum StoreRef<'a> {
     Job,
     /// Another one, such as `s3://bucket`.
     Url(#[serde(borrow)] &'a str),
+}
+
+/// A slice of a delimited text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceRef<'a> {
+    /// The store that has the plain text.
+    #[serde(borrow)]
+    pub store: StoreRef<'a>,
+    /// The object in it. In [`StoreRef::Local`] it is the path of the file: absolute, or, for a decompressed copy, relative
+    /// to the scratch folder of the job.
+    #[serde(borrow)]
+    pub key: &'a str,
+    /// The file as the user named it. A local one is `key` itself, unless that is a copy: of a compressed file, or of what
+    /// a node fetched.
+    #[serde(borrow)]
+    pub origin: &'a str,
+    /// Where its name below the dataset begins in `origin`, bytes; 0 for a file that a list names.
+    pub name_at: u32,
+    /// Version of `origin` when it was planned: a changed file is another mini-batch. Of a local file it is a
+    /// [`FileVersion`](crate::file_version::FileVersion); empty where the key changes with the content.
+    #[serde(borrow)]
+    pub version: &'a str,
+    /// First byte of the slice.
+    pub start: u64,
+    /// One past the last byte of the slice.
+    pub end: u64,
+    /// Records the planner counted in the slice.
+    pub records: u64,
+    /// CRC32C of the bytes of the slice.
+    pub checksum: u32,
+    /// Encoded dialect and schema of the file (the reader's own format), the same for all its slices.
+    #[serde(borrow, with = "serde_bytes")]
+    pub schema: &'a [u8],
 }
 
 /// What files of a mini-batch have in common.
@@ -190,6 +186,17 @@ pub struct ObjectRef<'a> {
     pub version: &'a str,
 }
 
+impl Work<'_> {
+    fn location(&self) -> Location {
+        match self {
+            Self::Files { .. } | Self::Unreadable { .. } => Location::Local,
+            Self::Slice(slice) if slice.store == StoreRef::Local => Location::Local,
+            Self::Objects { .. } | Self::Slice(_) => Location::Stores,
+            Self::Stored { .. } => Location::Stored,
+        }
+    }
+}
+
 impl ObjectSource<'_> {
     /// The key of `file` in the store.
     pub fn key(&self, file: &ObjectRef<'_>) -> String {
@@ -205,25 +212,36 @@ impl ObjectSource<'_> {
 
 impl<'a> MiniBatch<'a> {
     /// Reads a descriptor, borrowing from `body`.
-    pub fn decode(body: &'a [u8]) -> Result<Self, rmp_serde::decode::Error> {
-        message_pack::decode(body)
+    pub fn decode(body: &'a [u8]) -> Result<Self, Error> {
+        let mut body = message_pack::reader(body);
+        let Head { location, index, input } = Head::deserialize(&mut body)?;
+        let work = Work::deserialize(&mut body)?;
+        if work.location() != location {
+            return Err(Error::custom("a mini-batch whose data is not where it says first"));
+        }
+        Ok(Self { index, input, work })
     }
 
     /// The index alone, from an encoded descriptor.
-    pub fn peek_index(body: &[u8]) -> Result<MiniBatchIndex, rmp_serde::decode::Error> {
-        message_pack::decode::<(MiniBatchIndex, IgnoredAny, IgnoredAny)>(body).map(|(index, _, _)| index)
+    pub fn peek_index(body: &[u8]) -> Result<MiniBatchIndex, Error> {
+        message_pack::decode(body).map(|Head { index, .. }| index)
     }
 
     /// Whether an encoded descriptor holds nothing that a node fetches first. Looks at its first bytes only,
     /// and allocates nothing.
     pub fn is_local(body: &[u8]) -> bool {
-        // What cannot be read is the affair of whoever decodes it.
-        Head::read(body).is_ok_and(|head| head.kind == Kind::Local)
+        // What cannot be read is refused where it is decoded.
+        message_pack::decode(body).is_ok_and(|Head { location, .. }| location == Location::Local)
     }
 
     /// Writes the descriptor.
     pub fn encode(&self) -> Vec<u8> {
-        rmp_serde::to_vec(self).expect("a descriptor holds only integers, strings and bytes")
+        let head = Head { location: self.work.location(), index: self.index, input: self.input };
+        let mut body = Vec::new();
+        rmp_serde::encode::write(&mut body, &head)
+            .and_then(|()| rmp_serde::encode::write(&mut body, &self.work))
+            .expect("a descriptor holds only integers, strings and bytes");
+        body
     }
 
     /// The id the entry script and the reports see.
@@ -236,7 +254,7 @@ impl<'a> MiniBatch<'a> {
         match &self.work {
             Work::Files { paths, .. } => paths.len() as u64,
             Work::Objects { files, .. } => files.len() as u64,
-            Work::Delimited { records, .. } | Work::DelimitedObject { records, .. } => *records,
+            Work::Slice(slice) => slice.records,
             Work::Stored { items, .. } => *items,
             Work::Unreadable { .. } => 1,
         }
@@ -250,9 +268,7 @@ impl<'a> MiniBatch<'a> {
                 first_and_more(files.first().map(|file| file.relative), files.len())
             }
             Work::Unreadable { origin, offset, .. } => format!("{origin} from byte {offset}"),
-            Work::Delimited { origin, start, end, .. } | Work::DelimitedObject { origin, start, end, .. } => {
-                format!("{origin} bytes {start}-{end}")
-            }
+            Work::Slice(SliceRef { origin, start, end, .. }) => format!("{origin} bytes {start}-{end}"),
             Work::Stored { key, .. } => (*key).to_owned(),
         }
     }
@@ -290,7 +306,7 @@ impl<'a> MiniBatch<'a> {
                 };
                 files.iter().map(name).collect()
             }
-            Work::Delimited { origin, name_at, .. } | Work::DelimitedObject { origin, name_at, .. } => {
+            Work::Slice(SliceRef { origin, name_at, .. }) => {
                 vec![listed(origin.get(*name_at as usize..).unwrap_or(origin))]
             }
             Work::Stored { .. } | Work::Unreadable { .. } => Vec::new(),
@@ -309,7 +325,7 @@ fn first_and_more(first: Option<&str>, count: usize) -> String {
 /// Checksum of an encoded descriptor: the same plan gives the same checksums (spec D6). A descriptor that is stored
 /// and the message that names it have one checksum.
 pub fn checksum(body: &[u8]) -> u32 {
-    if Head::read(body).is_ok_and(|head| head.kind == Kind::Stored)
+    if message_pack::decode(body).is_ok_and(|head: Head| head.location == Location::Stored)
         && let Ok(MiniBatch { work: Work::Stored { checksum, .. }, .. }) = MiniBatch::decode(body)
     {
         return checksum;

@@ -19,9 +19,14 @@ fn pictures() -> Work<'static> {
     }
 }
 
-fn every_kind() -> [(Work<'static>, bool); 6] {
-    let (origin, version, schema): (_, _, &[u8]) = ("/in/x.csv.gz", "100-1", &[1, 2, 3]);
+fn slice<'a>(store: StoreRef<'a>, key: &'a str, origin: &'a str, name_at: u32) -> Work<'a> {
     let (start, end, records, checksum) = (10, 1 << 40, 3, 0x9abc_def0);
+    let (version, schema) = ("100-1", &[1, 2, 3]);
+    Work::Slice(SliceRef { store, key, origin, name_at, version, start, end, records, checksum, schema })
+}
+
+fn every_kind() -> [(Work<'static>, bool); 6] {
+    let origin = "/in/x.csv.gz";
     [
         (
             Work::Files {
@@ -32,38 +37,11 @@ fn every_kind() -> [(Work<'static>, bool); 6] {
             },
             true,
         ),
-        (
-            Work::Delimited {
-                path: "/cache/x.csv",
-                origin,
-                name_at: 4,
-                version,
-                start,
-                end,
-                records,
-                checksum,
-                schema,
-            },
-            true,
-        ),
+        (slice(StoreRef::Local, "/cache/x.csv", origin, 4), true),
         (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
         (pictures(), false),
-        (
-            Work::DelimitedObject {
-                store: StoreRef::Job,
-                key: "plain/0-1",
-                origin,
-                name_at: 4,
-                version,
-                start,
-                end,
-                records,
-                checksum,
-                schema,
-            },
-            false,
-        ),
-        (Work::Stored { key: "plan/7", items: 12, checksum }, false),
+        (slice(StoreRef::Job, "plain/0-1", origin, 4), false),
+        (Work::Stored { key: "plan/7", items: 12, checksum: 0x9abc_def0 }, false),
     ]
 }
 
@@ -80,6 +58,25 @@ fn descriptors_survive_the_wire_and_borrow_from_it() {
     }
     assert!(!MiniBatch::is_local(b"") && !MiniBatch::is_local(b"\x93\x01"));
     assert_eq!(id_of(7), "mb-0000000007");
+}
+
+#[test]
+fn a_descriptor_says_first_where_its_data_is_and_is_held_to_it() {
+    for (work, is_local) in every_kind() {
+        let mini_batch = MiniBatch { index: 7, input: 3, work };
+        let work = rmp_serde::to_vec(&mini_batch.work).unwrap();
+        let forged = |location| {
+            let head = rmp_serde::to_vec(&Head { location, index: 7, input: 3 }).unwrap();
+            [head, work.clone()].concat()
+        };
+        for location in [Location::Local, Location::Stores, Location::Stored] {
+            let body = forged(location);
+            assert_eq!(MiniBatch::is_local(&body), location == Location::Local);
+            let is_so = location == mini_batch.work.location();
+            assert_eq!(MiniBatch::decode(&body).is_ok(), is_so, "{location:?} {mini_batch:?}");
+        }
+        assert_eq!(MiniBatch::is_local(&mini_batch.encode()), is_local);
+    }
 }
 
 #[test]
@@ -110,10 +107,7 @@ fn a_slice_is_named_by_its_file_below_the_dataset() {
         ("/in/x.csv.gz", 99, "/in/x.csv.gz"),
         ("/in/./y/../x.csv", 0, "/in/x.csv"),
     ] {
-        let (version, schema): (_, &[u8]) = ("", &[]);
-        let (start, end, records, checksum) = (0, 1, 1, 0);
-        let work =
-            Work::Delimited { path: "/x", origin, name_at, version, start, end, records, checksum, schema };
+        let work = slice(StoreRef::Local, "/x", origin, name_at);
         assert_eq!(MiniBatch { index: 0, input: 0, work }.item_names(), [expected]);
     }
 }

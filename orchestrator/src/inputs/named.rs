@@ -41,14 +41,13 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
     match &mini_batch.work {
         Work::Files { base: "", paths, .. } => paths.iter().find_map(|path| local(path)),
         Work::Files { base, paths, .. } => paths.iter().find_map(|path| local(&format!("{base}/{path}"))),
-        Work::Delimited { path, .. } => local(path),
         Work::Unreadable { .. } => None,
         Work::Objects { sources, files } => files.iter().find_map(|file| {
             let source = sources.get(file.source as usize)?;
             let is_local = source.store == StoreRef::Local;
             object(source.store, &if is_local { source.name(file) } else { source.key(file) })
         }),
-        Work::DelimitedObject { store, key, .. } => object(*store, key),
+        Work::Slice(slice) => object(slice.store, slice.key),
         Work::Stored { key, .. } => {
             let is_own = *key == layout::stored_descriptor(mini_batch.index);
             (!is_own).then(|| format!("the object {key}, which is not its descriptor"))
@@ -69,7 +68,7 @@ fn is_below(paths: &[String], path: &str) -> bool {
 mod tests {
     use prs_common::job::{Input, InputKind};
     use prs_common::layout::{BLOBS, blob};
-    use prs_common::mini_batch::{ObjectRef, ObjectSource};
+    use prs_common::mini_batch::{ObjectRef, ObjectSource, SliceRef};
 
     use super::*;
 
@@ -97,19 +96,8 @@ mod tests {
 
     fn slice<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
         let (origin, version, schema) = ("/a", "", &[][..]);
-        let (start, end, records, checksum) = (0, 1, 1, 0);
-        Work::DelimitedObject {
-            store,
-            key,
-            origin,
-            name_at: 0,
-            version,
-            start,
-            end,
-            records,
-            checksum,
-            schema,
-        }
+        let (name_at, start, end, records, checksum) = (0, 0, 1, 1, 0);
+        Work::Slice(SliceRef { store, key, origin, name_at, version, start, end, records, checksum, schema })
     }
 
     #[test]
@@ -147,18 +135,6 @@ mod tests {
         let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
         let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[], names: Vec::new() };
-        let version = "1-2.3";
-        let table = Work::Delimited {
-            path: "/etc/shadow",
-            origin: "/etc/shadow",
-            name_at: 0,
-            version,
-            start: 0,
-            end: 1,
-            records: 1,
-            checksum: 0,
-            schema: &[],
-        };
         // The work, and the inputs that may have it.
         let table: [(Work<'_>, &[u32]); 17] = [
             (files(), &[0, 3, 4]),
@@ -173,7 +149,7 @@ mod tests {
             ),
             (Work::Files { base: "/input", paths: vec!["a"], versions: &[], names: Vec::new() }, &[3, 4]),
             (Work::Files { base: "", paths: vec!["/etc/shadow"], versions: &[], names: Vec::new() }, &[3, 4]),
-            (table, &[3, 4]),
+            (slice(StoreRef::Local, "/etc/shadow"), &[3, 4]),
             (Work::Unreadable { origin: "/a", offset: 0, reason: "gone" }, &[0, 1, 2, 3, 4]),
             (object(StoreRef::Local, "a"), &[3, 4]),
             (object(StoreRef::Shared, &uploaded), &[0, 1, 2, 3, 4]),

@@ -6,7 +6,7 @@ use std::path::Path;
 use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
 use prs_common::layout;
-use prs_common::mini_batch::{StoreRef, Work};
+use prs_common::mini_batch::{SliceRef, StoreRef, Work};
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, Slice, split_file};
 
 use super::fetch::{Fetched, Fetcher};
@@ -78,7 +78,7 @@ impl Planner<'_, '_> {
             return self.copy(name, text, &key, &version);
         }
         let path = text.name.to_string_lossy().into_owned();
-        self.text(name, text, &Home::File { path: &path, version: &version });
+        self.text(name, text, Home { store: StoreRef::Local, key: &path, version: &version });
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Planner<'_, '_> {
         let stored = handle.block_on(plain_copy::store(&**stores.job(), key, &text.path));
         stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
         let plain = text.path.clone();
-        self.text(name, text, &Home::Object { store: StoreRef::Job, key, version });
+        self.text(name, text, Home { store: StoreRef::Job, key, version });
         let _ = std::fs::remove_file(plain);
         Ok(())
     }
@@ -162,8 +162,7 @@ impl Planner<'_, '_> {
         if text.path == copy {
             let rest = if file.key.is_empty() { &file.relative } else { &file.key };
             let key = format!("{}{rest}", source.prefix);
-            let home = Home::Object { store: described.store, key: &key, version: &version };
-            self.text(name, text, &home);
+            self.text(name, text, Home { store: described.store, key: &key, version: &version });
         } else {
             self.copy(name, text, &layout::plain_copy(self.position, number), &version)?;
         }
@@ -190,8 +189,9 @@ impl Planner<'_, '_> {
     }
 
     /// The slices of one file, which nodes find at its home.
-    fn text(&mut self, name: Name<'_>, text: PlainText, home: &Home<'_>) {
-        let origin = name.origin;
+    fn text(&mut self, name: Name<'_>, text: PlainText, home: Home<'_>) {
+        let Name { origin, at: name_at } = name;
+        let Home { store, key, version } = home;
         let (dialect, schema) = match read_schema(&self.options, &text) {
             Ok(found) => found,
             Err(SchemaError::Empty) if text.broken.is_none() => return,
@@ -204,8 +204,21 @@ impl Planner<'_, '_> {
         let schema = rmp_serde::to_vec(&(&dialect, &schema)).expect("a schema holds only names and types");
         let mut planned_to = 0;
         let split = split_file(&text.path, &dialect, self.size, |slice| {
-            planned_to = slice.end;
-            self.sink.push(self.position, home.slice(name, &slice, &schema))
+            let Slice { start, end, records, checksum } = slice;
+            planned_to = end;
+            let slice = SliceRef {
+                store,
+                key,
+                origin,
+                name_at,
+                version,
+                start,
+                end,
+                records,
+                checksum,
+                schema: &schema,
+            };
+            self.sink.push(self.position, Work::Slice(slice))
         });
         if self.sink.is_stopped() {
             return;
@@ -226,34 +239,12 @@ struct Name<'a> {
     at: u32,
 }
 
-/// Where nodes find the plain text of a file.
-enum Home<'a> {
-    File { path: &'a str, version: &'a str },
-    Object { store: StoreRef<'a>, key: &'a str, version: &'a str },
-}
-
-impl<'a> Home<'a> {
-    fn slice(&self, name: Name<'a>, slice: &Slice, schema: &'a [u8]) -> Work<'a> {
-        let Name { origin, at: name_at } = name;
-        let &Slice { start, end, records, checksum } = slice;
-        match *self {
-            Self::File { path, version } => {
-                Work::Delimited { path, origin, name_at, version, start, end, records, checksum, schema }
-            }
-            Self::Object { store, key, version } => Work::DelimitedObject {
-                store,
-                key,
-                origin,
-                name_at,
-                version,
-                start,
-                end,
-                records,
-                checksum,
-                schema,
-            },
-        }
-    }
+/// Where nodes find the plain text of a file: see [`SliceRef`].
+#[derive(Clone, Copy)]
+struct Home<'a> {
+    store: StoreRef<'a>,
+    key: &'a str,
+    version: &'a str,
 }
 
 fn read_schema(options: &TabularOptions, text: &PlainText) -> Result<(Dialect, Schema), SchemaError> {
@@ -323,7 +314,7 @@ mod tests {
         assert_eq!(plans[0], plans[1]);
         for body in &plans[0] {
             let MiniBatch { work, .. } = MiniBatch::decode(body).unwrap();
-            let Work::DelimitedObject { store: StoreRef::Job, key, origin, .. } = work else {
+            let Work::Slice(SliceRef { store: StoreRef::Job, key, origin, .. }) = work else {
                 panic!("{work:?}")
             };
             assert_eq!(origin, file.display().to_string());

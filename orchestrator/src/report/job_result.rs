@@ -54,6 +54,9 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
     );
     causes(&result.findings, &mut out);
     out.push_str(&starts::lines(&result.starts));
+    for note in &spec.notes {
+        let _ = writeln!(out, "note          {note}");
+    }
     let output = &result.output;
     let _ = match (&output.sha256, spec.output_action) {
         (Some(sha256), _) => {

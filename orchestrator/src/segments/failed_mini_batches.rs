@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use prs_common::job::JobSpec;
 use prs_common::layout::{self, FAILED_MINI_BATCHES};
-use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, Work, id_of};
+use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
 use prs_common::segment::{SegmentError, SegmentIndex, TryStatus, read_index};
 use prs_common::storage::{ObjectMeta, Storage, StorageError};
 use serde_json::{Value, json};
@@ -129,8 +129,7 @@ fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
         Work::Files { .. } | Work::Objects { .. } => {
             mini_batch.file_names().into_iter().map(Value::from).collect()
         }
-        Work::Delimited { origin, start, end, records, .. }
-        | Work::DelimitedObject { origin, start, end, records, .. } => {
+        Work::Slice(SliceRef { origin, start, end, records, .. }) => {
             vec![json!({"file": origin, "start": start, "end": end, "records": records})]
         }
         Work::Stored { key, .. } => vec![json!({"descriptor": key})],

@@ -13,6 +13,12 @@ Examples:
   prs submit job.yml --set mini_batch_size=50 --set run_max_try=5
   prs submit job.yml --detach -o json       # on a fleet: print the id and leave";
 
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  prs explain                               # the keys there are
+  prs explain node_count
+  prs explain inputs.mode -o json";
+
 pub(super) const VALIDATE: &str = "\
 Examples:
   prs validate job.yml

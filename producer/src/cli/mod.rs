@@ -25,7 +25,7 @@ use crate::{colours, output};
 
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Order, Remove, Whereabouts};
-pub(crate) use run::{CodeChoice, New, Resubmit, Resume, Submit, Try, Validate};
+pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate};
 pub(crate) use servers::FleetServers;
 pub(crate) use shell::{Completions, Manual, Shell};
 
@@ -159,6 +159,9 @@ pub(crate) enum Command {
     /// Run a job and wait for its end.
     #[command(after_help = examples::SUBMIT)]
     Submit(Submit),
+    /// Say what a key of a job file takes and means, or list all of them.
+    #[command(after_help = examples::EXPLAIN)]
+    Explain(Explain),
     /// Check a job file, import its script and plan the job; run nothing.
     #[command(after_help = examples::VALIDATE)]
     Validate(Validate),
@@ -231,6 +234,7 @@ impl Command {
     pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
         let job = match self {
             Self::New(_)
+            | Self::Explain(_)
             | Self::Submit(_)
             | Self::Validate(_)
             | Self::List(_)
@@ -263,7 +267,12 @@ impl Command {
             Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
                 return servers.settle();
             }
-            Self::New(_) | Self::Profiles(_) | Self::Doctor(_) | Self::Completions(_) | Self::Man(_) => {
+            Self::New(_)
+            | Self::Explain(_)
+            | Self::Profiles(_)
+            | Self::Doctor(_)
+            | Self::Completions(_)
+            | Self::Man(_) => {
                 return Ok(Vec::new());
             }
             Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => servers,

@@ -47,6 +47,14 @@ pub(crate) struct Submit {
     pub(crate) servers: Servers,
 }
 
+/// Say what a key of a job file takes and means, or list all of them.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The key, as a job file or a message has it: `node_count`, `inputs.path`.
+    #[arg(value_name = "KEY", add = completion::keys())]
+    pub(crate) key: Option<String>,
+}
+
 /// Check a job file, import its script and plan the job; run nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Validate {

@@ -4,6 +4,7 @@ mod cancel;
 mod completions;
 mod doctor;
 mod errors;
+mod explain;
 mod fetch;
 mod gc;
 mod inspect;
@@ -28,7 +29,8 @@ use prs_worker::survive_file_size_limit;
 
 #[cfg(test)]
 pub(crate) use self::{
-    doctor::Diagnosis, man::ManualPages, new::Made, profiles::ProfilesView, show::Shown, validate::Validated,
+    doctor::Diagnosis, explain::Explained, man::ManualPages, new::Made, profiles::ProfilesView, show::Shown,
+    validate::Validated,
 };
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
@@ -58,6 +60,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         match arguments.command {
             Command::New(arguments) => new::new(&arguments, format),
+            Command::Explain(arguments) => explain::explain(&arguments, format),
             Command::Submit(submit) => run::submit(&submit, format).await,
             Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,

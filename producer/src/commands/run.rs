@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::code_archive::{is_intact, pack};
+use prs_common::code::archive::{is_intact, pack};
 use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use prs_common::job::{
-    ARGUMENT_SETTINGS, Infer, Input, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions,
-};
+use prs_common::job::keys::{Argument, JOB, Key, THRESHOLDS};
+use prs_common::job::{Input, InputMode, InputSource, JobSpec, TabularOptions};
 use prs_common::ledger::JobState;
 use prs_common::timestamp::format_us;
 use prs_orchestrator::JobRecord;
@@ -83,84 +82,27 @@ fn job_file(record: &JobRecord) -> String {
     text
 }
 
-/// The keys of a job file that mean `spec`, but for `output`, in the order in which people ask. Absent is what has no
-/// value, or was given in `arguments`.
+/// The keys of a job file that mean `spec`, but for `output`. Absent is what has no value, what can have one value alone,
+/// and what was given in `arguments`.
 fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
-    // Every field is named, so that a new one is not forgotten.
-    let JobSpec {
-        name,
-        description,
-        entry_script,
-        source_directory,
-        mini_batch_size,
-        error_threshold,
-        allowed_failed_count,
-        allowed_failed_percent,
-        failures_allowed,
-        output_action,
-        append_row_file_name,
-        output_format,
-        node_count,
-        process_count_per_node,
-        run_invocation_timeout,
-        run_max_try,
-        logging_level,
-        environment,
-        environment_variables,
-        compute_target,
-        inputs,
-        output: _,
-        keep,
-        arguments,
-        // Other values are refused.
-        allow_reuse: _,
-        resource_monitor_interval: _,
-        task_overhead_timeout,
-        progress_update_timeout,
-        first_task_creation_timeout,
-        notes: _,
-    } = spec;
-    let given_as_argument = |key: &str| {
-        let flag = format!("--{key}");
-        ARGUMENT_SETTINGS.contains(&key)
-            && arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
+    let stored = spec.stored();
+    let is_argument = |key: &Key| {
+        let flag = format!("--{}", key.name);
+        key.argument == Argument::Setting
+            && spec.arguments.iter().any(|argument| argument.split('=').next() == Some(&flag))
     };
-    let thresholds = |value: Value| if *failures_allowed { value } else { Value::Null };
-    let size = match mini_batch_size {
-        MiniBatchSize::Files(amount) | MiniBatchSize::Bytes(amount) => *amount,
-    };
-    let settings = [
-        ("name", json!(name)),
-        ("description", json!(description)),
-        ("source_directory", json!(source_directory)),
-        ("entry_script", json!(entry_script)),
-        ("arguments", if arguments.is_empty() { Value::Null } else { json!(arguments) }),
-        ("inputs", Value::Array(inputs.iter().map(input).collect())),
-        ("mini_batch_size", json!(size)),
-        ("environment", json!(environment)),
-        ("environment_variables", variables(environment_variables)),
-        ("output_action", json!(output_action)),
-        ("append_row_file_name", json!(append_row_file_name)),
-        ("output_format", json!(output_format)),
-        ("keep", json!(keep.map(|seconds| format!("{}h", seconds / 3600)))),
-        ("compute_target", json!(compute_target)),
-        ("node_count", json!(node_count)),
-        ("process_count_per_node", json!(process_count_per_node)),
-        ("run_invocation_timeout", json!(run_invocation_timeout)),
-        ("run_max_try", json!(run_max_try)),
-        ("error_threshold", thresholds(json!(error_threshold))),
-        ("allowed_failed_count", thresholds(json!(allowed_failed_count))),
-        ("allowed_failed_percent", thresholds(json!(allowed_failed_percent))),
-        ("logging_level", json!(logging_level)),
-        ("task_overhead_timeout", json!(task_overhead_timeout)),
-        ("progress_update_timeout", json!(progress_update_timeout)),
-        ("first_task_creation_timeout", json!(first_task_creation_timeout)),
-    ];
-    settings.into_iter().filter(|(key, value)| !value.is_null() && !given_as_argument(key)).collect()
-}
-
-fn variables(variables: &BTreeMap<String, String>) -> Value {
-    if variables.is_empty() { Value::Null } else { json!(variables) }
+    let is_threshold = |key: &Key| THRESHOLDS.contains(&key.name);
+    let keys = JOB.keys.iter().filter(|key| key.name != "output" && key.not_built.is_none());
+    let keys = keys.filter(|key| !is_argument(key) && (spec.failures_allowed || !is_threshold(key)));
+    let settings = keys.filter_map(|key| {
+        let value = match key.name {
+            "mini_batch_size" => json!(spec.mini_batch_size.amount()),
+            "inputs" => Value::Array(spec.inputs.iter().map(input).collect()),
+            name => key.takes.written(stored.get(name)?)?,
+        };
+        Some((key.name, value))
+    });
+    settings.collect()
 }
 
 /// One input, as a job file names it.
@@ -177,7 +119,6 @@ fn input(input: &Input) -> Value {
         keys.insert("format".to_owned(), json!("delimited"));
         keys.insert("delimiter".to_owned(), json!(char::from(*delimiter).to_string()));
         keys.insert("header".to_owned(), json!(has_header));
-        let infer = if *infer == Infer::Full { "full" } else { "sampled" };
         keys.insert("infer".to_owned(), json!(infer));
         if !dtype.is_empty() {
             let types: BTreeMap<&String, &String> = dtype.iter().map(|(name, kind)| (name, kind)).collect();

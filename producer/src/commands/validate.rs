@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::HumanBytes;
-use prs_common::code_archive::pack;
+use prs_common::code::archive::pack;
 use prs_common::job::{RunsOn, load_for};
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::report::progress_overview::duration;

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     Collected, CommandError, Errors, FailedItems, Job, Jobs, Logs, Removed, SCHEMA, Submitted, Workers,
 };
-use crate::commands::{Diagnosis, Made, ManualPages, ProfilesView, Shown, Validated};
+use crate::commands::{Diagnosis, Explained, Made, ManualPages, ProfilesView, Shown, Validated};
 use crate::trial;
 
 /// The states of a job.
@@ -33,12 +33,13 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 17] {
+fn records() -> [(&'static str, String); 18] {
     [
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
         ("diagnosis", text::<Diagnosis>()),
         ("errors", text::<Errors>()),
+        ("explained", text::<Explained>()),
         ("failed-items", text::<FailedItems>()),
         ("job", text::<Job>()),
         ("jobs", text::<Jobs>()),

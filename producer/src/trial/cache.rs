@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use prs_common::code_archive::{pack, unpack};
+use prs_common::code::archive::{pack, unpack};
 use prs_common::private_folder::PrivateFolder;
 use prs_common::remove_tree::remove_tree;
 use prs_worker::{find_extension, prepare_python_home};

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use bytes::Bytes;
 use prs_common::job::InputKind;
-use prs_common::mini_batch::{MiniBatch, Work, checksum};
+use prs_common::mini_batch::{MiniBatch, StoreRef, Work, checksum};
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::segments::failed::{FailedMiniBatch, failed_mini_batches};
@@ -225,6 +225,8 @@ fn named(failed: &[FailedMiniBatch]) -> String {
 /// Whether it is of a copy that the job made in its own scratch folder, which is gone.
 fn is_of_copy(planned: &[u8]) -> bool {
     let mini_batch = MiniBatch::decode(planned);
-    mini_batch
-        .is_ok_and(|one| matches!(one.work, Work::Delimited { path, .. } if !Path::new(path).is_absolute()))
+    mini_batch.is_ok_and(|one| match one.work {
+        Work::Slice(slice) => slice.store == StoreRef::Local && !Path::new(slice.key).is_absolute(),
+        _ => false,
+    })
 }

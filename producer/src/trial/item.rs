@@ -47,10 +47,7 @@ impl Part {
     /// What a mini-batch has of a table; none of files.
     pub(super) fn of(mini_batch: &MiniBatch<'_>) -> Option<Self> {
         let (origin, version, start, rows) = match mini_batch.work {
-            Work::Delimited { origin, version, start, records, .. }
-            | Work::DelimitedObject { origin, version, start, records, .. } => {
-                (origin, version, start, Some(records))
-            }
+            Work::Slice(slice) => (slice.origin, slice.version, slice.start, Some(slice.records)),
             Work::Unreadable { origin, offset, .. } => (origin, "", offset, None),
             _ => return None,
         };
@@ -171,6 +168,8 @@ fn is_named(name: &str, item: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::mini_batch::{SliceRef, StoreRef};
+
     use super::*;
 
     fn files(paths: &[&'static str]) -> Work<'static> {
@@ -178,8 +177,9 @@ mod tests {
     }
 
     fn slice(origin: &'static str, start: u64, records: u64) -> Work<'static> {
-        Work::Delimited {
-            path: origin,
+        Work::Slice(SliceRef {
+            store: StoreRef::Local,
+            key: origin,
             origin,
             name_at: 0,
             version: "",
@@ -188,7 +188,7 @@ mod tests {
             records,
             checksum: 0,
             schema: &[],
-        }
+        })
     }
 
     /// Index of the mini-batch and place of the row in it, or the message.

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
-use prs_common::code_archive::{is_intact, unpack};
-use prs_common::code_files::CodeFiles;
+use prs_common::code::archive::{is_intact, unpack};
+use prs_common::code::files::CodeFiles;
 use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
 use prs_common::ledger::EmbeddedLedger;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prs_common::hexadecimal;
-use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::mini_batch::{MiniBatch, SliceRef, Work};
 use serde_json::Value;
 
 use super::Trial;
@@ -38,7 +38,7 @@ pub(crate) fn test_file(
             let at = |path: &&str| Path::new(base).join(path);
             if is_fetched { embedded(base, paths)? } else { named(paths.iter().map(at)) }
         }
-        &Work::Delimited { path, start, end, .. } => rows(local, &trial.work().join(path), start, end)?,
+        Work::Slice(slice) => rows(local, slice, &trial.work().join(slice.key))?,
         Work::Unreadable { origin, reason, .. } => {
             return Err(Failure::wrong(format!(
                 "the data of the mini-batch cannot be read: {origin}: {reason}"
@@ -125,15 +125,12 @@ fn embedded(base: &str, paths: &[&str]) -> Result<(String, &'static str), Failur
 /// The same for a slice of a table.
 fn rows(
     mini_batch: &MiniBatch<'_>,
+    slice: &SliceRef<'_>,
     path: &Path,
-    start: u64,
-    end: u64,
 ) -> Result<(String, &'static str), Failure> {
+    let SliceRef { start, end, .. } = *slice;
     let content = read(path, start, Some(end.saturating_sub(start)), &mut { LARGEST })?;
-    let mut of_test = mini_batch.clone();
-    if let Work::Delimited { path, .. } = &mut of_test.work {
-        *path = SLICE;
-    }
+    let of_test = MiniBatch { work: Work::Slice(SliceRef { key: SLICE, ..*slice }), ..*mini_batch };
     let data = format!(
         "# How the slice is read: columns and types as they were found in the whole file.\nDESCRIPTOR = {}\nROWS = {}\n",
         quoted(&hexadecimal(&of_test.encode())),

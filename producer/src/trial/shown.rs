@@ -78,7 +78,7 @@ struct Error {
 pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
     let names = mini_batch.file_names();
     let what = match (&mini_batch.work, names.as_slice()) {
-        (Work::Delimited { .. } | Work::DelimitedObject { .. }, _) => {
+        (Work::Slice(_), _) => {
             format!("{} rows, {}", mini_batch.items(), mini_batch.detail())
         }
         (_, []) => mini_batch.detail(),
@@ -204,13 +204,16 @@ fn short(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prs_common::mini_batch::{SliceRef, StoreRef};
+
     use super::*;
 
     #[test]
     fn a_mini_batch_is_described_by_what_is_in_it() {
         let files = |paths| Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
-        let table = Work::Delimited {
-            path: "/data/t.csv",
+        let table = Work::Slice(SliceRef {
+            store: StoreRef::Local,
+            key: "/data/t.csv",
             origin: "/data/t.csv",
             name_at: 6,
             version: "",
@@ -219,7 +222,7 @@ mod tests {
             records: 7,
             checksum: 0,
             schema: &[],
-        };
+        });
         for (work, expected) in [
             (files(vec!["a", "b", "c"]), "mini-batch 3: 3 files, /data/a … /data/c"),
             (files(vec!["a"]), "mini-batch 3: 1 file, /data/a"),

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable
 
 
+@dataclass(unsafe_hash=True)
 class Dataset:
     """The input a mini-batch comes from, as the job file has it."""
 
     __slots__ = ("name", "path", "type")
 
-    def __init__(self, name: str, type: str, path: str) -> None:
-        self.name = name
-        self.type = type
-        self.path = path
-
-    def __repr__(self) -> str:
-        return f"Dataset(name={self.name!r}, type={self.type!r}, path={self.path!r})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Dataset):
-            return NotImplemented
-        return (self.name, self.type, self.path) == (other.name, other.type, other.path)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.type, self.path))
+    name: str
+    type: str
+    path: str
 
 
 class MiniBatchContext:

@@ -16,9 +16,9 @@ from azureml_user.parallel_run.errors import ScriptError
 _OLDEST_PYARROW = 14
 
 
-def check(inputs: Sequence[tuple[str, str, str]]) -> bool:
+def check(inputs: Sequence[Any]) -> bool:
     """Whether an input is tabular; refuses one when what it needs is not installed. Imports nothing."""
-    tabular = [name for name, kind, _ in inputs if kind == "tabular"]
+    tabular = [one.name for one in inputs if one.kind == "tabular"]
     if not tabular:
         return False
     missing = [module for module in ("pandas", "pyarrow") if importlib.util.find_spec(module) is None]

@@ -7,10 +7,12 @@ the extension run mini-batches and ends in order. Started by hand it only says s
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any, Callable
 
 from azureml_user.parallel_run import (
@@ -52,7 +54,7 @@ class Host:
         self.results = results.Results(tables.Tables(to_csv, is_csv), only_tables=is_csv)
         self.frames = frames.Frames() if frames.check(start.inputs) else None
         self.profiler = profiler
-        self._datasets = [context.Dataset(name, kind, path) for name, kind, path in start.inputs]
+        self._datasets = [context.Dataset(one.name, one.kind, one.path) for one in start.inputs]
         self.context = self._make_context if entry.takes_context else None
 
     def _make_context(
@@ -73,7 +75,8 @@ def main() -> int:
 
     began = time.monotonic()
     _volunteer_for_oom()
-    connection, start = prs_process.Connection.open(int(socket), int(page), platform.python_version())
+    connection = prs_process.Connection.open(int(socket), int(page), platform.python_version())
+    start = json.loads(connection.start(), object_hook=lambda fields: SimpleNamespace(**fields))
     os.register_at_fork(after_in_child=connection.forget)
 
     terminal = foreground.take()
@@ -107,7 +110,7 @@ def main() -> int:
         return 1
     connection.ready(time.monotonic() - began, errors.frame_of(entry.run))
 
-    connection.serve(host, start)
+    prs_process.serve(connection, host)
 
     connection.shutting_down()
     failure = None

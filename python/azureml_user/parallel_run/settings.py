@@ -43,9 +43,9 @@ _MEANINGLESS = frozenset(["path_or_buf", "mode", "encoding", "compression", "err
 
 
 def to_csv_arguments(
-    script_path: str, arguments: Sequence[str], output_format: tuple[str, bool] | None = None
+    script_path: str, arguments: Sequence[str], output_format: Any | None = None
 ) -> dict[str, Any]:
-    """The arguments of `to_csv`; `output_format` is a delimiter and whether there is a header.
+    """The arguments of `to_csv`; `output_format` has a `delimiter`, and whether there is a `header`.
 
     Raises `ScriptError` where the settings cannot be followed.
     """
@@ -53,7 +53,7 @@ def to_csv_arguments(
     of_script = _read(path)
     to_csv = dict(_DEFAULTS)
     if output_format is not None:
-        to_csv["sep"], to_csv["header"] = output_format
+        to_csv["sep"], to_csv["header"] = output_format.delimiter, output_format.header
         for name in sorted(_OF_THE_JOB & set(of_script)):
             raise ScriptError(
                 "ValueError", f"{path}: {name!r} is what output_format of the job file says: remove it here"

@@ -38,6 +38,7 @@ fn schema_of(arguments: &[String], printed: &Value) -> Option<&'static str> {
         "new" => "made",
         "profiles" => "profiles",
         "rm" => "removed",
+        "explain" => "explained",
         "gc" => "collected",
         "show" => "shown",
         "try" => "tried",

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use prs_common::code_archive::{is_intact, pack, unpack};
+use prs_common::code::archive::{is_intact, pack, unpack};
 use prs_tests::fuzz::{Target, kind_of};
 use prs_tests::harness::Random;
 use tar::{Builder, EntryType, Header};

@@ -1,7 +1,7 @@
 //! Descriptors of mini-batches, as a queue brings them.
 
 use prs_common::file_version::{FileVersion, PackedVersions, unpack};
-use prs_common::mini_batch::{MiniBatch, ObjectRef, ObjectSource, StoreRef, Work, checksum, id_of};
+use prs_common::mini_batch::{MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work, checksum, id_of};
 use prs_tests::fuzz::{Target, kind_of};
 use prs_tests::harness::Random;
 
@@ -18,9 +18,9 @@ fn text(random: &mut Random) -> &'static str {
 impl Target for Descriptors {
     const WORDS: &'static [&'static [u8]] = &[
         b"\xa5Files",
-        b"\xa9Delimited",
+        b"\xa5Slice",
         b"\xa7Objects",
-        b"\xafDelimitedObject",
+        b"\xa6Stores",
         b"\xa6Stored",
         b"\xaaUnreadable",
         b"\xa5Local",
@@ -45,10 +45,11 @@ impl Target for Descriptors {
         let (key, origin, version, records) = (text(random), text(random), text(random), random.below(1000));
         let mut paths = || (0..random.below(5)).map(|_| text(random)).collect::<Vec<_>>();
         let (first, second) = (paths(), paths());
-        let work = match random.below(6) {
+        let work = match random.below(5) {
             0 => Work::Files { base: key, paths: first, versions: versions.as_bytes(), names: second },
-            1 => Work::Delimited {
-                path: key,
+            1 => Work::Slice(SliceRef {
+                store,
+                key,
                 origin,
                 name_at: random.below(20) as u32,
                 version,
@@ -57,7 +58,7 @@ impl Target for Descriptors {
                 records,
                 checksum: 7,
                 schema,
-            },
+            }),
             2 => Work::Objects {
                 sources: first
                     .iter()
@@ -74,19 +75,7 @@ impl Target for Descriptors {
                     .map(|&relative| ObjectRef { source: 0, relative, key, size: Some(records), version })
                     .collect(),
             },
-            3 => Work::DelimitedObject {
-                store,
-                key,
-                origin,
-                name_at: random.below(20) as u32,
-                version,
-                start,
-                end,
-                records,
-                checksum: 7,
-                schema,
-            },
-            4 => Work::Stored { key, items: records, checksum: 9 },
+            3 => Work::Stored { key, items: records, checksum: 9 },
             _ => Work::Unreadable { origin, offset: start, reason: version },
         };
         let mini_batch = MiniBatch { index: random.below(1 << 33), input: 1, work };
@@ -107,12 +96,12 @@ impl Target for Descriptors {
         };
         assert_eq!(peeked.unwrap(), mini_batch.index);
         let _ = mini_batch.item_names();
-        let fetched = matches!(
-            mini_batch.work,
-            Work::Objects { .. } | Work::DelimitedObject { .. } | Work::Stored { .. }
-        );
-        // What prs itself writes is told at its beginning; of other encodings none is taken for local that is not.
-        assert!(!local || !fetched, "{mini_batch:?}");
+        let fetched = match mini_batch.work {
+            Work::Objects { .. } | Work::Stored { .. } => true,
+            Work::Slice(slice) => slice.store != StoreRef::Local,
+            Work::Files { .. } | Work::Unreadable { .. } => false,
+        };
+        assert_eq!(local, !fetched, "{mini_batch:?}");
         let again = mini_batch.encode();
         assert_eq!(MiniBatch::is_local(&again), !fetched, "{mini_batch:?}");
         if let Work::Stored { checksum: stored, .. } = mini_batch.work {

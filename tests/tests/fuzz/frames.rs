@@ -1,82 +1,88 @@
 //! Frames on the socket between an agent and a process.
 
 use std::fmt::Debug;
-use std::io::Read;
 
 use prs_common::source_line::SourceLine;
 use prs_common::wire::{
-    Assignment, ErrorInfo, FromProcess, MAX_FRAME, Outcome, Stage, ToProcess, decode, encode_frame,
-    encode_run, read_frame,
+    Assignment, ErrorInfo, Frame, Frames as Stream, FromProcess, MAX_FRAME, Message, Outcome, Stage,
+    ToProcess, encode,
 };
 use prs_tests::fuzz::{Target, kind_of};
 use prs_tests::harness::Random;
-use serde::{Deserialize, Serialize};
 
 /// A stream of frames, given in pieces.
 pub(crate) struct Frames;
 
-/// Gives no more than some bytes at a time, as a socket may.
-struct Pieces<'a> {
-    rest: &'a [u8],
-    most: usize,
-}
+/// Most memory for a frame that is not there yet, beside what is there, bytes.
+const AHEAD: usize = 4 << 20;
 
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let most = buffer.len().min(self.most);
-        self.rest.read(&mut buffer[..most])
+/// The frames of `stream`, which comes in pieces of `most` bytes, and how it ends.
+fn read(stream: &[u8], most: usize) -> (Vec<Frame>, &'static str) {
+    let (mut reader, mut frames) = (Stream::default(), Vec::new());
+    for piece in stream.chunks(most) {
+        reader.buffer().extend_from_slice(piece);
+        loop {
+            match reader.next_frame() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(_) => return (frames, "refused"),
+            }
+        }
+        assert!(reader.buffer().capacity() <= stream.len() * 2 + AHEAD);
     }
+    (frames, if reader.buffer().is_empty() { "whole" } else { "torn" })
 }
 
 impl Target for Frames {
     fn seed(&mut self, random: &mut Random) -> Vec<u8> {
         let mut stream = Vec::new();
-        for _ in 0..=random.below(4) {
-            frame(random, &mut stream);
+        let count = 1 + random.below(4);
+        for _ in 0..count {
+            stream.extend(frame(random));
         }
-        let mut pieces = Pieces { rest: &stream, most: 1 + random.below(40) as usize };
-        while let Some(body) = read_frame(&mut pieces).unwrap() {
-            let said = decode::<FromProcess<'_>>(&body).is_ok();
-            assert_ne!(said, decode::<ToProcess>(&body).is_ok(), "one of the two says it");
+        let (frames, end) = read(&stream, 1 + random.below(40) as usize);
+        assert_eq!((frames.len() as u64, end), (count, "whole"));
+        for frame in frames {
+            let said = frame.clone().decode::<FromProcess>().is_ok();
+            assert_ne!(said, frame.decode::<ToProcess>().is_ok(), "one of the two says it");
         }
         stream
     }
 
-    /// The length of the first frame, to what there is.
+    /// The lengths of the first frame, to what there is.
     fn mend(&mut self, input: &mut Vec<u8>, random: &mut Random) {
-        if random.below(3) > 0 && input.len() >= 4 {
-            let length = (input.len() - 4) as u32;
-            input[..4].copy_from_slice(&length.to_le_bytes());
+        if random.below(3) > 0 && input.len() >= 8 {
+            let all = (input.len() - 8) as u64;
+            let told = u32::from_le_bytes(input[..4].try_into().unwrap()).into();
+            let head = if told <= all { told } else { random.below(all + 1) };
+            for (at, length) in [(0, head), (4, all - head)] {
+                input[at..at + 4].copy_from_slice(&(length as u32).to_le_bytes());
+            }
         }
     }
 
     fn check(&mut self, input: &[u8]) -> String {
-        let mut pieces = Pieces { rest: input, most: 1 + input.len() % 61 };
-        let (mut first, mut frames) = (String::new(), 0);
-        loop {
-            match read_frame(&mut pieces) {
-                Ok(Some(body)) => {
-                    assert!(body.len() <= MAX_FRAME && body.len() <= input.len());
-                    let became = again::<FromProcess<'_>>(&body) + &again::<ToProcess>(&body);
-                    if frames == 0 {
-                        first = became;
-                    }
-                    frames += 1;
-                }
-                ended => return format!("{first} {} {}", frames.min(2), kind_of(format!("{ended:?}"))),
-            }
-        }
+        assert!(input.len() < MAX_FRAME);
+        let (frames, end) = read(input, 1 + input.len() % 61);
+        let mut became = frames.iter().map(|frame| again::<FromProcess>(frame) + &again::<ToProcess>(frame));
+        let first = became.next().unwrap_or_default();
+        format!("{first} {} {end}", became.count().min(2))
     }
 }
 
 /// What is understood is said again in the same words.
-fn again<'a, T: Deserialize<'a> + Serialize + Debug>(body: &'a [u8]) -> String {
-    match decode::<T>(body) {
-        Ok(message) => {
-            let mut frame = Vec::new();
-            encode_frame(&message, &mut frame);
-            assert_eq!(u32::from_le_bytes(frame[..4].try_into().unwrap()) as usize, frame.len() - 4);
-            kind_of(format!("{message:?}").split(['(', '{']).next().unwrap_or_default())
+fn again<M: Message + Debug + PartialEq>(frame: &Frame) -> String {
+    match frame.clone().decode::<M>() {
+        Ok((message, raw)) => {
+            assert_eq!(message.raw_bytes(), raw.len() as u64);
+            let said = encode(&message, [&raw[..]]);
+            let (frames, end) = read(&said, said.len());
+            assert_eq!((frames.len(), end), (1, "whole"));
+            let kind = kind_of(format!("{message:?}").split(['(', '{']).next().unwrap_or_default());
+            // A number that is none is not equal to itself.
+            let again = frames.into_iter().next().unwrap().decode::<M>().unwrap();
+            assert!(again == (message, raw) || kind.contains("Ready"));
+            kind
         }
         Err(error) => kind_of(error),
     }
@@ -99,43 +105,42 @@ fn error(random: &mut Random) -> ErrorInfo {
     ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random), frame }
 }
 
-fn frame(random: &mut Random, stream: &mut Vec<u8>) {
+fn frame(random: &mut Random) -> Vec<u8> {
     let seqs =
         |random: &mut Random| (0..random.below(5)).map(|_| random.below(1 << 32) as u32).collect::<Vec<_>>();
     match random.below(9) {
-        0 => encode_frame(&FromProcess::Hello { protocol: 1, python: text(random) }, stream),
+        0 => encode(&FromProcess::Hello { protocol: 1, python: text(random) }, []),
         1 => {
             let seconds = random.below(1000) as f64 / 7.0;
             let run = (random.below(2) == 0).then(|| user_frame(random));
-            encode_frame(&FromProcess::Ready { seconds, run }, stream);
+            encode(&FromProcess::Ready { seconds, run }, [])
         }
         2 => {
             let is_permanent = random.below(2) == 0;
-            encode_frame(&FromProcess::InitFailed { error: error(random), is_permanent }, stream);
+            encode(&FromProcess::InitFailed { error: error(random), is_permanent }, [])
         }
-        3 => encode_frame(&FromProcess::Skipped(seqs(random)), stream),
-        4 => encode_frame(&FromProcess::Notice(text(random)), stream),
-        5 => encode_frame(&FromProcess::Bye((random.below(2) == 0).then(|| error(random))), stream),
+        3 => encode(&FromProcess::Skipped(seqs(random)), []),
+        4 => encode(&FromProcess::Notice(text(random)), []),
+        5 => encode(&FromProcess::Bye((random.below(2) == 0).then(|| error(random))), []),
         6 => {
-            let bodies: Vec<_> =
-                seqs(random).into_iter().map(|seq| (seq, text(random).into_bytes())).collect();
-            let (mut plain, mut borrowed) = (Vec::new(), Vec::new());
-            let assignment =
-                |(seq, body): &(u32, Vec<u8>)| Assignment { seq: *seq, retry_count: 1, body: body.clone() };
-            encode_frame(&ToProcess::Run(bodies.iter().map(assignment).collect()), &mut plain);
-            encode_run(bodies.iter().map(|(seq, body)| (*seq, 1, &body[..])), &mut borrowed);
-            assert_eq!(plain, borrowed);
-            stream.extend_from_slice(&plain);
+            let bodies: Vec<_> = seqs(random).into_iter().map(|seq| (seq, text(random))).collect();
+            let assignment = |(seq, body): &(u32, String)| Assignment {
+                seq: *seq,
+                retry_count: 1,
+                bytes: body.len() as u32,
+            };
+            let run = ToProcess::Run(bodies.iter().map(assignment).collect());
+            encode(&run, bodies.iter().map(|(_, body)| body.as_bytes()))
         }
-        7 => encode_frame(&ToProcess::Shutdown, stream),
+        7 => encode(&ToProcess::Shutdown, []),
         _ => {
             let rows = text(random);
             let outcome = |random: &mut Random| Outcome {
                 seq: random.below(1 << 32) as u32,
                 items: random.below(100),
                 returned: random.below(100),
-                rows: rows.as_bytes(),
-                header: (random.below(2) == 0).then_some(&*rows),
+                rows: rows.len() as u32,
+                header: (random.below(2) == 0).then(|| rows.clone()),
                 files: seqs(random).iter().map(u32::to_string).collect(),
                 started_us: random.below(1 << 40),
                 elapsed_us: 1,
@@ -143,8 +148,9 @@ fn frame(random: &mut Random, stream: &mut Vec<u8>) {
                 run_us: 3,
                 error: (random.below(3) == 0).then(|| error(random)),
             };
-            let outcomes = (0..random.below(4)).map(|_| outcome(random)).collect();
-            encode_frame(&FromProcess::Outcomes(outcomes), stream);
+            let outcomes: Vec<_> = (0..random.below(4)).map(|_| outcome(random)).collect();
+            let behind = outcomes.iter().map(|_| rows.as_bytes());
+            encode(&FromProcess::Outcomes(outcomes.clone()), behind)
         }
     }
 }

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use super::slot::{Kill, Running};
 use crate::commit::outcome::{Ended, Outcome, Ready, Tried, planned_items};
 use crate::process::seen_errors::{note_try, try_name};
+use crate::process::silent_death;
 use crate::process::stack::Stack;
-use crate::process::{OwnedOutcome, silent_death};
 
 /// Class of the error that fewer elements came back than there were items.
 const RETURNED_TOO_FEW: &str = "ReturnedTooFew";
@@ -40,15 +40,21 @@ pub(super) struct EndedTries<'a> {
 }
 
 impl EndedTries<'_> {
-    /// The outcome of a try that the process reported.
-    pub(super) fn reported(&self, running: &mut Running, ready: Ready, report: OwnedOutcome) -> Outcome {
+    /// The outcome of a try that the process reported, with its rows.
+    pub(super) fn reported(
+        &self,
+        running: &mut Running,
+        ready: Ready,
+        report: wire::Outcome,
+        rows: Bytes,
+    ) -> Outcome {
         let mut record = TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone);
         record.started_us = report.started_us;
         record.elapsed_us = report.elapsed_us;
         record.cpu_us = report.cpu_us;
         record.run_us = report.run_us;
         record.items = report.items;
-        let (mut rows, mut error) = (Bytes::new(), None);
+        let mut error = None;
         if let Some(mut told) = report.error {
             self.note(&ready, &told);
             let status = if told.stage == wire::Stage::Load {
@@ -59,7 +65,6 @@ impl EndedTries<'_> {
             };
             error = Some(fail(&mut record, running, &ready, status, report.started_us, &told));
         } else {
-            rows = report.rows;
             record.returned = report.returned;
             record.succeeded = report.returned.min(report.items);
             record.header = report.header;
@@ -68,6 +73,7 @@ impl EndedTries<'_> {
             }
         }
         running.log.note(&record);
+        let rows = if record.status == TryStatus::RunDone { rows } else { Bytes::new() };
         outcome_of(running, report.seq, ready, (record, error), rows, report.files)
     }
 
@@ -145,15 +151,10 @@ pub(super) struct Death {
 }
 
 fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {
-    ErrorInfo {
-        stage: wire::Stage::Run,
-        category: "Timeout".to_owned(),
-        message: format!(
-            "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
-        ),
-        traceback: String::new(),
-        frame: None,
-    }
+    let message = format!(
+        "{what} took longer than {key} ({seconds} s); the process was killed (a larger {key} gives it more time)"
+    );
+    ErrorInfo::new(wire::Stage::Run, "Timeout", message)
 }
 
 fn outcome_of(

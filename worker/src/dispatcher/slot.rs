@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::segment::ProcessRef;
 use prs_common::source_line::SourceLine;
-use prs_common::wire::encode_run;
+use prs_common::wire::{Assignment, ToProcess, encode};
 
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
@@ -136,9 +136,13 @@ impl Running {
             self.in_hand.push_back((self.next_seq, ready));
             self.next_seq += 1;
         }
-        let given = self.in_hand.range(first..);
-        let mut frame = Vec::new();
-        encode_run(given.map(|(seq, ready)| (*seq, ready.failed_tries, &*ready.local)), &mut frame);
+        let assigned = |(seq, ready): &(u32, Ready)| Assignment {
+            seq: *seq,
+            retry_count: ready.failed_tries,
+            bytes: ready.local.len() as u32,
+        };
+        let run = ToProcess::Run(self.in_hand.range(first..).map(assigned).collect());
+        let frame = encode(&run, self.in_hand.range(first..).map(|(_, ready)| &*ready.local));
         self.process.page.grant(self.next_seq - 1);
         self.process.send(frame);
     }

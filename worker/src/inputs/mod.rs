@@ -25,7 +25,7 @@ use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
-use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, StoreRef, Work};
+use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work};
 use prs_common::storage::{StorageError, StorageErrorKind};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use tokio::sync::Semaphore;
@@ -240,12 +240,12 @@ impl Localizer {
             Work::Objects { sources, files } => {
                 self.files(index, input, sources, files, &mini_batch.item_names()).await
             }
-            Work::DelimitedObject { .. } => self.slice(index, input, work).await,
+            Work::Slice(slice) if slice.store != StoreRef::Local => self.slice(index, input, slice).await,
             Work::Stored { .. } => Err(LocalizeError::Unreadable {
                 origin: format!("mini-batch {index}"),
                 reason: "its descriptor names another one".to_owned(),
             }),
-            Work::Files { .. } | Work::Delimited { .. } | Work::Unreadable { .. } => {
+            Work::Files { .. } | Work::Slice(_) | Work::Unreadable { .. } => {
                 return Ok(Localized::as_planned(planned));
             }
         };
@@ -309,22 +309,13 @@ impl Localizer {
     }
 
     /// A slice of a delimited text file.
-    async fn slice(&self, index: u64, input: u32, work: &Work<'_>) -> Result<(Bytes, Pin), LocalizeError> {
-        let &Work::DelimitedObject {
-            store,
-            key,
-            origin,
-            name_at,
-            version,
-            start,
-            end,
-            records,
-            checksum,
-            schema,
-        } = work
-        else {
-            unreachable!("the caller looked at the kind of work");
-        };
+    async fn slice(
+        &self,
+        index: u64,
+        input: u32,
+        slice: &SliceRef<'_>,
+    ) -> Result<(Bytes, Pin), LocalizeError> {
+        let &SliceRef { store, key, origin, version, start, end, checksum, .. } = slice;
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
         let name = format!("{}.slices/{:016x}-{start}-{end}", self.folder_of(input, 0), hasher.finish());
@@ -336,8 +327,7 @@ impl Localizer {
         let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
         let path = self.inner.cache.path(&name);
         let path = path.to_string_lossy();
-        let work =
-            Work::Delimited { path: &path, origin, name_at, version, start, end, records, checksum, schema };
+        let work = Work::Slice(SliceRef { store: StoreRef::Local, key: &path, ..*slice });
         Ok((MiniBatch { index, input, work }.encode().into(), pin))
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prs_common::code_archive::{is_intact, unpack};
+use prs_common::code::archive::{is_intact, unpack};
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::layout::checksum_of_code;

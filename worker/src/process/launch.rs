@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use prs_common::job::{Input, OutputAction};
+use prs_common::job::{Input, OutputAction, given_arguments};
 use prs_common::layout;
 use prs_common::output_name::longest_addition;
 use prs_common::storage::{LocalStorage, Storage};
@@ -39,18 +39,9 @@ impl Launch<'_> {
         let logs = &self.job.logs;
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let output_dir = text(folder.join("output"));
-        let arguments = [
-            ("--mini_batch_size", spec.mini_batch_size.amount().to_string()),
-            ("--logging_level", spec.logging_level.to_string()),
-            ("--output", output_dir.clone()),
-            ("--output_action", spec.output_action.to_string()),
-            ("--append_row_file_name", spec.append_row_file_name.clone()),
-            ("--node_count", spec.node_count.to_string()),
-            ("--process_count_per_node", self.settings.slots.to_string()),
-            ("--run_invocation_timeout", spec.run_invocation_timeout.to_string()),
-            ("--run_max_try", spec.run_max_try.to_string()),
-        ];
-        let arguments = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let of_process =
+            [("output", output_dir.clone()), ("process_count_per_node", self.settings.slots.to_string())];
+        let arguments = given_arguments(spec, &of_process).into_iter();
         let profile = logs.join(format!("sys/node/{}/{name}.profile", self.node_id));
         Start {
             protocol: PROTOCOL_VERSION,

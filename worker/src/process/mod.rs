@@ -18,8 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prs_common::process_page::ProcessPage;
-use prs_common::wire::{ErrorInfo, ToProcess, encode_frame};
+use prs_common::wire::{ErrorInfo, FromProcess, Stage, ToProcess, encode};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::{Notify, mpsc};
@@ -27,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use frames::FrameReader;
-pub(crate) use frames::{Message, OwnedOutcome};
 pub(crate) use spawn::{ProcessSettings, Streams};
 use spawn::{SpawnError, spawn};
 
@@ -50,8 +50,8 @@ pub(crate) struct Event {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum EventKind {
-    /// It said something.
-    Said(Message),
+    /// It said something, and these are the rows that it tells of.
+    Said(FromProcess, Bytes),
     /// It has ended, and nothing of it is left.
     Exited {
         /// As Python's `subprocess` says it: the exit code, or minus the signal.
@@ -124,9 +124,7 @@ impl Process {
 
     /// Says something to it.
     pub(crate) fn say(&self, message: &ToProcess) {
-        let mut frame = Vec::new();
-        encode_frame(message, &mut frame);
-        self.send(frame);
+        self.send(encode(message, []));
     }
 
     /// Sends a frame. A process that is gone does not read it; its end is reported as an event.
@@ -194,8 +192,8 @@ impl Supervisor {
             tokio::task::spawn_blocking(move || family.kill()).await.unwrap_or(0)
         };
         let rest = async {
-            while let Some(message) = reader.next().await {
-                self.report(EventKind::Said(message)).await;
+            while let Some((message, rows)) = reader.next().await {
+                self.report(EventKind::Said(message, rows)).await;
             }
         };
         if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
@@ -215,8 +213,8 @@ impl Supervisor {
             tokio::select! {
                 status = self.child.wait() => return status.ok(),
                 message = reader.next(), if reading => {
-                    if let Some(message) = message {
-                        if !self.report(EventKind::Said(message)).await {
+                    if let Some((message, rows)) = message {
+                        if !self.report(EventKind::Said(message, rows)).await {
                             self.kill.cancel();
                         }
                     } else {
@@ -260,17 +258,11 @@ fn returncode(status: Option<ExitStatus>) -> i32 {
 }
 
 /// The error of a process that ended without a word.
-pub(crate) fn silent_death(stage: prs_common::wire::Stage, returncode: i32, during: &str) -> ErrorInfo {
+pub(crate) fn silent_death(stage: Stage, returncode: i32, during: &str) -> ErrorInfo {
     let how = match returncode {
         -9 => "was killed (returncode -9; the kernel does this when memory runs out)".to_owned(),
         code if code < 0 => format!("was killed by signal {} (returncode {code})", -code),
         code => format!("ended by itself (returncode {code})"),
     };
-    ErrorInfo {
-        stage,
-        category: "ProcessDied".to_owned(),
-        message: format!("the process {how} {during}"),
-        traceback: String::new(),
-        frame: None,
-    }
+    ErrorInfo::new(stage, "ProcessDied", format!("the process {how} {during}"))
 }

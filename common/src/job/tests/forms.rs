@@ -1,5 +1,6 @@
 //! The forms of a job file, and `--set` on top of them.
 
+use super::super::keys::settable;
 use super::*;
 
 /// As azureml writes it, with the user's own interpreter.
@@ -197,7 +198,7 @@ fn overrides_take_the_place_of_the_files_values() {
 #[test]
 fn refused_overrides() {
     let project = Project::new();
-    let allowed = OVERRIDABLE.join(", ");
+    let allowed = settable(Start::Submission).join(", ");
     for (key, value, expected) in [
         ("node_count", "0", "\"0\" is out of range: give a whole number from 1 to 2147483647".to_owned()),
         ("node_count", "", "\"\" is not a whole number: give a whole number from 1 to 2147483647".to_owned()),
@@ -263,7 +264,11 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
         ("first_task_creation_timeout", "7"),
         ("keep", "3h"),
     ];
-    assert_eq!(settings.map(|(key, _)| key), RESUMABLE);
+    let mut named = settings.map(|(key, _)| key);
+    let mut resumable = settable(Start::Resumption);
+    named.sort_unstable();
+    resumable.sort_unstable();
+    assert_eq!(named, *resumable);
     let owned = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let adjust = |overrides: &[(String, String)]| {
         adjust(&spec, "job", overrides, &project.path(""), RunsOn::ThisMachine)
@@ -272,7 +277,7 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
     let (before, after) = (of(&spec), of(&adjust(&owned).unwrap()));
     for (key, value) in before.as_object().unwrap() {
         // A threshold says how many failures are allowed.
-        let changes = RESUMABLE.contains(&key.as_str()) || key == "failures_allowed";
+        let changes = resumable.contains(&key.as_str()) || key == "failures_allowed";
         assert_eq!(after[key] != *value, changes, "{key}");
     }
     for key in ["mini_batch_size", "inputs", "entry_script", "arguments", "output", "compute_target"] {

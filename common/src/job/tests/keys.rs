@@ -45,6 +45,7 @@ fn defaults() {
         ("keep", json!(null)),
         ("arguments", json!([])),
         ("allow_reuse", json!(false)),
+        ("copy_logs_to_parent", json!(false)),
         ("task_overhead_timeout", json!(600)),
         ("progress_update_timeout", json!(null)),
         ("first_task_creation_timeout", json!(600)),
@@ -105,6 +106,7 @@ fn accepted_values() {
         ),
         ("arguments: []", json!([])),
         ("allow_reuse: false", json!(false)),
+        ("copy_logs_to_parent: True", json!(true)),
         ("allow_reuse: 'False'", json!(false)),
         ("task_overhead_timeout: 5", json!(5)),
         ("progress_update_timeout: 5", json!(5)),
@@ -190,18 +192,21 @@ fn refused_values() {
         ("description: [a]", "a list where text is expected"),
         (
             "keep: 30",
-            "30 is not a valid value for keep: give a whole number of hours or days, at least 1h, such as 12h or 30d",
+            "30 is not a time: give a whole number of hours or days, at least 1h, such as 12h or 30d",
         ),
-        ("keep: 0d", "\"0d\" is not a valid value for keep: give a whole number of hours or days"),
-        ("keep: -1d", "\"-1d\" is not a valid value for keep"),
-        ("keep: 99999999999999d", "\"99999999999999d\" is not a valid value for keep"),
+        ("keep: 0d", "\"0d\" is not a time: give a whole number of hours or days"),
+        ("keep: -1d", "\"-1d\" is not a time: give"),
+        ("keep: 99999999999999d", "\"99999999999999d\" is not a time: give"),
         ("output: s3://bucket/x", "s3:// is not supported yet: give a local path"),
         ("output: ' '", "it is empty: give the folder for the output"),
         ("output: score.py", "FOLDER/score.py is not a folder: give a folder for the output"),
         ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
         ("arguments: --x 1", "\"--x 1\" where a list is expected"),
         ("allow_reuse: yes", "\"yes\" is not one of true, false"),
-        ("allow_reuse: true", "giving back the output of a former job is not supported yet"),
+        (
+            "allow_reuse: true",
+            "true: giving back the output of a former job is not supported yet: give false",
+        ),
         ("task_overhead_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
         (
             "progress_update_timeout: -1",
@@ -223,7 +228,7 @@ fn refused_values() {
             "side_inputs: [{name: a, path: data}]",
             "not supported yet: remove it and give the script the path in arguments",
         ),
-        ("copy_logs_to_parent: True", "not supported yet: remove it"),
+        ("copy_logs_to_parent: 2", "2 is not one of true, false"),
         ("source_directory: absent", "cannot read FOLDER/absent: No such file or directory (os error 2)"),
         (
             "source_directory: azureml:code:1",
@@ -303,8 +308,8 @@ fn refused_items_are_named_by_their_place() {
             "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
         ),
         (
-            "arguments: [--copy_logs_to_parent, True]",
-            "arguments[0] (--copy_logs_to_parent): not supported yet: remove it",
+            "arguments: [--copy_logs_to_parent, x]",
+            "arguments[0] (--copy_logs_to_parent): \"x\" is not one of true, false",
         ),
         (
             "arguments: [--resource_monitor_interval, 20]",
@@ -348,10 +353,10 @@ fn keys_without_a_default() {
     assert_eq!(
         project.problems("description: x\n"),
         [
-            "inputs: the key is missing: give a list of mappings with type and path, such as `- {type: file, path: data}`",
             "name: the key is missing: give 3 to 32 lower-case letters, digits and dashes that begin with a letter and \
              end with a letter or digit",
             "entry_script: the key is missing: give a .py file below source_directory, or a module name such as pkg.main",
+            "inputs: the key is missing: give a list of mappings with type and path, such as `- {type: file, path: data}`",
         ]
     );
     for name in ["ab", "abcdefghijklmnopqrstuvwxyz-123456", "-ab", "1ab", "ab-", "aBc", "a_b", "café"] {
@@ -447,4 +452,14 @@ fn mini_batch_size_of_tabular_inputs() {
         let problem = project.problem(&format!("{required}mini_batch_size: {given}\n"));
         assert_eq!(problem, format!("mini_batch_size: {what}: {expected}"), "{given}");
     }
+}
+
+#[test]
+fn logs_for_a_pipeline_that_there_is_not_are_noted() {
+    let project = Project::new();
+    for given in ["copy_logs_to_parent: true", "arguments: [--copy_logs_to_parent, True]"] {
+        let spec = project.load(&format!("{REQUIRED}{given}\n")).unwrap();
+        assert!(spec.copy_logs_to_parent && spec.notes[0].starts_with("copy_logs_to_parent: "), "{spec:?}");
+    }
+    assert_eq!(project.load(REQUIRED).unwrap().notes, [""; 0]);
 }

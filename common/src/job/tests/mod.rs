@@ -13,6 +13,7 @@ mod environment;
 mod forms;
 mod inputs;
 mod keys;
+mod table;
 
 /// The keys that have no default, line 1 to 3.
 const REQUIRED: &str = "name: job-1\nentry_script: score.py\ninputs: [{type: file, path: data}]\n";

@@ -20,6 +20,8 @@ use crate::deadline::wait_for;
 
 /// Longer than it takes to start with what the tests leave in it.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Times that an object is read which is replaced meanwhile.
+const READS: u32 = 10;
 const USER: &str = "test-key";
 const PASSWORD: &str = "test-secret-that-nobody-may-see";
 
@@ -118,8 +120,17 @@ impl Store for Minio {
     }
 
     fn object(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
-        let output = self.client(&["cat", &format!("storage/{bucket}/{key}")], b"");
-        output.status.success().then_some(output.stdout)
+        for _ in 0..READS {
+            let output = self.client(&["cat", &format!("storage/{bucket}/{key}")], b"");
+            if output.status.success() {
+                return Some(output.stdout);
+            }
+            // The client looks at an object before it reads it, and gives up where it is replaced in between.
+            if self.objects(bucket).iter().all(|(listed, _)| listed != key) {
+                return None;
+            }
+        }
+        panic!("{bucket}/{key} cannot be read:\n{}", said(self.folder.path()));
     }
 
     fn objects(&self, bucket: &str) -> Vec<(String, u64)> {

@@ -190,7 +190,7 @@ async fn a_file_that_is_damaged_in_the_cache_is_fetched_again() {
 async fn a_slice_that_is_damaged_in_the_cache_is_fetched_again() {
     let fleet = Fleet::new();
     fleet.write("storage/table", "1,2\n3,4\n");
-    let slice = Work::DelimitedObject {
+    let slice = Work::Slice(SliceRef {
         store: StoreRef::Shared,
         key: "table",
         origin: "/in/t.csv.gz",
@@ -201,7 +201,7 @@ async fn a_slice_that_is_damaged_in_the_cache_is_fetched_again() {
         records: 1,
         checksum: crc32c(b"3,4\n"),
         schema: &[1],
-    };
+    });
     let body = body(0, slice);
     let localizer = fleet.localizer("cache", 1 << 20);
     let run = async || contents(&localizer.localize(&body).await.unwrap().local);

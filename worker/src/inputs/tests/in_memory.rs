@@ -194,11 +194,10 @@ async fn slices_in_memory_are_those_on_the_disk() {
         (fleet.localizer("disk", 1 << 20), localizer(&fleet, &memory, 64 << 20, 4 << 20));
     for body in &bodies {
         let (one, other) = (on_disk.localize(body).await.unwrap(), in_memory.localize(body).await.unwrap());
-        let MiniBatch { work: Work::Delimited { path, .. }, .. } = MiniBatch::decode(&other.local).unwrap()
-        else {
+        let MiniBatch { work: Work::Slice(slice), .. } = MiniBatch::decode(&other.local).unwrap() else {
             panic!("it is a slice")
         };
-        assert!(Path::new(path).starts_with(memory.path()), "{path}");
+        assert!(Path::new(slice.key).starts_with(memory.path()), "{slice:?}");
         assert_eq!(seen(&one.local, Path::new("/")), seen(&other.local, Path::new("/")));
     }
 }

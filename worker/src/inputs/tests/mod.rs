@@ -233,9 +233,11 @@ fn seen(body: &[u8], work: &Path) -> (u64, u32, Vec<(String, Vec<u8>)>) {
             let read = |path: &&str| (String::new(), fs::read(Path::new(base).join(path)).unwrap());
             paths.iter().map(read).collect()
         }
-        Work::Delimited { path, origin, start, end, records, schema, .. } => {
+        Work::Slice(SliceRef {
+            store: StoreRef::Local, key, origin, start, end, records, schema, ..
+        }) => {
             let mut bytes = vec![0; (end - start) as usize];
-            let file = fs::File::open(work.join(path)).unwrap();
+            let file = fs::File::open(work.join(key)).unwrap();
             assert!(file.metadata().unwrap().len() >= end);
             file.read_exact_at(&mut bytes, start).unwrap();
             vec![(format!("{origin} {start} {end} {records} {schema:?}"), bytes)]

@@ -196,7 +196,7 @@ async fn a_slice_lies_at_its_own_place() {
     let slice = |start, end| {
         let (store, key, origin, version) = (StoreRef::Shared, "table", "/in/t.csv.gz", "5");
         let checksum = crc32c(&text[start as usize..text.len().min(end as usize)]);
-        let work = Work::DelimitedObject {
+        let work = Work::Slice(SliceRef {
             store,
             key,
             origin,
@@ -207,7 +207,7 @@ async fn a_slice_lies_at_its_own_place() {
             records: 1,
             checksum,
             schema: &[1],
-        };
+        });
         body(start, work)
     };
     let localizer = fleet.localizer("cache", 1 << 20);

@@ -15,8 +15,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::input::InputSource;
 use crate::file_version::FileVersion;
-use crate::job::InputSource;
 
 mod list_file;
 mod pattern;

@@ -21,17 +21,18 @@ pub use error_detail::ErrorDetail;
 pub use read::{READS, ReadIndex, SegmentError, read_again_after, read_index};
 
 /// Last bytes of every segment.
-pub const MAGIC: &[u8; 8] = b"PRSSEG03";
+pub const MAGIC: &[u8; 8] = b"PRSSEG04";
 /// Distinct errors that a segment explains.
 const MOST_ERRORS: usize = 64;
 /// Rows of one mini-batch at least this long are passed on without a copy, bytes.
 const LARGE: usize = 1 << 20;
 
 /// How a try ended (spec section 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TryStatus {
     /// `run()` returned something usable.
+    #[default]
     RunDone,
     /// `run()` raised, or returned something unusable.
     RunException,
@@ -87,7 +88,7 @@ pub struct OutputFile {
 }
 
 /// One try of one mini-batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TryRecord {
     /// The mini-batch.
     pub index: MiniBatchIndex,
@@ -137,7 +138,6 @@ pub struct TryRecord {
     /// What the ledger calls this try; empty where it needs no name, because it succeeded.
     pub id: String,
     /// Position in [`SegmentIndex::errors`] of what more is known of the error.
-    #[serde(default)]
     pub error: Option<u32>,
 }
 
@@ -148,28 +148,9 @@ impl TryRecord {
         Self {
             index,
             checksum: checksum(body),
-            number: 0,
             status,
-            last: false,
-            process: 0,
-            started_us: 0,
-            elapsed_us: 0,
-            cpu_us: 0,
-            run_us: 0,
-            items: 0,
-            succeeded: 0,
-            returned: 0,
-            category: String::new(),
-            message: String::new(),
             detail: MiniBatch::decode(body).map(|mini_batch| mini_batch.detail()).unwrap_or_default(),
-            offset: 0,
-            length: 0,
-            crc: 0,
-            header: None,
-            files: Vec::new(),
-            failed: None,
-            id: String::new(),
-            error: None,
+            ..Self::default()
         }
     }
 
@@ -210,7 +191,6 @@ pub struct SegmentIndex {
     /// The tries, by mini-batch.
     pub tries: Vec<TryRecord>,
     /// The distinct errors of the tries.
-    #[serde(default)]
     pub errors: Vec<ErrorDetail>,
 }
 

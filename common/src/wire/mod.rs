@@ -1,8 +1,8 @@
 //! The protocol between a node agent and one of its Python processes.
 //!
-//! One Unix stream socket; frames are a `u32` little-endian length followed by a MessagePack value, one
-//! [`ToProcess`] or [`FromProcess`]. The socket is inherited by the process under the number named in
-//! [`SOCKET_VARIABLE`]; standard output is never used, since scripts print.
+//! One Unix stream socket; each message, a [`ToProcess`] or [`FromProcess`], is the head of a [frame](Frames) with the
+//! raw bytes that it names: both sides encode and decode it here. The socket is inherited by the process under the number
+//! named in [`SOCKET_VARIABLE`]; standard output is never used, since scripts print.
 //!
 //! Order: the process says [`FromProcess::Hello`]; the agent answers [`ToProcess::Start`]; the process imports
 //! the script, calls `init()` and says `Ready` or `InitFailed`. Then any number of `Run` frames, each with one
@@ -10,26 +10,23 @@
 //! `Shutdown` ends it in order, the closing of the socket ends it at once. Which mini-batch is running at this
 //! moment stands in the [process page](crate::process_page), not in a message.
 
-use std::io::{self, Read, Write};
+mod frame;
 
 use serde::{Deserialize, Serialize};
 
 use crate::job::OutputFormat;
-use crate::message_pack;
 use crate::source_line::SourceLine;
 
+pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
+
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
 pub const PAGE_VARIABLE: &str = "PRS_PROCESS_PAGE";
 /// Environment variable of a process that has the terminal of who started it: the name of its debugger.
 pub const FOREGROUND_VARIABLE: &str = "PRS_PROCESS_FOREGROUND";
-/// Largest frame either side accepts, bytes; the rows of one mini-batch must fit.
-pub const MAX_FRAME: usize = 1 << 31;
-/// Bytes of a frame that memory is taken for before they are there.
-const TRUSTED: usize = 1 << 20;
 
 /// What an agent says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,8 +39,15 @@ pub enum ToProcess {
     Shutdown,
 }
 
+impl Message for ToProcess {
+    fn raw_bytes(&self) -> u64 {
+        let Self::Run(assignments) = self else { return 0 };
+        assignments.iter().map(|assignment| u64::from(assignment.bytes)).sum()
+    }
+}
+
 /// What a process must know before it imports the script.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// Protocol version of the agent.
     pub protocol: u32,
@@ -100,20 +104,19 @@ pub struct InputInfo {
 }
 
 /// One mini-batch handed to a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// Position in the life of this process, from 1, without gaps; the process claims it in its page.
     pub seq: u32,
     /// Tries of this mini-batch that failed before.
     pub retry_count: u32,
-    /// Encoded [`crate::mini_batch::MiniBatch`] with local paths.
-    #[serde(with = "serde_bytes")]
-    pub body: Vec<u8>,
+    /// Bytes of its encoded [`crate::mini_batch::MiniBatch`], which names local paths; behind the head, in this order.
+    pub bytes: u32,
 }
 
-/// What a process says. Borrows the rows from the frame.
+/// What a process says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum FromProcess<'a> {
+pub enum FromProcess {
     /// First words.
     Hello {
         /// Protocol version of the process.
@@ -137,8 +140,7 @@ pub enum FromProcess<'a> {
         is_permanent: bool,
     },
     /// Finished mini-batches, in the order they ran.
-    #[serde(borrow)]
-    Outcomes(Vec<Outcome<'a>>),
+    Outcomes(Vec<Outcome>),
     /// Mini-batches that the agent took back before they were started. The agent hands out no further
     /// work to this process before all of them are acknowledged, so a taken-back `seq` never runs later.
     Skipped(Vec<u32>),
@@ -148,21 +150,26 @@ pub enum FromProcess<'a> {
     Bye(Option<ErrorInfo>),
 }
 
+impl Message for FromProcess {
+    fn raw_bytes(&self) -> u64 {
+        let Self::Outcomes(outcomes) = self else { return 0 };
+        outcomes.iter().map(|outcome| u64::from(outcome.rows)).sum()
+    }
+}
+
 /// How one try of a mini-batch ended, as the process saw it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome<'a> {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
     /// Which assignment.
     pub seq: u32,
     /// Input items (files, or rows of the DataFrame).
     pub items: u64,
     /// Elements that `run` returned.
     pub returned: u64,
-    /// The rows as they go into the result; empty for `summary_only` and on failure.
-    #[serde(borrow, with = "serde_bytes")]
-    pub rows: &'a [u8],
+    /// Bytes of its rows as they go into the result, behind the head, in this order; 0 for `summary_only` and on failure.
+    pub rows: u32,
     /// Header of a returned DataFrame with its line end, to be written as it is, where the job asks for one.
-    #[serde(borrow)]
-    pub header: Option<&'a str>,
+    pub header: Option<String>,
     /// Files the mini-batch wrote below `output_dir`, now below the staging folder; `/`-separated.
     pub files: Vec<String>,
     /// Start of the try, microseconds since the Unix epoch.
@@ -192,6 +199,13 @@ pub struct ErrorInfo {
     pub frame: Option<Box<SourceLine>>,
 }
 
+impl ErrorInfo {
+    /// An error that no line of the user's code stands behind.
+    pub fn new(stage: Stage, category: &str, message: String) -> Self {
+        Self { stage, category: category.to_owned(), message, traceback: String::new(), frame: None }
+    }
+}
+
 /// What a process was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
@@ -205,121 +219,4 @@ pub enum Stage {
     Run,
     /// `shutdown()`.
     Shutdown,
-}
-
-/// Appends a whole frame with `message` to `out`.
-pub fn encode_frame<T: Serialize>(message: &T, out: &mut Vec<u8>) {
-    let at = out.len();
-    out.extend_from_slice(&[0; 4]);
-    rmp_serde::encode::write(out, message).expect("writing to memory cannot fail");
-    let length = u32::try_from(out.len() - at - 4).expect("frames stay below MAX_FRAME");
-    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
-}
-
-/// Appends a whole frame with [`ToProcess::Run`] to `out`; each assignment is `seq`, `retry_count` and the
-/// body, which is not copied on the way.
-pub fn encode_run<'a>(assignments: impl Iterator<Item = (u32, u32, &'a [u8])>, out: &mut Vec<u8>) {
-    /// Mirrors of [`ToProcess`] and [`Assignment`] that borrow.
-    #[derive(Serialize)]
-    enum Borrowed<'a> {
-        Run(Vec<BorrowedAssignment<'a>>),
-    }
-    #[derive(Serialize)]
-    struct BorrowedAssignment<'a> {
-        seq: u32,
-        retry_count: u32,
-        #[serde(with = "serde_bytes")]
-        body: &'a [u8],
-    }
-    let assignments =
-        assignments.map(|(seq, retry_count, body)| BorrowedAssignment { seq, retry_count, body });
-    encode_frame(&Borrowed::Run(assignments.collect()), out);
-}
-
-/// Reads one frame's body; `None` at the end of the stream.
-pub fn read_frame(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut length = [0; 4];
-    let mut filled = 0;
-    while filled < 4 {
-        match reader.read(&mut length[filled..]) {
-            Ok(0) if filled == 0 => return Ok(None),
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let length = u32::from_le_bytes(length) as usize;
-    if length > MAX_FRAME {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
-    }
-    // A length that was never meant costs no memory before the bytes are there.
-    let mut body = Vec::with_capacity(length.min(TRUSTED));
-    reader.by_ref().take(length as u64).read_to_end(&mut body)?;
-    if body.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(Some(body))
-}
-
-/// Writes one message as a frame.
-pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> io::Result<()> {
-    let mut frame = Vec::new();
-    encode_frame(message, &mut frame);
-    writer.write_all(&frame)
-}
-
-/// Reads a message from the body of a frame.
-pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, rmp_serde::decode::Error> {
-    message_pack::decode(body)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_carry_many_outcomes_and_borrow_their_rows() {
-        let outcome = |seq, rows| Outcome {
-            seq,
-            items: 1,
-            returned: 1,
-            rows,
-            header: None,
-            files: vec![],
-            started_us: 1,
-            elapsed_us: 2,
-            cpu_us: 3,
-            run_us: 4,
-            error: None,
-        };
-        let message = FromProcess::Outcomes(vec![outcome(1, b"a\n"), outcome(2, b"")]);
-        let mut pipe = Vec::new();
-        write_frame(&mut pipe, &message).unwrap();
-        let mut reader = pipe.as_slice();
-        let body = read_frame(&mut reader).unwrap().unwrap();
-        assert_eq!(decode::<FromProcess>(&body).unwrap(), message);
-        assert!(read_frame(&mut reader).unwrap().is_none());
-    }
-
-    #[test]
-    fn borrowed_assignments_look_like_owned_ones() {
-        let body = vec![1, 2, 3];
-        let (mut owned, mut borrowed) = (Vec::new(), Vec::new());
-        encode_frame(
-            &ToProcess::Run(vec![Assignment { seq: 7, retry_count: 1, body: body.clone() }]),
-            &mut owned,
-        );
-        encode_run([(7, 1, body.as_slice())].into_iter(), &mut borrowed);
-        assert_eq!(owned, borrowed);
-    }
-
-    #[test]
-    fn a_torn_frame_is_an_error() {
-        let mut pipe = Vec::new();
-        write_frame(&mut pipe, &ToProcess::Shutdown).unwrap();
-        pipe.pop();
-        assert!(read_frame(&mut pipe.as_slice()).is_err());
-        assert!(read_frame(&mut &pipe[..2]).is_err());
-    }
 }

@@ -15,11 +15,10 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
-use crate::code_files::{CodeFile, CodeFiles, OWN_IGNORE_FILE};
+use super::error::{CodeError, LARGEST};
+use super::files::{CodeFile, CodeFiles, OWN_IGNORE_FILE};
 use crate::hexadecimal;
 
-/// Largest sum of file sizes that is packed, and unpacked, bytes.
-pub const LARGEST: u64 = 512 << 20;
 /// Largest archive before it is compressed: names and gaps of very many small files count too.
 const LARGEST_TAR: u64 = 2 * LARGEST;
 /// Room for the two empty blocks that end an archive, and for one byte that shows that there is more, bytes.
@@ -28,50 +27,6 @@ const SLACK: u64 = 1025;
 const PIECE: usize = 256 << 10;
 /// Of a folder that is too large, how many parts are named.
 const NAMED: usize = 3;
-
-/// Why code cannot be packed or unpacked.
-#[derive(Debug, thiserror::Error)]
-pub enum CodeArchiveError {
-    /// A file or folder cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// A link, pipe or device that cannot be packed.
-    #[error("{}: {reason}", path.display())]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// Too much for code.
-    #[error(
-        "source_directory {} holds more than {} MiB, or too many files ({biggest}): exclude what is not code with {}, or name \
-         a smaller folder",
-        path.display(), LARGEST >> 20, path.join(ignore_file).display()
-    )]
-    TooLarge {
-        /// The folder.
-        path: PathBuf,
-        /// What of it takes most, in words.
-        biggest: String,
-        /// The ignore file that counts, or would.
-        ignore_file: &'static str,
-    },
-    /// An entry of an archive would end up outside the target.
-    #[error("the code archive holds {entry}, which is not a plain relative path")]
-    Escapes {
-        /// Its path.
-        entry: String,
-    },
-    /// An archive holds more than is ever packed.
-    #[error("the code archive holds more than {} MiB: nobody packed it so", LARGEST >> 20)]
-    Swells,
-}
 
 /// A packed folder.
 #[derive(Debug)]
@@ -85,10 +40,10 @@ pub struct CodeArchive {
 }
 
 /// Packs the code in `folder`.
-pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
+pub fn pack(folder: &Path) -> Result<CodeArchive, CodeError> {
     let at = |path: &Path| {
         let path = path.to_owned();
-        move |source| CodeArchiveError::Io { path, source }
+        move |source| CodeError::Io { path, source }
     };
     let files = CodeFiles::find(folder)?;
     if files.size() > LARGEST {
@@ -117,12 +72,12 @@ pub fn pack(folder: &Path) -> Result<CodeArchive, CodeArchiveError> {
     Ok(CodeArchive { checksum, body, files })
 }
 
-fn too_large(folder: &Path, files: &CodeFiles) -> CodeArchiveError {
+fn too_large(folder: &Path, files: &CodeFiles) -> CodeError {
     let biggest = files.biggest().into_iter().take(NAMED);
     let named = biggest.map(|(name, size)| format!("{name} {} MiB", size >> 20));
     let named: Vec<_> = named.chain([format!("{} files in all", files.files.len())]).collect();
     let ignore_file = files.ignore_file.unwrap_or(OWN_IGNORE_FILE);
-    CodeArchiveError::TooLarge { path: folder.to_owned(), biggest: named.join(", "), ignore_file }
+    CodeError::TooLarge { path: folder.to_owned(), biggest: named.join(", "), ignore_file }
 }
 
 /// Whether `body` is the archive that [`pack`] gave this checksum. Damage anywhere in it is found, whatever becomes of
@@ -165,25 +120,21 @@ pub fn files(body: &[u8]) -> io::Result<BTreeMap<PathBuf, (String, bool)>> {
 
 /// Unpacks an archive into `folder`, which is made. It need not be one that [`pack`] made: nothing gets outside of the
 /// folder, and no more into it than [`LARGEST`].
-pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
+pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeError> {
     unpack_within(LARGEST, body, folder)
 }
 
-fn unpack_within(largest: u64, body: &[u8], folder: &Path) -> Result<(), CodeArchiveError> {
+fn unpack_within(largest: u64, body: &[u8], folder: &Path) -> Result<(), CodeError> {
     let mut archive = Archive::new(GzDecoder::new(body).take(2 * largest + SLACK));
     let unpacked = unpack_entries(largest, &mut archive, folder);
     // It was cut, wherever that was.
-    if archive.into_inner().limit() == 0 { Err(CodeArchiveError::Swells) } else { unpacked }
+    if archive.into_inner().limit() == 0 { Err(CodeError::Swells) } else { unpacked }
 }
 
-fn unpack_entries(
-    largest: u64,
-    archive: &mut Archive<impl Read>,
-    folder: &Path,
-) -> Result<(), CodeArchiveError> {
+fn unpack_entries(largest: u64, archive: &mut Archive<impl Read>, folder: &Path) -> Result<(), CodeError> {
     let at = |path: &Path| {
         let path = path.to_owned();
-        move |source| CodeArchiveError::Io { path, source }
+        move |source| CodeError::Io { path, source }
     };
     fs::create_dir_all(folder).map_err(at(folder))?;
     let mut left = largest;
@@ -192,9 +143,9 @@ fn unpack_entries(
         let name = entry.path().map_err(at(folder))?.into_owned();
         let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
         if !plain || entry.header().entry_type() != EntryType::Regular {
-            return Err(CodeArchiveError::Escapes { entry: name.display().to_string() });
+            return Err(CodeError::Escapes { entry: name.display().to_string() });
         }
-        left = left.checked_sub(entry.size()).ok_or(CodeArchiveError::Swells)?;
+        left = left.checked_sub(entry.size()).ok_or(CodeError::Swells)?;
         let target = folder.join(&name);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
@@ -270,7 +221,7 @@ mod tests {
         for files in [&[("a", 20_000_000)][..], &[("a", 6_000), ("b", 6_000)], &many] {
             let folder = tempfile::tempdir().unwrap();
             let error = unpack_within(LARGEST, &packed(files), folder.path()).unwrap_err();
-            assert!(matches!(error, CodeArchiveError::Swells), "{error}");
+            assert!(matches!(error, CodeError::Swells), "{error}");
             let sizes =
                 fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
             assert!(sizes.sum::<u64>() <= LARGEST);
@@ -293,7 +244,7 @@ mod tests {
             let body = builder.into_inner().unwrap().finish().unwrap();
             let folder = tempfile::tempdir().unwrap();
             let error = unpack(&body, &folder.path().join("out")).unwrap_err();
-            assert!(matches!(error, CodeArchiveError::Escapes { .. }), "{error}");
+            assert!(matches!(error, CodeError::Escapes { .. }), "{error}");
         }
     }
 }

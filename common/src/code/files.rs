@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use walkdir::{DirEntry, WalkDir};
 
-use crate::code_archive::CodeArchiveError;
+use super::error::CodeError;
 
 /// The ignore file that is written for prs.
 pub const OWN_IGNORE_FILE: &str = ".prsignore";
@@ -47,7 +47,7 @@ pub struct CodeFile {
 
 impl CodeFiles {
     /// The code in `folder`, which is only looked at.
-    pub fn find(folder: &Path) -> Result<Self, CodeArchiveError> {
+    pub fn find(folder: &Path) -> Result<Self, CodeError> {
         let mut found = Self::default();
         let rules = match IGNORE_FILES.iter().find(|name| folder.join(name).is_file()) {
             Some(name) => {
@@ -76,7 +76,7 @@ impl CodeFiles {
         let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
         for entry in walk.into_iter().filter_entry(is_wanted) {
             let unusable =
-                |path: &Path, reason: String| CodeArchiveError::Unusable { path: path.to_owned(), reason };
+                |path: &Path, reason: String| CodeError::Unusable { path: path.to_owned(), reason };
             let entry = match entry {
                 Ok(entry) => entry,
                 // Of a link that leads nowhere, or back, the walk tells before it asks what is wanted.
@@ -146,12 +146,12 @@ fn is_never_code(entry: &DirEntry) -> bool {
     entry.file_type().is_dir() && ENVIRONMENT_MARKS.iter().any(|mark| entry.path().join(mark).exists())
 }
 
-fn read_rules(file: &Path) -> Result<Gitignore, CodeArchiveError> {
-    let at = |source: io::Error| CodeArchiveError::Io { path: file.to_owned(), source };
+fn read_rules(file: &Path) -> Result<Gitignore, CodeError> {
+    let at = |source: io::Error| CodeError::Io { path: file.to_owned(), source };
     let text = fs::read_to_string(file).map_err(at)?;
     let mut rules = GitignoreBuilder::new("");
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        rules.add_line(None, line).map_err(|error| CodeArchiveError::Unusable {
+        rules.add_line(None, line).map_err(|error| CodeError::Unusable {
             path: file.to_owned(),
             reason: format!("line {}: {error}", index + 1),
         })?;
