@@ -19,9 +19,8 @@ use prs_common::ledger::{
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
 use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
-use prs_common::storage::{
-    IfExists, LocalStorage, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
-};
+use prs_common::storage::fixtures::{Hooked, Hooks};
+use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageErrorKind};
 use tempfile::TempDir;
 
 use crate::inputs::InputStores;
@@ -64,7 +63,7 @@ impl Fixture {
         };
         let mut spec = JobSpec::new("job", "/", "x.py", vec![input]);
         spec.mini_batch_size = MiniBatchSize::Files(1);
-        let storage = Arc::new(FaultyStorage::new(&folder.path().join("storage")));
+        let storage = Arc::new(faulty_storage(&folder.path().join("storage")));
         let ledger = Arc::new(FaultyLedger::default());
         let mut record = JobRecord::new("job-1".to_owned(), String::new(), spec);
         record.write(&*storage).await.unwrap();
@@ -175,7 +174,7 @@ impl Fixture {
         let (parts, index) = segment.seal(&key, self.job.incarnation, 0, "127.0.0.1");
         self.segments += 1;
         let size = parts.iter().map(Bytes::len).sum::<usize>() as u64;
-        self.storage.put_parts(&key, parts).await.unwrap();
+        self.storage.put(&key, parts.into(), PutMode::Overwrite).await.unwrap();
         (key, size, index.tries.iter().map(entry).collect())
     }
 
@@ -426,25 +425,23 @@ impl Membership for FaultyLedger {
     }
 }
 
-/// A store whose writes fail.
-#[derive(Debug)]
-pub(crate) struct FaultyStorage {
-    inner: LocalStorage,
+/// A store whose calls fail when they are told to.
+pub(crate) type FaultyStorage = Hooked<StorageFaults>;
+
+/// How a [`FaultyStorage`] fails.
+#[derive(Debug, Default)]
+pub(crate) struct StorageFaults {
     faults: Faults<StorageErrorKind>,
     calls: Mutex<Vec<String>>,
     pause: Mutex<Duration>,
 }
 
-impl FaultyStorage {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self {
-            inner: LocalStorage::new(folder),
-            faults: Mutex::default(),
-            calls: Mutex::default(),
-            pause: Mutex::default(),
-        }
-    }
+/// A store in `folder` that does not fail yet.
+pub(crate) fn faulty_storage(folder: &Path) -> FaultyStorage {
+    Hooked::new(LocalStorage::new(folder), StorageFaults::default())
+}
 
+impl StorageFaults {
     /// Lets every put of an object take so long from now on.
     pub(crate) fn slow_down(&self, pause: Duration) {
         *self.pause.lock().unwrap() = pause;
@@ -464,84 +461,18 @@ impl FaultyStorage {
     pub(crate) fn calls(&self, call: &str) -> usize {
         self.calls.lock().unwrap().iter().filter(|made| made.starts_with(call)).count()
     }
-
-    fn pass(&self, verb: &str, key: &str) -> Result<(), StorageError> {
-        let told = |kind| StorageError {
-            kind,
-            place: self.to_string(),
-            key: key.to_owned(),
-            message: "told to fail".to_owned(),
-        };
-        let call = format!("{verb} {key}");
-        let fault = fault(&self.faults, &call);
-        self.calls.lock().unwrap().push(call);
-        fault.map_or(Ok(()), |kind| Err(told(kind)))
-    }
-}
-
-impl fmt::Display for FaultyStorage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
 }
 
 #[async_trait]
-impl Storage for FaultyStorage {
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
-        self.pass("put", key)?;
+impl Hooks for StorageFaults {
+    async fn before(&self, method: &'static str, key: &str) -> Result<(), StorageErrorKind> {
+        let call = format!("{method} {key}");
+        let fault = fault(&self.faults, &call);
+        self.calls.lock().unwrap().push(call);
         let pause = *self.pause.lock().unwrap();
-        if !pause.is_zero() {
+        if method == "put" && !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
-        self.inner.put(key, body, mode).await
-    }
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        self.pass("put", key)?;
-        self.inner.put_parts(key, parts).await
-    }
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        self.pass("put", key)?;
-        self.inner.put_file(key, file).await
-    }
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-        self.pass("upload", key)?;
-        self.inner.upload(key, if_exists).await
-    }
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-        self.pass("get", key)?;
-        self.inner.get_versioned(key).await
-    }
-    async fn get_range(&self, key: &str, range: std::ops::Range<u64>) -> Result<Bytes, StorageError> {
-        self.pass("get", key)?;
-        self.inner.get_range(key, range).await
-    }
-    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
-        self.inner.copy(from, to, if_exists).await
-    }
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.pass("list", prefix)?;
-        self.inner.list(prefix).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.inner.delete(key).await
-    }
-    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
-        self.pass("delete_all", keys.first().map_or("", String::as_str))?;
-        self.inner.delete_all(keys).await
-    }
-    async fn flush(&self) -> Result<(), StorageError> {
-        self.inner.flush().await
-    }
-    async fn sweep(&self) -> Result<(), StorageError> {
-        self.inner.sweep().await
-    }
-    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
-        self.inner.probe(key).await
-    }
-    fn uri(&self, key: &str) -> String {
-        self.inner.uri(key)
-    }
-    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
-        self.inner.below(prefix)
+        fault.map_or(Ok(()), Err)
     }
 }

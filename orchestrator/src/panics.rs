@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobState};
-use prs_common::storage::{PutMode, StorageError};
+use prs_common::storage::{PutMode, StorageError, StorageExt};
 
 use crate::report::job_result;
 use crate::watch::{WatchError, fail_at_once, restore_job_result};
@@ -55,7 +55,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
 
 /// Keys of the panics that this start of the job has had.
 async fn noted(job: &JobContext) -> Result<Vec<String>, StorageError> {
-    let listed = job.storage.list(layout::PANICS).await?;
+    let listed = job.storage.list_all(layout::PANICS).await?;
     let keys = listed.into_iter().map(|object| object.key);
     Ok(keys.filter(|key| layout::panic_start(key) == Some(job.incarnation)).collect())
 }
@@ -122,7 +122,6 @@ mod tests {
     use std::time::Duration;
 
     use prs_common::ledger::Ledger;
-    use prs_common::storage::Storage;
 
     use super::*;
     use crate::fixtures::Fixture;
@@ -145,7 +144,7 @@ mod tests {
     }
 
     async fn notes(fixture: &Fixture) -> usize {
-        fixture.storage.list(layout::PANICS).await.unwrap().len()
+        fixture.storage.list_all(layout::PANICS).await.unwrap().len()
     }
 
     #[tokio::test]
@@ -163,7 +162,13 @@ mod tests {
         assert!(!is_watched(&fixture.job).await.unwrap(), "nobody is held");
         // What is left can be resumed.
         assert!(
-            fixture.storage.list(layout::SEGMENTS).await.unwrap().iter().any(|o| layout::is_segment(&o.key))
+            fixture
+                .storage
+                .list_all(layout::SEGMENTS)
+                .await
+                .unwrap()
+                .iter()
+                .any(|o| layout::is_segment(&o.key))
         );
     }
 
@@ -193,7 +198,10 @@ mod tests {
         fixture.storage.panic("put job.json", MAX_PANICS);
         let Place::Ended(result) = orchestrated(&fixture).await else { panic!("it did not end the job") };
         assert_eq!(result.state, JobState::Failed, "{result:?}");
-        assert!(fixture.storage.list("output/").await.unwrap().is_empty(), "a job that failed has no result");
+        assert!(
+            fixture.storage.list_all("output/").await.unwrap().is_empty(),
+            "a job that failed has no result"
+        );
     }
 
     #[tokio::test]

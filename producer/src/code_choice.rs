@@ -13,7 +13,7 @@ use bytes::Bytes;
 use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
 use prs_common::job::{JobSpec, adjust, script_below};
 use prs_common::layout;
-use prs_common::storage::{PutMode, Storage};
+use prs_common::storage::{PutMode, Storage, StorageExt};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::report::starts::short;
 
@@ -50,7 +50,7 @@ impl NextStart {
     /// Stores the code, before anything names it.
     pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
         let Some(NewCode { key, archive }) = &self.code else { return Ok(()) };
-        let put = storage.put(key, archive.clone(), PutMode::Overwrite).await;
+        let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
         put.map(drop).context("cannot store the code")
     }
 

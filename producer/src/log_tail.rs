@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use prs_common::layout;
-use prs_common::storage::{ObjectMeta, Storage, StorageError};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 
 use crate::output;
 
@@ -56,7 +56,7 @@ impl LogTail {
 
     /// Shows what is new; true where there may be more.
     pub(crate) async fn look(&mut self) -> bool {
-        let listed = match self.storage.list(layout::LOGS).await {
+        let listed = match self.storage.list_all(layout::LOGS).await {
             Ok(listed) => listed,
             Err(error) => {
                 tracing::warn!(%error, "the logs are not known for now");

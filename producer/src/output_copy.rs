@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::storage::{LocalStorage, ObjectMeta, Storage};
+use prs_common::storage::{LocalStorage, ObjectMeta, Storage, StorageExt};
 use prs_orchestrator::job::record::Output;
 use prs_orchestrator::publish::{Notes, checksum_of};
 use tempfile::{TempDir, TempPath};
@@ -34,7 +34,7 @@ pub(crate) async fn fetch_output(
     output: &mut Output,
     former: &Former,
 ) -> Result<(), Failure> {
-    let objects = source.list("").await.context("cannot list the output")?;
+    let objects = source.list_all("").await.context("cannot list the output")?;
     if matches!(former, Former::None) {
         for object in &objects {
             check_free(target, &object.key)?;
@@ -86,7 +86,8 @@ async fn stage(source: &dyn Storage, object: &ObjectMeta, staged: &Path) -> Resu
     let (uri, path) = (source.uri(&object.key), staged.join(&object.key));
     let folder = path.parent().unwrap_or(staged);
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let bytes = source.download(&object.key, &path).await.with_context(|| format!("cannot copy {uri}"))?;
+    let bytes =
+        source.download(&object.key, &path, None).await.with_context(|| format!("cannot copy {uri}"))?;
     if bytes != object.size {
         return Err(anyhow::anyhow!(
             "{uri} changed while it was copied: it had {} bytes, and {bytes} came; nothing was copied",

@@ -14,7 +14,7 @@ use prs_common::job::RunsOn;
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
-use prs_common::storage::{LocalStorage, Storage};
+use prs_common::storage::{LocalStorage, Storage, StorageExt};
 use prs_orchestrator::gc::removal::remove_job;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::job::findings::Findings;
@@ -236,7 +236,7 @@ impl Place {
 
     /// How many objects the job has, and their bytes.
     pub(crate) async fn amount(&self) -> Result<(u64, u64), Failure> {
-        let listed = self.storage.list("").await.context("cannot list what the job has");
+        let listed = self.storage.list_all("").await.context("cannot list what the job has");
         let listed = listed.map_err(|error| self.failure(error))?;
         Ok((listed.len() as u64, listed.iter().map(|object| object.size).sum()))
     }

@@ -18,7 +18,7 @@ mod storage {
     use std::path::Path;
 
     use prs_common::storage::{
-        IfExists, LocalStorage, PutMode, Storage, StorageErrorKind, is_kept_by_stores,
+        IfExists, LocalStorage, Payload, PutMode, Storage, StorageErrorKind, StorageExt, is_kept_by_stores,
     };
     use tempfile::TempDir;
 
@@ -46,7 +46,7 @@ mod storage {
     #[tokio::test]
     async fn no_temporary_file_is_left() {
         let (storage, folder) = fresh();
-        let mut upload = storage.upload("a/dropped", IfExists::Overwrite).await.unwrap();
+        let mut upload = storage.writer("a/dropped", IfExists::Overwrite).await.unwrap();
         upload.write("part".into()).await.unwrap();
         assert_eq!(files(folder.path()).len(), 1, "an upload in the making is a file");
         drop(upload);
@@ -59,14 +59,15 @@ mod storage {
             storage.copy("a/object", "a/copy", IfExists::Overwrite).await.unwrap();
         }
         storage.copy("a/none", "a/never", IfExists::Overwrite).await.unwrap_err();
-        storage.put_file("a/none", &folder.path().join("none")).await.unwrap_err();
-        let mut upload = storage.upload("a/upload", IfExists::Overwrite).await.unwrap();
+        let absent = Payload::File(folder.path().join("none"));
+        storage.put("a/none", absent, PutMode::Overwrite).await.unwrap_err();
+        let mut upload = storage.writer("a/upload", IfExists::Overwrite).await.unwrap();
         upload.write("part".into()).await.unwrap();
         upload.finish().await.unwrap();
         // The target is a folder: the write fails at its very end.
         storage.put("a", "x".into(), PutMode::Overwrite).await.unwrap_err();
         storage.put("a", "x".into(), PutMode::Create).await.unwrap_err();
-        storage.upload("a", IfExists::Overwrite).await.unwrap().finish().await.unwrap_err();
+        storage.writer("a", IfExists::Overwrite).await.unwrap().finish().await.unwrap_err();
 
         let mut left = files(folder.path());
         left.sort_unstable();
@@ -80,7 +81,7 @@ mod storage {
     async fn only_the_temporary_folder_and_the_claim_are_reserved() {
         let (storage, _folder) = fresh();
         storage.put(".tmp-like/object", "x".into(), PutMode::Overwrite).await.unwrap();
-        assert_eq!(storage.list("").await.unwrap()[0].key, ".tmp-like/object");
+        assert_eq!(storage.list_all("").await.unwrap()[0].key, ".tmp-like/object");
         for key in [".tmp", ".tmp/object", ".prs-claim"] {
             assert!(is_kept_by_stores(key));
             let refused = storage.put(key, "x".into(), PutMode::Overwrite).await.unwrap_err();
@@ -101,7 +102,7 @@ mod storage {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("not/yet/there");
         let storage = LocalStorage::new(&root);
-        assert!(storage.list("").await.unwrap().is_empty());
+        assert!(storage.list_all("").await.unwrap().is_empty());
         assert_eq!(storage.get("a").await.unwrap_err().kind, StorageErrorKind::NotFound);
         assert!(!root.exists());
         storage.put("a", "x".into(), PutMode::Overwrite).await.unwrap();

@@ -6,7 +6,8 @@
 
 use std::fs;
 
-use prs_common::storage::{IfExists, LocalStorage, PutMode, Storage, StorageErrorKind};
+use bytes::Bytes;
+use prs_common::storage::{IfExists, LocalStorage, Payload, PutMode, Storage, StorageErrorKind, StorageExt};
 use prs_tests::harness::{Job, RunFolder, Tmpfs};
 
 /// Each mini-batch brings 200 KB of rows; 40 of them do not fit into 4 MB.
@@ -73,15 +74,21 @@ async fn local_storage_tells_a_full_disk_and_leaves_no_temporary_file() {
     for _ in 0..3 {
         let full = storage.put("large", large.clone().into(), PutMode::Overwrite).await.unwrap_err();
         assert_eq!((full.kind, full.is_retryable()), (StorageErrorKind::Full, false));
-        let full = storage.put_parts("large", vec![large.clone().into()]).await.unwrap_err();
+        let full = storage
+            .put("large", vec![Bytes::from(large.clone())].into(), PutMode::Overwrite)
+            .await
+            .unwrap_err();
         assert_eq!(full.kind, StorageErrorKind::Full);
-        let mut upload = storage.upload("large", IfExists::Overwrite).await.unwrap();
+        let mut upload = storage.writer("large", IfExists::Overwrite).await.unwrap();
         assert_eq!(upload.write(large.clone().into()).await.unwrap_err().kind, StorageErrorKind::Full);
         assert!(upload.finish().await.is_err(), "what was not written whole is not shown");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, &large).unwrap();
-        assert_eq!(storage.put_file("large", &file).await.unwrap_err().kind, StorageErrorKind::Full);
+        assert_eq!(
+            storage.put("large", Payload::File(file.clone()), PutMode::Overwrite).await.unwrap_err().kind,
+            StorageErrorKind::Full
+        );
         assert!(file.exists(), "a file that could not be moved is not lost");
     }
     assert_eq!(RunFolder::new(disk.path()).files(""), ["store/kept"]);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prs_common::storage::{
-    IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind, open,
-    probe_writable,
+    IfExists, Payload, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
+    StorageExt, TransferError, open, probe_writable,
 };
 use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
@@ -313,18 +313,18 @@ mod large_objects {
         let folder = tempfile::tempdir().unwrap();
         let whole = content(1, SIZE);
 
-        storage.put("put", whole.clone(), REPLACE).await.unwrap();
-        storage.put("new", whole.clone(), NEW).await.unwrap();
-        let exists = storage.put("new", content(2, SIZE), NEW).await.unwrap_err();
+        storage.put("put", whole.clone().into(), REPLACE).await.unwrap();
+        storage.put("new", whole.clone().into(), NEW).await.unwrap();
+        let exists = storage.put("new", content(2, SIZE).into(), NEW).await.unwrap_err();
         assert_eq!(exists.kind, StorageErrorKind::AlreadyExists, "{exists}");
-        let parts = whole.chunks(3_333_333).map(Bytes::copy_from_slice).collect();
-        storage.put_parts("parts", parts).await.unwrap();
+        let parts: Vec<_> = whole.chunks(3_333_333).map(Bytes::copy_from_slice).collect();
+        storage.put("parts", parts.into(), REPLACE).await.unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, &whole).unwrap();
-        storage.put_file("file", &file).await.unwrap();
+        storage.put("file", Payload::File(file.clone()), PutMode::Overwrite).await.unwrap();
         assert!(!file.exists(), "the file is consumed");
         for (key, step) in [("upload", 1_234_567), ("upload-at-once", SIZE)] {
-            let mut upload = storage.upload(key, IfExists::Overwrite).await.unwrap();
+            let mut upload = storage.writer(key, IfExists::Overwrite).await.unwrap();
             for part in whole.chunks(step) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
             }
@@ -336,7 +336,7 @@ mod large_objects {
 
         for key in ["put", "new", "parts", "file", "upload", "upload-at-once", "copy"] {
             assert!(storage.get(key).await.unwrap() == whole, "{key}");
-            assert_eq!(storage.download(key, &file).await.unwrap(), SIZE as u64);
+            assert_eq!(storage.download(key, &file, None).await.unwrap(), SIZE as u64);
             assert!(std::fs::read(&file).unwrap() == whole, "{key}, downloaded");
         }
         assert!(server.incomplete_uploads(BUCKET).is_empty());
@@ -348,7 +348,7 @@ mod large_objects {
         let server = server_with(settings);
         let storage = opened(&server).await;
         let whole = content(3, 3 << 20);
-        storage.put("a b+é%", whole.clone(), REPLACE).await.unwrap();
+        storage.put("a b+é%", whole.clone().into(), REPLACE).await.unwrap();
         storage.copy("a b+é%", "copy", IfExists::Overwrite).await.unwrap();
         assert!(storage.get("copy").await.unwrap() == whole);
         assert!(server.incomplete_uploads(BUCKET).is_empty());
@@ -357,7 +357,7 @@ mod large_objects {
     #[tokio::test]
     async fn that_are_given_up_leave_no_part() {
         let (storage, server) = fresh().await;
-        let mut upload = storage.upload("dropped", IfExists::Overwrite).await.unwrap();
+        let mut upload = storage.writer("dropped", IfExists::Overwrite).await.unwrap();
         upload.write(content(1, 20 << 20)).await.unwrap();
         assert_eq!(server.incomplete_uploads(BUCKET).len(), 1);
         drop(upload);
@@ -378,7 +378,7 @@ mod large_objects {
     async fn killed_writers_are_taken_back(uploads_by_prefix: bool) {
         let server = server_with(S3Settings { uploads_by_prefix, ..S3Settings::default() });
         let storage = opened(&server).await;
-        let mut killed = storage.upload("killed", IfExists::Overwrite).await.unwrap();
+        let mut killed = storage.writer("killed", IfExists::Overwrite).await.unwrap();
         killed.write(content(1, 9 << 20)).await.unwrap();
         // Nothing of it runs any more, as after a kill.
         std::mem::forget(killed);
@@ -420,8 +420,8 @@ async fn a_server_without_conditional_writes_is_looked_at_first() {
 async fn a_local_folder_that_is_missing_is_no_missing_object() {
     let (storage, _server) = fresh().await;
     storage.put("object", "x".into(), REPLACE).await.unwrap();
-    let error = storage.download("object", Path::new("/nowhere/at/all")).await.unwrap_err();
-    assert_eq!(error.kind, StorageErrorKind::PermissionDenied, "{error}");
+    let error = storage.download("object", Path::new("/nowhere/at/all"), None).await.unwrap_err();
+    assert!(matches!(error, TransferError::Disk(_)), "{error}");
 }
 
 #[tokio::test]
@@ -433,7 +433,7 @@ async fn objects_outlive_the_server() {
     let key = format!("{}/é +%?#", "long".repeat(100));
     storage.put(&key, "former".into(), REPLACE).await.unwrap();
     storage.put(&key, "kept".into(), REPLACE).await.unwrap();
-    let listed = storage.list("").await.unwrap();
+    let listed = storage.list_all("").await.unwrap();
     let port = server.address().port();
     drop(server);
     // The port is free again a moment later.
@@ -441,7 +441,7 @@ async fn objects_outlive_the_server() {
     wait_for("the port", Duration::from_secs(10), free);
     let _again = S3Server::start_in(folder.path(), S3Settings { port, ..S3Settings::default() });
     assert_eq!(storage.get(&key).await.unwrap(), "kept");
-    assert_eq!(storage.list("").await.unwrap(), listed);
+    assert_eq!(storage.list_all("").await.unwrap(), listed);
 }
 
 mod unsafe_way {
@@ -452,6 +452,14 @@ mod unsafe_way {
         let faults = HttpFaults { seed: 7, percent, stall, kinds: kinds.to_vec() };
         let proxy = HttpProxy::start(server.address(), faults);
         (server, proxy)
+    }
+
+    /// Downloads an object over a disk that does not fail.
+    async fn download(storage: &S3Storage, key: &str, file: &Path) -> Result<u64, StorageError> {
+        storage.download(key, file, None).await.map_err(|error| match error {
+            TransferError::Store(error) => error,
+            TransferError::Disk(error) => panic!("{error}"),
+        })
     }
 
     /// Makes a call again when it may be, as every caller in prs does.
@@ -477,11 +485,11 @@ mod unsafe_way {
                 for round in 0..ROUNDS {
                     let body = content(worker * ROUNDS + round, 10_000 + round * 1_000);
                     let key = format!("{worker:02}/{round:02}");
-                    again(|| storage.put(&key, body.clone(), REPLACE)).await;
+                    again(|| storage.put(&key, body.clone().into(), REPLACE)).await;
                     assert!(again(|| storage.get(&key)).await == body, "{key}");
                     assert!(again(|| storage.get_range(&key, 5_000..7_000)).await == body[5_000..7_000]);
                     let name = format!("{worker:02}/new-{round:02}");
-                    match storage.put(&name, body.clone(), NEW).await {
+                    match storage.put(&name, body.clone().into(), NEW).await {
                         // A call that was given up may have been done.
                         Err(error) => assert!(error.is_retryable(), "nobody else writes it: {error}"),
                         Ok(_) => assert!(again(|| storage.get(&name)).await == body),
@@ -489,7 +497,7 @@ mod unsafe_way {
                     again(|| storage.delete(&name)).await;
                 }
                 let folder = format!("{worker:02}/");
-                let listed = again(|| storage.list(&folder)).await;
+                let listed = again(|| storage.list_all(&folder)).await;
                 let sizes: Vec<_> = listed.iter().map(|object| object.size as usize).collect();
                 assert_eq!(sizes, (0..ROUNDS).map(|round| 10_000 + round * 1_000).collect::<Vec<_>>());
             })
@@ -513,7 +521,7 @@ mod unsafe_way {
         for round in 0..3 {
             let key = format!("upload-{round}");
             let write = || async {
-                let mut upload = storage.upload(&key, IfExists::Overwrite).await?;
+                let mut upload = storage.writer(&key, IfExists::Overwrite).await?;
                 for part in whole.chunks(5 << 20) {
                     upload.write(Bytes::copy_from_slice(part)).await?;
                 }
@@ -524,11 +532,12 @@ mod unsafe_way {
             again(|| storage.copy(&key, &copy, IfExists::Overwrite)).await;
             assert!(again(|| storage.get(&key)).await == whole);
             let file = folder.path().join("file");
-            assert_eq!(again(|| storage.download(&copy, &file)).await, whole.len() as u64);
+            assert_eq!(again(|| download(&storage, &copy, &file)).await, whole.len() as u64);
             assert!(std::fs::read(&file).unwrap() == whole);
             std::fs::write(&file, &whole).unwrap();
-            again(|| storage.put_file(&key, &file)).await;
-            again(|| storage.put_parts(&copy, vec![whole.clone(), whole.slice(..1)])).await;
+            again(|| storage.put(&key, Payload::File(file.clone()), PutMode::Overwrite)).await;
+            again(|| storage.put(&copy, vec![whole.clone(), whole.slice(..1)].into(), PutMode::Overwrite))
+                .await;
             assert!(again(|| storage.get(&key)).await == whole);
         }
         assert!(proxy.faults() > 20, "{} faults", proxy.faults());
@@ -541,7 +550,7 @@ mod unsafe_way {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn answers_that_break_off_are_never_short_reads() {
         let (server, proxy) = spoiled(50, Duration::ZERO, &[Fault::CutMiddle]);
-        opened(&server).await.put("object", content(6, 3 << 20), REPLACE).await.unwrap();
+        opened(&server).await.put("object", content(6, 3 << 20).into(), REPLACE).await.unwrap();
         let storage = opened_through(&proxy, &server).await;
         for _ in 0..20 {
             assert!(again(|| storage.get("object")).await == content(6, 3 << 20));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prs_common::storage::{
     IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
-    delete_below,
+    StorageExt,
 };
 use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
@@ -75,8 +75,8 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
             let (storage, key, copy, gone, body) =
                 (shared.clone(), key.clone(), copy.clone(), gone.clone(), body.clone());
             Box::pin(async move {
-                storage.put(&gone, body.clone(), REPLACE).await?;
-                storage.put(&key, body, REPLACE).await?;
+                storage.put(&gone, body.clone().into(), REPLACE).await?;
+                storage.put(&key, body.into(), REPLACE).await?;
                 storage.copy(&key, &copy, IfExists::Overwrite).await?;
                 storage.delete(&gone).await
             })
@@ -89,7 +89,7 @@ async fn a_write_that_a_web_page_answers_is_made_again() {
     let (shared, body) = (storage.clone(), large.clone());
     again(&mut || {
         let (storage, body) = (shared.clone(), body.clone());
-        Box::pin(async move { storage.put_parts("large", vec![body]).await })
+        Box::pin(async move { storage.put("large", body.into(), REPLACE).await.map(drop) })
     })
     .await;
     assert!(server.object(BUCKET, "large").unwrap() == large);
@@ -114,7 +114,7 @@ async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum(
     let server = server(Checksums::Kept);
     let proxy = spoiled(&server, 40, Fault::Flip);
     let storage = open(&server, proxy.endpoint()).await;
-    storage.put("object", content(100_000), REPLACE).await.unwrap();
+    storage.put("object", content(100_000).into(), REPLACE).await.unwrap();
     for _ in 0..30 {
         assert!(storage.get("object").await.unwrap() == content(100_000));
     }
@@ -125,7 +125,7 @@ async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum(
 async fn a_damaged_object_is_told_and_not_waited_for() {
     let server = server(Checksums::Kept);
     let storage = open(&server, server.endpoint()).await;
-    storage.put("object", content(1_000), REPLACE).await.unwrap();
+    storage.put("object", content(1_000).into(), REPLACE).await.unwrap();
     server.damage(BUCKET, "object", &mut |bytes| bytes[500] ^= 4);
     let error = storage.get("object").await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Damaged, "{error}");
@@ -140,12 +140,12 @@ async fn a_server_without_checksums_is_written_and_read() {
         let server = server(checksums);
         let storage = open(&server, server.endpoint()).await;
         for size in [(20 << 20) + 7, 0, 1_000] {
-            storage.put("object", content(size), REPLACE).await.unwrap();
+            storage.put("object", content(size).into(), REPLACE).await.unwrap();
             assert!(storage.get("object").await.unwrap() == content(size), "{checksums:?}");
         }
         let new = PutMode::Create;
         assert_eq!(
-            storage.put("object", content(7), new).await.unwrap_err().kind,
+            storage.put("object", content(7).into(), new).await.unwrap_err().kind,
             StorageErrorKind::AlreadyExists
         );
     }
@@ -172,7 +172,7 @@ async fn a_thousand_objects_go_with_one_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_of_many_objects_goes_page_by_page() {
     let (server, storage, _) = with_objects(S3Settings::default(), 17_500).await;
-    delete_below(&storage, "many/").await.unwrap();
+    storage.delete_below("many/", None).await.unwrap();
     assert_eq!((server.objects(BUCKET), server.deletes()), (vec![], 18));
 }
 
@@ -240,16 +240,19 @@ mod refusals {
     #[tokio::test]
     async fn credentials_that_were_good_may_be_good_again() {
         let (_server, proxy, storage) = scene(60).await;
-        storage.put("a/b", content(10), REPLACE).await.unwrap();
+        storage.put("a/b", content(10).into(), REPLACE).await.unwrap();
         proxy.refuse("");
-        let (read, written, listed) =
-            tokio::join!(storage.get("a/b"), storage.put("new/c", content(1), REPLACE), storage.list("a/"));
+        let (read, written, listed) = tokio::join!(
+            storage.get("a/b"),
+            storage.put("new/c", content(1).into(), REPLACE),
+            storage.list_all("a/")
+        );
         for error in [read.map(drop).unwrap_err(), written.unwrap_err(), listed.map(drop).unwrap_err()] {
             passes(&error);
         }
         proxy.accept();
         assert!(storage.get("a/b").await.unwrap() == content(10));
-        storage.put("new/c", content(1), REPLACE).await.unwrap();
+        storage.put("new/c", content(1).into(), REPLACE).await.unwrap();
         // Each time anew.
         proxy.refuse("");
         passes(&storage.get("a/b").await.unwrap_err());
@@ -291,14 +294,18 @@ mod refusals {
     #[tokio::test]
     async fn a_write_may_be_allowed_again_where_it_was_and_nowhere_else() {
         let (_server, proxy, storage) = scene(6).await;
-        storage.put("jobs/a/x", content(1), REPLACE).await.unwrap();
+        storage.put("jobs/a/x", content(1).into(), REPLACE).await.unwrap();
         proxy.refuse("PUT /bucket/");
-        passes(&storage.put("jobs/a/y", content(1), REPLACE).await.unwrap_err());
-        stands(&storage.put("other/y", content(1), REPLACE).await.unwrap_err());
+        passes(&storage.put("jobs/a/y", content(1).into(), REPLACE).await.unwrap_err());
+        stands(&storage.put("other/y", content(1).into(), REPLACE).await.unwrap_err());
         // What others are allowed meanwhile does not keep it waiting without an end.
         let last = eventually("the refusal to stand", || async {
-            storage.list("").await.unwrap();
-            storage.put("jobs/a/y", content(1), REPLACE).await.err().filter(|error| !error.is_retryable())
+            storage.list_all("").await.unwrap();
+            storage
+                .put("jobs/a/y", content(1).into(), REPLACE)
+                .await
+                .err()
+                .filter(|error| !error.is_retryable())
         })
         .await;
         stands(&last);

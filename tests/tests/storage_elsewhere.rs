@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, open, probe_writable};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, StorageExt, open, probe_writable};
 use prs_tests::conformance::storage::{CASES, run};
 
 async fn elsewhere() -> Arc<dyn Storage> {
@@ -41,10 +41,10 @@ async fn every_case_holds() {
 async fn large_objects_come_back() {
     let storage = elsewhere().await.below(&format!("large-{}", std::process::id()));
     let whole: Bytes = (0..5_000_000_u64).flat_map(u64::to_le_bytes).collect();
-    storage.put("new", whole.clone(), PutMode::Create).await.unwrap();
-    let exists = storage.put("new", whole.slice(8..), PutMode::Create).await.unwrap_err();
+    storage.put("new", whole.clone().into(), PutMode::Create).await.unwrap();
+    let exists = storage.put("new", whole.slice(8..).into(), PutMode::Create).await.unwrap_err();
     assert_eq!(exists.kind, StorageErrorKind::AlreadyExists, "{exists}");
-    let mut upload = storage.upload("upload", IfExists::Overwrite).await.unwrap();
+    let mut upload = storage.writer("upload", IfExists::Overwrite).await.unwrap();
     for part in whole.chunks(3_333_333) {
         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
     }
@@ -55,7 +55,7 @@ async fn large_objects_come_back() {
         storage.delete(key).await.unwrap();
     }
     storage.flush().await.unwrap();
-    assert_eq!(storage.list("").await.unwrap(), []);
+    assert_eq!(storage.list_all("").await.unwrap(), []);
 }
 
 /// What a killed writer left is found, and nobody else's.
@@ -66,7 +66,7 @@ async fn unfinished_uploads_are_swept_away() {
     let part = Bytes::from(vec![b'x'; 9 << 20]);
     let mut uploads = Vec::new();
     for place in ["swept", "other"] {
-        let mut upload = storage.below(place).upload("large", IfExists::Overwrite).await.unwrap();
+        let mut upload = storage.below(place).writer("large", IfExists::Overwrite).await.unwrap();
         upload.write(part.clone()).await.unwrap();
         uploads.push(upload);
     }
@@ -74,7 +74,7 @@ async fn unfinished_uploads_are_swept_away() {
     let other = uploads.pop().unwrap();
     uploads.pop().unwrap().finish().await.unwrap_err();
     other.finish().await.unwrap();
-    let left: Vec<_> = storage.list("").await.unwrap().into_iter().map(|object| object.key).collect();
+    let left: Vec<_> = storage.list_all("").await.unwrap().into_iter().map(|object| object.key).collect();
     assert_eq!(left, ["other/large"]);
     storage.delete("other/large").await.unwrap();
 }

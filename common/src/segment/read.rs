@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{MAGIC, SegmentIndex};
 use crate::checksum::crc32c;
 use crate::message_pack;
-use crate::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+use crate::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// Bytes after the index: its length, its checksum and [`MAGIC`].
 const TRAILER: usize = 20;
@@ -174,7 +174,7 @@ mod tests {
         let storage = LocalStorage::new(folder.path());
         let bytes = bytes.into();
         let object = ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, ..ObjectMeta::default() };
-        storage.put(KEY, bytes, PutMode::Overwrite).await.unwrap();
+        storage.put(KEY, bytes.into(), PutMode::Overwrite).await.unwrap();
         read_once(&storage, &object).await.map(|read| read.index)
     }
 

@@ -1,6 +1,6 @@
 //! Which storage it is: a name that it is given once, so that programs notice when their servers do not belong together.
 
-use super::{PutMode, Storage, StorageError, StorageErrorKind};
+use super::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// The object with the name.
 const IDENTITY: &str = "identity";

@@ -1,10 +1,13 @@
 //! Object storage: where a job's specification, segments, output and logs live.
 //!
 //! Storage is the truth of a job: from the specification and the segments alone everything else can be
-//! rebuilt. The interface has what an S3-compatible store gives and no more. Keys are relative to the place the
-//! store was opened at: non-empty, `/`-separated, without empty, `.` or `..` parts.
+//! rebuilt. The interface has what an S3-compatible store gives and no more; what is made of it for every store alike is
+//! in [`StorageExt`]. Keys are relative to the place the store was opened at: non-empty, `/`-separated, without empty,
+//! `.` or `..` parts.
 
 mod claim;
+mod ext;
+pub mod fixtures;
 #[cfg(feature = "fleet")]
 mod identity;
 mod local;
@@ -14,28 +17,26 @@ mod placing;
 mod s3;
 
 use std::fmt::{Debug, Display};
+use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
+use futures_util::stream::BoxStream;
 
 #[cfg(feature = "fleet")]
 pub use self::identity::identity;
 #[cfg(feature = "fleet")]
 pub use self::s3::{BucketAccess, S3Credentials, S3Options, S3Storage};
 pub use claim::{Claim, ClaimError, ClaimHolder};
+pub use ext::{DiskError, PIECE, StorageExt, TransferError, pieces};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
 pub use open::{open, probe_writable};
 
 /// Longest name of an object anywhere, bytes.
 const LONGEST_KEY: usize = 1024;
-/// Objects below a folder that are deleted together: enough for several requests on their way at a time, and little memory.
-const DELETED_TOGETHER: usize = 8_000;
-/// Bytes that a download asks for at a time.
-const PIECE: u64 = 8 << 20;
 
 /// Meaning of a storage error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,24 @@ pub enum StorageErrorKind {
     Unavailable,
     /// What the store gives back is not what it was given, however often it is asked.
     Damaged,
+}
+
+impl StorageErrorKind {
+    /// What it means that the system failed with `error` over the file of an object.
+    fn of_file(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+                Self::NotFound
+            }
+            io::ErrorKind::InvalidFilename => Self::InvalidKey,
+            io::ErrorKind::AlreadyExists => Self::AlreadyExists,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::PermissionDenied,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Full
+            }
+            _ => Self::Unavailable,
+        }
+    }
 }
 
 /// An error of a store, with the key it is about.
@@ -112,6 +131,46 @@ impl From<IfExists> for PutMode {
     }
 }
 
+/// What an object is made of.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// These bytes, one part after the other.
+    Parts(Vec<Bytes>),
+    /// A local file, which is moved into the store: it is gone afterwards. A store that is a folder makes it safe from
+    /// the loss of power with the next [`Storage::flush`].
+    File(PathBuf),
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self::Parts(vec![bytes])
+    }
+}
+
+impl From<Vec<Bytes>> for Payload {
+    fn from(parts: Vec<Bytes>) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<String> for Payload {
+    fn from(text: String) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<&'static str> for Payload {
+    fn from(text: &'static str) -> Self {
+        Bytes::from(text).into()
+    }
+}
+
 /// An object in a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectMeta {
@@ -125,87 +184,82 @@ pub struct ObjectMeta {
     pub modified: Option<u64>,
 }
 
+/// What of an object is read.
+#[derive(Debug, Clone, Default)]
+pub struct GetOptions {
+    /// These bytes; an end past the object's end is cut there. All of them without it.
+    pub range: Option<Range<u64>>,
+    /// This version, as [`ObjectMeta::version`] tells it; of any other the call fails with
+    /// [`StorageErrorKind::Changed`]. Whichever is there without it.
+    pub version: Option<Version>,
+}
+
+/// What was read of an object.
+#[derive(Debug, Clone)]
+pub struct GetResult {
+    /// The bytes that were asked for.
+    pub bytes: Bytes,
+    /// Size of the whole object, bytes.
+    pub size: u64,
+    /// Which version the bytes are of.
+    pub version: Version,
+}
+
+/// Objects, sorted bytewise by key.
+pub type Listing = BoxStream<'static, Result<ObjectMeta, StorageError>>;
+
 /// A store of objects.
 ///
+/// Reads give whole buffers: what a store gives back is checked before anybody sees it, and read again when it is
+/// damaged or cut. [`StorageExt::stream`] makes a stream of them. No method has a default, so that no store and no
+/// wrapper of one misses any.
+///
 /// # Contract
-/// * An object is seen whole or not at all: a reader never meets a part of a `put`, an `upload` that was not
+/// * An object is seen whole or not at all: a reader never meets a part of a `put`, a `writer` that was not
 ///   finished, or a mixture of two writers.
 /// * When a write returns, a reader on any host sees it, and the death of the writer does not undo it. The loss
-///   of power does not either, but for `put_file` and `copy`, of which many come together: these are safe
+///   of power does not either, but for `put` of a file and `copy`, of which many come together: these are safe
 ///   from it after the next `flush`.
 /// * Of many who create an object, or update one version of it, at a time, one succeeds. Where the server (or the file
 ///   system) does not decide that, which [`Self::probe`] finds out, this looks first and then writes, and more than one
 ///   may succeed. Who overwrites or deletes meanwhile asks nobody.
-/// * `delete` of an absent object succeeds. `list` is sorted bytewise by key and shows what was written before
-///   the call.
+/// * Deleting an absent object succeeds. `list` shows what was written before the call.
 /// * Every call may be repeated safely.
 #[async_trait]
 pub trait Storage: Debug + Display + Send + Sync {
     /// Writes a whole object, and gives back its version.
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError>;
+    async fn put(&self, key: &str, payload: Payload, mode: PutMode) -> Result<Version, StorageError>;
 
-    /// Writes a whole object from parts, one after the other.
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError>;
-
-    /// Moves a local file into the store; the file is gone afterwards.
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError>;
-
-    /// Starts an object of unknown size; nothing is visible before [`Upload::finish`], which is also when `if_exists`
+    /// Starts an object of unknown size; nothing is visible before [`Writer::finish`], which is also when `if_exists`
     /// is heeded.
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError>;
+    async fn writer(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Writer>, StorageError>;
 
-    /// Reads a whole object, and its version.
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError>;
+    /// Reads an object, or a part of it.
+    async fn get_opts(&self, key: &str, options: GetOptions) -> Result<GetResult, StorageError>;
 
-    /// Reads a whole object.
-    async fn get(&self, key: &str) -> Result<Bytes, StorageError> {
-        Ok(self.get_versioned(key).await?.0)
-    }
+    /// The objects whose keys start with `prefix` (a folder ending in `/`, or empty) and are greater than `after`, which
+    /// may be empty. A store of any size tells a part at a time.
+    fn list(&self, prefix: &str, after: &str) -> Listing;
 
-    /// Reads `range` of an object; an end past the object's end is cut there.
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError>;
-
-    /// The same of one version of the object, as [`ObjectMeta::version`] tells it; of any other it fails with
-    /// [`StorageErrorKind::Changed`].
-    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
-        let bytes = self.get_range(key, range).await;
-        // Whatever was there before, it was this one if it still is.
-        if self.head(key).await?.version == version { bytes } else { Err(changed(self, key)) }
-    }
+    /// Size and version of an object.
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError>;
 
     /// Copies an object within the store. A store whose server copies by itself may look first and then copy: of
     /// several who ask for a new object at once, more than one may win.
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError>;
 
-    /// All objects whose keys start with `prefix` (a folder ending in `/`, or empty).
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError>;
-
-    /// The first objects below `prefix` whose keys are greater than `after`, as [`Self::list`] has them; how
-    /// many is up to the store, and none means the end. Stores of any size tell a part at a time.
-    async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        let mut objects = self.list(prefix).await?;
-        objects.retain(|object| object.key.as_str() > after);
-        Ok(objects)
-    }
-
-    /// Size and version of an object. A store that can look up a single object should.
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        let folder = key.rfind('/').map_or("", |slash| &key[..=slash]);
-        let found = self.list(folder).await?.into_iter().find(|object| object.key == key);
-        found.ok_or_else(|| StorageError {
-            kind: if is_valid_key(key) { StorageErrorKind::NotFound } else { StorageErrorKind::InvalidKey },
-            place: self.to_string(),
-            key: key.to_owned(),
-            message: "there is no such object".to_owned(),
-        })
-    }
-
-    /// Removes an object.
-    async fn delete(&self, key: &str) -> Result<(), StorageError>;
-
     /// Removes any number of objects, many at a time where the store can do so. After an error some of them may be
     /// gone.
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError>;
+
+    /// Where the object is, for people.
+    fn uri(&self, key: &str) -> String;
+
+    /// The part of this store below `prefix` (a valid key), as a store of its own.
+    fn below(&self, prefix: &str) -> Arc<dyn Storage>;
+
+    /// Longest key that this store takes, bytes.
+    fn longest_key(&self) -> usize;
 
     /// Makes everything written before survive the loss of power.
     async fn flush(&self) -> Result<(), StorageError>;
@@ -217,105 +271,20 @@ pub trait Storage: Debug + Display + Send + Sync {
     /// Puts and deletes the small object `key`, and tells whether the store itself decides who of many creates or updates
     /// an object.
     async fn probe(&self, key: &str) -> Result<bool, StorageError>;
-
-    /// Longest key that this store takes, bytes.
-    fn longest_key(&self) -> usize {
-        LONGEST_KEY
-    }
-
-    /// Where the object is, for people.
-    fn uri(&self, key: &str) -> String;
-
-    /// The part of this store below `prefix` (a valid key), as a store of its own.
-    fn below(&self, prefix: &str) -> Arc<dyn Storage>;
-
-    /// Reads a whole object into a new local file, a piece at a time. The folder must exist; after an error the
-    /// file may hold a part of the object.
-    async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
-        download_pieces(self, key, file, None).await
-    }
-
-    /// The same of one version of the object; of any other it fails with [`StorageErrorKind::Changed`].
-    async fn download_of(&self, key: &str, file: &Path, version: &str) -> Result<u64, StorageError> {
-        download_pieces(self, key, file, Some(version)).await
-    }
-}
-
-async fn download_pieces<S: Storage + ?Sized>(
-    store: &S,
-    key: &str,
-    file: &Path,
-    version: Option<&str>,
-) -> Result<u64, StorageError> {
-    let failed = |error: std::io::Error| StorageError {
-        kind: if error.kind() == std::io::ErrorKind::StorageFull {
-            StorageErrorKind::Full
-        } else {
-            StorageErrorKind::PermissionDenied
-        },
-        place: file.display().to_string(),
-        key: key.to_owned(),
-        message: error.to_string(),
-    };
-    let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
-    let mut offset = 0;
-    loop {
-        let range = offset..offset + PIECE;
-        let piece = match version {
-            Some(version) => store.get_range_of(key, range, version).await?,
-            None => store.get_range(key, range).await?,
-        };
-        target.write_all(&piece).await.map_err(failed)?;
-        offset += piece.len() as u64;
-        if (piece.len() as u64) < PIECE {
-            target.flush().await.map_err(failed)?;
-            return Ok(offset);
-        }
-    }
-}
-
-/// Removes all objects below `prefix` (a folder ending in `/`), some pages of the listing at a time. What is written
-/// there meanwhile may stay.
-pub async fn delete_below(storage: &dyn Storage, prefix: &str) -> Result<(), StorageError> {
-    delete_below_but(storage, prefix, "").await
-}
-
-/// The same, but for the object `kept`.
-pub async fn delete_below_but(storage: &dyn Storage, prefix: &str, kept: &str) -> Result<(), StorageError> {
-    let mut keys = Vec::new();
-    let mut page = storage.list_after(prefix, "").await?;
-    while let Some(last) = page.last().map(|object| object.key.clone()) {
-        keys.extend(page.into_iter().map(|object| object.key).filter(|key| key != kept));
-        let next = storage.list_after(prefix, &last);
-        if keys.len() < DELETED_TOGETHER {
-            page = next.await?;
-        } else {
-            let (deleted, next) = tokio::join!(storage.delete_all(&keys), next);
-            deleted?;
-            page = next?;
-            keys.clear();
-        }
-    }
-    storage.delete_all(&keys).await
-}
-
-/// The error of an object that is not of the version that was asked for.
-fn changed(store: &(impl Storage + ?Sized), key: &str) -> StorageError {
-    StorageError {
-        kind: StorageErrorKind::Changed,
-        place: store.to_string(),
-        key: key.to_owned(),
-        message: "the object was replaced by another one".to_owned(),
-    }
 }
 
 /// An object being written piece by piece. Dropping it without `finish` leaves nothing behind.
 #[async_trait]
-pub trait Upload: Send {
+pub trait Writer: Send {
     /// Appends bytes.
     async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError>;
     /// Makes the object visible. Where that is refused, nothing is left of it.
     async fn finish(self: Box<Self>) -> Result<(), StorageError>;
+}
+
+/// Whether `prefix` can be listed.
+fn is_valid_prefix(prefix: &str) -> bool {
+    prefix.is_empty() || prefix.strip_suffix('/').is_some_and(is_valid_key)
 }
 
 /// Whether `key` can name an object.

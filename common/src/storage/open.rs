@@ -102,6 +102,7 @@ fn malformed(url: &str, message: &str) -> StorageError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::StorageExt;
     use super::*;
 
     #[test]
@@ -145,6 +146,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = open(&format!("file://{}", folder.path().display())).await.unwrap();
         probe_writable(&*storage).await.unwrap();
-        assert!(storage.list("").await.unwrap().is_empty());
+        assert!(storage.list_all("").await.unwrap().is_empty());
     }
 }

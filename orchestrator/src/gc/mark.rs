@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::failpoint;
-use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, Version};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -72,7 +72,7 @@ async fn write(
     over: Option<Version>,
 ) -> Result<Option<Version>, StorageError> {
     let body = Bytes::from(serde_json::to_vec(mark).expect("a mark holds only plain values"));
-    match storage.put(MARK, body, over.map_or(PutMode::Create, PutMode::Update)).await {
+    match storage.put(MARK, body.into(), over.map_or(PutMode::Create, PutMode::Update)).await {
         Ok(version) => Ok(Some(version)),
         Err(error)
             if matches!(

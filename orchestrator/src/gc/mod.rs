@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::layout::BLOBS;
-use prs_common::storage::{ObjectMeta, Storage, StorageError};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 use prs_common::timestamp::now_us;
 
 use self::mark::Collecting;
@@ -132,10 +132,10 @@ pub async fn look(storage: &Arc<dyn Storage>, wanted: &Wanted) -> Result<Found, 
     let leftovers = leftovers(storage, wanted).await?;
     let named = named_by_jobs(storage, wanted, &leftovers).await?;
     let mut found = Found { leftovers: amounts(&leftovers), ..Found::default() };
-    let mut after = String::new();
-    while let Some(page) = next_page(storage, &mut after).await? {
-        for object in page.iter().filter(|object| is_unnamed(object, &named, wanted)) {
-            found.inputs.add(object);
+    let mut inputs = storage.list(BLOBS, "");
+    while let Some(object) = inputs.try_next().await? {
+        if is_unnamed(&object, &named, wanted) {
+            found.inputs.add(&object);
         }
     }
     Ok(found)
@@ -172,8 +172,9 @@ async fn remove(
             collecting.remove(objects.iter().map(|object| object.key.clone()).collect()).await?;
         }
     }
-    let (mut after, mut keys) = (String::new(), Vec::new());
-    while let Some(page) = collecting.meanwhile(next_page(storage, &mut after)).await?? {
+    let mut keys = Vec::new();
+    let mut inputs = storage.list(BLOBS, "").try_chunks(REMOVED_TOGETHER).map_err(|error| error.1);
+    while let Some(page) = collecting.meanwhile(inputs.try_next()).await?? {
         for object in page.into_iter().filter(|object| is_unnamed(object, &named, wanted)) {
             found.inputs.add(&object);
             keys.push(object.key);
@@ -202,7 +203,7 @@ async fn leftovers(
             // What cannot be understood may be a job all the same.
             _ => return Ok(None),
         }
-        let objects = storage.list(&named::prefix(&id)).await?;
+        let objects = storage.list_all(&named::prefix(&id)).await?;
         let is_left = !objects.is_empty() && objects.iter().all(|object| is_older(object, age));
         Ok(is_left.then_some((id, objects)))
     });
@@ -234,18 +235,6 @@ async fn named_by_jobs(
         named.extend(more?);
     }
     Ok(named)
-}
-
-/// The next uploaded files; nothing at the end.
-async fn next_page(
-    storage: &Arc<dyn Storage>,
-    after: &mut String,
-) -> Result<Option<Vec<ObjectMeta>>, GcError> {
-    let page = storage.list_after(BLOBS, after).await?;
-    if let Some(last) = page.last() {
-        after.clone_from(&last.key);
-    }
-    Ok((!page.is_empty()).then_some(page))
 }
 
 fn is_unnamed(object: &ObjectMeta, named: &Named, wanted: &Wanted) -> bool {

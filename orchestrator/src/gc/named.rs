@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures_util::TryStreamExt;
 use prs_common::failpoint;
 use prs_common::layout::{BLOBS, INPUTS};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 use tokio::runtime::Handle;
 
 use super::GcError;
@@ -32,6 +33,9 @@ fn half(digest: &str) -> Option<u128> {
     u128::from_str_radix(digest.get(..32)?, 16).ok()
 }
 
+/// Objects of one job that are listed before the others of it are passed over: about a page of a listing.
+const LOOKED_AT: usize = 500;
+
 /// What the keys of a job begin with.
 pub(super) fn prefix(job_id: &str) -> String {
     format!("{JOBS}/{job_id}/")
@@ -40,30 +44,29 @@ pub(super) fn prefix(job_id: &str) -> String {
 /// The ids of all jobs, and would-be jobs, that have something in storage.
 pub(super) async fn job_prefixes(storage: &dyn Storage) -> Result<Vec<String>, StorageError> {
     let (below, mut ids) = (format!("{JOBS}/"), Vec::<String>::new());
-    let mut after = String::new();
-    loop {
-        let page = storage.list_after(&below, &after).await?;
-        let Some(last) = page.last() else { return Ok(ids) };
-        after.clone_from(&last.key);
-        for object in &page {
-            let id = object.key.strip_prefix(&below).and_then(|rest| rest.split_once('/'));
-            let Some((id, _)) = id.filter(|(id, _)| ids.last().is_none_or(|last| last != id)) else {
-                continue;
-            };
+    let (mut objects, mut passed) = (storage.list(&below, ""), 0);
+    while let Some(object) = objects.try_next().await? {
+        let id = object.key.strip_prefix(&below).and_then(|rest| rest.split_once('/'));
+        let Some((id, _)) = id else { continue };
+        if ids.last().is_none_or(|last| last != id) {
             ids.push(id.to_owned());
+            passed = 0;
+            continue;
         }
-        if let Some(id) = ids.last().filter(|id| last.key.starts_with(&prefix(id))) {
-            // `0` follows `/`: whatever else the last job of the page has is passed over.
-            after = format!("{below}{id}0");
+        passed += 1;
+        if passed == LOOKED_AT {
+            // `0` follows `/`: whatever else the job has is passed over.
+            objects = storage.list(&below, &format!("{below}{id}0"));
         }
     }
+    Ok(ids)
 }
 
 /// What the job names.
 pub(super) async fn named_by(storage: &Arc<dyn Storage>, job_id: String) -> Result<Named, GcError> {
     let job = job_storage(&**storage, &job_id);
     let mut named = Named::default();
-    let listings = job.list(INPUTS).await?;
+    let listings = job.list_all(INPUTS).await?;
     failpoint::pass("gc_listed");
     for listing in listings {
         match names(&job, &listing.key).await {
@@ -79,7 +82,7 @@ pub(super) async fn named_by(storage: &Arc<dyn Storage>, job_id: String) -> Resu
 }
 
 async fn is_listed(job: &dyn Storage, key: &str) -> Result<bool, StorageError> {
-    Ok(job.list(INPUTS).await?.iter().any(|listing| listing.key == key))
+    Ok(job.list_all(INPUTS).await?.iter().any(|listing| listing.key == key))
 }
 
 /// What the listing `key` of a job names.

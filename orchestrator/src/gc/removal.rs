@@ -6,7 +6,7 @@
 
 use prs_common::failpoint;
 use prs_common::layout;
-use prs_common::storage::{PutMode, Storage, delete_below_but};
+use prs_common::storage::{PutMode, Storage, StorageExt};
 
 use crate::job::fleet::{INDEX, job_storage};
 use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, REMOVED, is_conflict};
@@ -24,7 +24,7 @@ pub async fn remove_job(
     }
     failpoint::pass("job_withdrawn");
     let rest = async {
-        delete_below_but(&*job, "", layout::JOB).await?;
+        job.delete_below("", Some(layout::JOB)).await?;
         storage.delete(&format!("{INDEX}{job_id}")).await?;
         job.delete(layout::JOB).await
     };
@@ -80,7 +80,7 @@ mod tests {
     }
 
     async fn count(storage: &dyn Storage) -> usize {
-        storage.list("").await.unwrap().len()
+        storage.list_all("").await.unwrap().len()
     }
 
     #[tokio::test]

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use prs_common::layout;
-use prs_common::storage::{PutMode, StorageErrorKind};
+use prs_common::storage::{PutMode, StorageErrorKind, StorageExt};
 use tempfile::TempDir;
 
 use super::*;
-use crate::fixtures::FaultyStorage;
+use crate::fixtures::{FaultyStorage, faulty_storage};
 use crate::inputs::blob::digest;
 use crate::inputs::manifest::{File, ManifestWriter, Source, Store};
 
@@ -20,13 +20,13 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let faulty = Arc::new(FaultyStorage::new(folder.path()));
+        let faulty = Arc::new(faulty_storage(folder.path()));
         Self { folder, storage: Arc::clone(&faulty) as _, faulty }
     }
 
     /// Makes what the job has as old as two hours.
     async fn age(&self, job_id: &str) {
-        for object in self.storage.list(&format!("jobs/{job_id}/")).await.unwrap() {
+        for object in self.storage.list_all(&format!("jobs/{job_id}/")).await.unwrap() {
             let file = std::fs::File::options().append(true).open(self.folder.path().join(object.key));
             file.unwrap().set_modified(SystemTime::now() - Duration::from_hours(2)).unwrap();
         }
@@ -259,8 +259,9 @@ impl Collection {
             }
             1 => self.named = named_by_jobs(&place.storage, &Wanted::default(), &[]).await.unwrap(),
             2 => {
-                let page = next_page(&place.storage, &mut String::new()).await.unwrap().unwrap_or_default();
-                let unnamed = page.into_iter().filter(|one| is_unnamed(one, &self.named, &Wanted::default()));
+                let listed = place.storage.list_all(BLOBS).await.unwrap();
+                let unnamed =
+                    listed.into_iter().filter(|one| is_unnamed(one, &self.named, &Wanted::default()));
                 let keys = unnamed.map(|object| object.key).collect();
                 self.collecting.as_mut().unwrap().remove(keys).await.unwrap();
             }

@@ -5,26 +5,26 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 use prs_common::dataset::listing::PathPattern;
 use prs_common::dataset::names;
 use prs_common::dataset::remote::RemotePath;
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Listing, ObjectMeta, Storage, StorageError, StorageErrorKind};
 
 use super::resolve::ResolveError;
 
+/// Files that are given at a time.
+const PAGE: usize = 1_000;
+
 /// What a URL names, page by page.
 pub(super) struct RemoteListing {
-    store: Arc<dyn Storage>,
     input: String,
     /// What all keys begin with; the names below it are the relative ones.
     pub(super) prefix: String,
     /// The same as the user knows it.
     pub(super) origin: String,
     glob: Option<PathPattern>,
-    /// The one object, where the URL names one.
-    single: Option<ObjectMeta>,
-    after: String,
-    over: bool,
+    objects: Listing,
     /// Objects that may turn out to be folders too: each is the beginning of the next.
     open: Vec<String>,
 }
@@ -39,14 +39,11 @@ impl RemoteListing {
         let failed = |source| ResolveError::Store { input: input.to_owned(), source };
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
-            store: Arc::clone(&store),
             input: input.to_owned(),
             origin: format!("{}/{prefix}", url.bucket),
+            objects: store.list(&prefix, ""),
             prefix,
             glob: None,
-            single: None,
-            after: String::new(),
-            over: false,
             open: Vec::new(),
         };
         if url.key.is_empty() || url.key.ends_with('/') {
@@ -56,7 +53,8 @@ impl RemoteListing {
         match store.head(&url.key).await {
             Ok(object) => {
                 let folder = url.key.rfind('/').map_or("", |slash| &url.key[..=slash]);
-                return Ok(Self { single: Some(object), ..listing(folder.to_owned()) });
+                let objects = stream::once(future::ready(Ok(object))).boxed();
+                return Ok(Self { objects, ..listing(folder.to_owned()) });
             }
             Err(error) if error.kind == StorageErrorKind::NotFound => {}
             // A glob need not be a valid key.
@@ -74,32 +72,16 @@ impl RemoteListing {
 
     /// The next files; none at the end.
     pub(super) async fn next(&mut self) -> Result<Vec<ObjectMeta>, ResolveError> {
-        if let Some(single) = self.single.take() {
-            self.over = true;
-            self.check(&single)?;
-            return Ok(vec![single]);
-        }
-        while !self.over {
-            let page = self.store.list_after(&self.prefix, &self.after).await;
-            let page = page.map_err(|source| self.failed(source))?;
-            let Some(last) = page.last() else {
-                self.over = true;
-                break;
-            };
-            self.after.clone_from(&last.key);
-            let mut files = Vec::with_capacity(page.len());
-            for object in page {
-                if object.key.ends_with('/') || !self.picks(&object.key) {
-                    continue;
-                }
+        let mut files = Vec::new();
+        while files.len() < PAGE {
+            let object = self.objects.try_next().await;
+            let Some(object) = object.map_err(|source| self.failed(source))? else { break };
+            if !object.key.ends_with('/') && self.picks(&object.key) {
                 self.check(&object)?;
                 files.push(object);
             }
-            if !files.is_empty() {
-                return Ok(files);
-            }
         }
-        Ok(Vec::new())
+        Ok(files)
     }
 
     /// Whether the URL is a glob, which must name something.
@@ -146,81 +128,19 @@ impl RemoteListing {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-    use bytes::Bytes;
-    use prs_common::storage::{IfExists, LocalStorage, PutMode, Upload, Version};
-    use std::fmt;
-    use std::ops::Range;
-    use std::path::Path;
+    use prs_common::storage::fixtures::{Hooked, Hooks};
+    use prs_common::storage::{LocalStorage, PutMode};
 
     use super::*;
 
-    /// A bucket that lists any names, two objects at a time.
+    /// What a bucket that lists any names has.
     #[derive(Debug)]
     struct Names(Vec<&'static str>);
 
-    impl fmt::Display for Names {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("s3://bucket")
-        }
-    }
-
-    fn absent<T>(key: &str) -> Result<T, StorageError> {
-        let kind = StorageErrorKind::NotFound;
-        Err(StorageError { kind, place: "s3://bucket".into(), key: key.into(), message: "absent".into() })
-    }
-
-    #[async_trait]
-    impl Storage for Names {
-        async fn put(&self, key: &str, _: Bytes, _: PutMode) -> Result<Version, StorageError> {
-            absent(key)
-        }
-        async fn put_parts(&self, key: &str, _: Vec<Bytes>) -> Result<(), StorageError> {
-            absent(key)
-        }
-        async fn put_file(&self, key: &str, _: &Path) -> Result<(), StorageError> {
-            absent(key)
-        }
-        async fn upload(&self, key: &str, _: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-            absent(key)
-        }
-        async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-            absent(key)
-        }
-        async fn get_range(&self, key: &str, _: Range<u64>) -> Result<Bytes, StorageError> {
-            absent(key)
-        }
-        async fn copy(&self, key: &str, _: &str, _: IfExists) -> Result<(), StorageError> {
-            absent(key)
-        }
-        async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+    impl Hooks for Names {
+        fn listed(&self, prefix: &str) -> Option<Vec<ObjectMeta>> {
             let object = |key: &&str| ObjectMeta { key: (*key).into(), size: 1, ..ObjectMeta::default() };
-            Ok(self.0.iter().filter(|key| key.starts_with(prefix)).map(object).collect())
-        }
-        async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-            let all = self.list(prefix).await?;
-            Ok(all.into_iter().filter(|object| &*object.key > after).take(2).collect())
-        }
-        async fn delete(&self, key: &str) -> Result<(), StorageError> {
-            absent(key)
-        }
-        async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
-            absent(&keys[0])
-        }
-        async fn sweep(&self) -> Result<(), StorageError> {
-            unreachable!("only listed")
-        }
-        async fn flush(&self) -> Result<(), StorageError> {
-            Ok(())
-        }
-        async fn probe(&self, key: &str) -> Result<bool, StorageError> {
-            absent(key)
-        }
-        fn uri(&self, key: &str) -> String {
-            key.to_owned()
-        }
-        fn below(&self, _: &str) -> Arc<dyn Storage> {
-            Arc::new(Names(Vec::new()))
+            Some(self.0.iter().filter(|key| key.starts_with(prefix)).map(object).collect())
         }
     }
 
@@ -286,7 +206,8 @@ mod tests {
             (&["in/a", "in/ab", "in/b"], Ok(3)),
         ];
         for (names, expected) in table {
-            let seen = list(Arc::new(Names(names.to_vec())), "s3://bucket/in").await;
+            let bucket = Hooked::new(LocalStorage::new("/nowhere"), Names(names.to_vec()));
+            let seen = list(Arc::new(bucket), "s3://bucket/in").await;
             match expected {
                 Ok(count) => assert_eq!(seen.map(|(_, seen)| seen.len()), Ok(count), "{names:?}"),
                 Err(says) => {

@@ -408,6 +408,8 @@ mod tests {
     use prs_common::job::InputKind;
     use prs_common::storage::{LocalStorage, Storage};
 
+    use prs_common::storage::StorageExt;
+
     use super::*;
 
     /// Stores in a folder, and a listener to the progress.
@@ -494,11 +496,11 @@ mod tests {
         let total = Progress { files_total: Some(4), bytes_total: Some(11), ..Progress::default() };
         assert_eq!(heard.first(), Some(&total));
         assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..total }));
-        let blobs = place.stores.shared().list("inputs/").await.unwrap();
+        let blobs = place.stores.shared().list_all("inputs/").await.unwrap();
         assert_eq!(blobs.len(), 3);
         place.wants_totals = false;
         assert_eq!(place.upload(source).await.unwrap(), resolved);
-        assert_eq!(place.stores.shared().list("inputs/").await.unwrap(), blobs);
+        assert_eq!(place.stores.shared().list_all("inputs/").await.unwrap(), blobs);
         let heard = place.heard.lock().unwrap();
         assert_eq!(heard.last(), Some(&Progress { files: 4, bytes: 11, ..Progress::default() }));
     }
@@ -533,6 +535,6 @@ mod tests {
             assert!(told.starts_with("input data: ") && told.contains(says), "{told}");
             assert!(!told.contains("secret") && !error.is_retryable());
         }
-        assert!(place.stores.job().list("").await.unwrap().is_empty());
+        assert!(place.stores.job().list_all("").await.unwrap().is_empty());
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn upload(
     if is_there {
         sent(size);
     } else if let Some(content) = content {
-        store.put(&whole_key, content, PutMode::Overwrite).await.map_err(UploadError::Store)?;
+        store.put(&whole_key, content.into(), PutMode::Overwrite).await.map_err(UploadError::Store)?;
         sent(size);
     } else {
         send(store, &whole_key, file, (&digest, size), sent).await?;
@@ -102,7 +102,7 @@ async fn send(
     (digest, size): (&str, u64),
     sent: &(dyn Fn(u64) + Sync),
 ) -> Result<(), UploadError> {
-    let mut upload = store.upload(key, IfExists::Overwrite).await.map_err(UploadError::Store)?;
+    let mut upload = store.writer(key, IfExists::Overwrite).await.map_err(UploadError::Store)?;
     let mut file = blocking(path, File::open).await?;
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {
@@ -142,7 +142,7 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use prs_common::storage::LocalStorage;
+    use prs_common::storage::{LocalStorage, StorageExt};
 
     use super::*;
 
@@ -168,7 +168,7 @@ mod tests {
             let key = format!("{BLOBS}{}", uploaded[0].key);
             assert_eq!(store.get(&key).await.unwrap(), content);
         }
-        assert_eq!(store.list(BLOBS).await.unwrap().len(), 3);
+        assert_eq!(store.list_all(BLOBS).await.unwrap().len(), 3);
     }
 
     #[tokio::test]
@@ -201,6 +201,6 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let error = upload(&store, &file, &|_| ()).await.unwrap_err();
         assert!(matches!(&error, UploadError::File(reason) if reason.contains("No such file")), "{error:?}");
-        assert!(store.list(BLOBS).await.unwrap().is_empty());
+        assert!(store.list_all(BLOBS).await.unwrap().is_empty());
     }
 }

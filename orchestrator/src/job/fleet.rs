@@ -7,7 +7,7 @@ use std::sync::Arc;
 use prs_common::layout;
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
-use prs_common::storage::{PutMode, Storage, StorageError};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 
 use super::active::ActiveJob;
 use super::context::JobContext;
@@ -56,7 +56,7 @@ pub fn job_storage(storage: &dyn Storage, job_id: &str) -> Arc<dyn Storage> {
 
 /// The ids of all jobs in the storage of a fleet, in their order.
 pub async fn job_ids(storage: &dyn Storage) -> Result<Vec<String>, StorageError> {
-    let listed = storage.list(INDEX).await?;
+    let listed = storage.list_all(INDEX).await?;
     Ok(listed.iter().filter_map(|object| Some(object.key.strip_prefix(INDEX)?.to_owned())).collect())
 }
 

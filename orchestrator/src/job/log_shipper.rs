@@ -11,8 +11,7 @@ use std::time::{Instant, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use prs_common::layout;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
-use tokio::io::AsyncReadExt;
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, TransferError};
 use tokio::sync::Mutex;
 use walkdir::WalkDir;
 
@@ -126,7 +125,7 @@ impl LogShipper {
     /// # Errors
     /// When the store cannot say what it has.
     pub async fn fetch(&self, wanted: impl Fn(&str) -> bool) -> Result<(), StorageError> {
-        for object in self.storage.list(layout::LOGS).await? {
+        for object in self.storage.list_all(layout::LOGS).await? {
             let Some(name) = object.key.strip_prefix(layout::LOGS).filter(|name| wanted(name)) else {
                 continue;
             };
@@ -137,7 +136,7 @@ impl LogShipper {
             if let Some(parent) = path.parent() {
                 let _ = tokio::fs::create_dir_all(parent).await;
             }
-            if let Err(error) = self.storage.download(&object.key, &path).await {
+            if let Err(error) = self.storage.download(&object.key, &path, None).await {
                 tracing::warn!(%error, "a log that another node wrote is not gone on with");
                 // Half of it would be taken for all of it.
                 let _ = tokio::fs::remove_file(&path).await;
@@ -149,21 +148,14 @@ impl LogShipper {
     /// Delivers one file; false when it is not there any more, or cannot be read. It may grow meanwhile: the rest goes next time.
     async fn deliver(&self, key: &str, path: &Path, size: u64) -> Result<bool, StorageError> {
         if size > SMALL {
-            let Ok(mut file) = tokio::fs::File::open(path).await else { return Ok(false) };
-            let mut upload = self.storage.upload(key, IfExists::Overwrite).await?;
-            loop {
-                let mut piece = Vec::with_capacity(SMALL as usize);
-                match (&mut file).take(SMALL).read_to_end(&mut piece).await {
-                    Ok(0) => break,
-                    Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "a log cannot be read");
-                        return Ok(false);
-                    }
-                    Ok(_) => upload.write(piece.into()).await?,
+            return match self.storage.upload(key, path).await {
+                Ok(()) => Ok(true),
+                Err(TransferError::Store(error)) => Err(error),
+                Err(TransferError::Disk(error)) => {
+                    tracing::warn!(%error, "a log cannot be read");
+                    Ok(false)
                 }
-            }
-            upload.finish().await?;
-            return Ok(true);
+            };
         }
         let Ok(body) = tokio::fs::read(path).await else { return Ok(false) };
         self.storage.put(key, body.into(), PutMode::Overwrite).await?;
@@ -195,7 +187,7 @@ mod tests {
     use prs_common::storage::LocalStorage;
 
     use super::*;
-    use crate::fixtures::FaultyStorage;
+    use crate::fixtures::faulty_storage;
 
     #[tokio::test]
     async fn what_changed_is_delivered_and_comes_back() {
@@ -226,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn a_log_that_cannot_be_fetched_begins_anew() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let faulty = Arc::new(FaultyStorage::new(there.path()));
+        let faulty = Arc::new(faulty_storage(there.path()));
         for name in ["a", "b"] {
             faulty.put(&format!("logs/sys/{name}"), "text".into(), PutMode::Overwrite).await.unwrap();
         }
@@ -251,14 +243,14 @@ mod tests {
             shipper.ship(true).await.unwrap();
             assert_eq!(shipper.known.lock().await.refused.len(), 2);
         }
-        let stored = storage.list("logs/").await.unwrap();
+        let stored = storage.list_all("logs/").await.unwrap();
         assert!(stored.iter().map(|object| &*object.key).eq(["logs/sys/node/b.txt", "logs/sys/node/c.txt"]));
     }
 
     #[tokio::test]
     async fn one_file_that_fails_keeps_no_other() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let faulty = Arc::new(FaultyStorage::new(there.path()));
+        let faulty = Arc::new(faulty_storage(there.path()));
         let shipper = LogShipper::new(Arc::clone(&faulty) as _, here.path().to_owned());
         std::fs::create_dir_all(here.path().join("perf")).unwrap();
         for name in ["a", "b", "c"] {
@@ -269,7 +261,7 @@ mod tests {
         assert_eq!(shipper.ship(false).await.unwrap_err().kind, StorageErrorKind::Unavailable);
         assert!(faulty.get("logs/perf/a").await.is_ok());
         shipper.ship(false).await.unwrap();
-        assert_eq!(faulty.list("logs/").await.unwrap().len(), 3);
+        assert_eq!(faulty.list_all("logs/").await.unwrap().len(), 3);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use prs_common::ledger::{IdleWorker, Ledger, LedgerError, NodeInfo, NodeView, Offered, Offers, Seats};
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::{PutMode, StorageError};
+use prs_common::storage::{PutMode, StorageError, StorageExt};
 
 use super::active::{ActiveJob, parse, prefix};
 use super::context::JobContext;
@@ -170,7 +170,7 @@ pub async fn offers(fleet: &Fleet, target: &str, worker: &NodeInfo) -> Result<Of
 /// Offers every job of `target` that storage has among those to be served.
 async fn fill(fleet: &Fleet, target: &str) -> Result<(), WithdrawError> {
     let prefix = prefix(target);
-    let listed = fleet.storage.list(&prefix).await?;
+    let listed = fleet.storage.list_all(&prefix).await?;
     let entries: Vec<_> =
         listed.iter().filter_map(|object| parse(object.key.strip_prefix(&prefix)?)).collect();
     let mut done = futures_util::stream::iter(entries)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::queue::{QueueError, QueueOptions};
-use prs_common::storage::{PutMode, StorageError};
+use prs_common::storage::{PutMode, StorageError, StorageExt};
 use tokio::time::{Instant, sleep};
 
 use crate::JobContext;
@@ -51,7 +51,7 @@ pub fn name(job: &JobContext, number: u32) -> String {
 
 /// Number of the queue that the job is at.
 pub async fn present(job: &JobContext) -> Result<u32, StorageError> {
-    let listed = job.storage.list(layout::LEFT_QUEUES).await?;
+    let listed = job.storage.list_all(layout::LEFT_QUEUES).await?;
     let left = listed.iter().filter_map(|object| layout::left_queue_parts(&object.key));
     let of_this_start = left.filter(|(incarnation, _)| *incarnation == job.incarnation);
     Ok(of_this_start.map(|(_, number)| number + 1).max().unwrap_or(0))

@@ -4,7 +4,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout;
 use prs_common::ledger::{JobState, Progress};
 use prs_common::seal::{self, Seal};
-use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, Version};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, Version};
 use prs_common::timestamp::now_us;
 use serde::{Deserialize, Serialize};
 

@@ -7,6 +7,7 @@ use prs_common::dataset::listing::{Listing, ListingOptions};
 use prs_common::job::{Infer, Input, TabularOptions};
 use prs_common::layout;
 use prs_common::mini_batch::{SliceRef, StoreRef, Work};
+use prs_common::storage::DiskError;
 use prs_tabular::{ColumnType, Dialect, InferMode, Schema, SchemaError, Slice, split_file};
 
 use super::fetch::{Fetched, Fetcher};
@@ -89,7 +90,7 @@ impl Planner<'_, '_> {
         }
         let PlanContext { stores, handle, .. } = self.context;
         let stored = handle.block_on(plain_copy::store(&**stores.job(), key, &text.path));
-        stored.map_err(|source| PlanError::Store { input: self.input.name.clone(), source })?;
+        stored.map_err(|error| PlanError::of_transfer(&self.input.name, error))?;
         let plain = text.path.clone();
         self.text(name, text, Home { store: StoreRef::Job, key, version });
         let _ = std::fs::remove_file(plain);
@@ -102,7 +103,7 @@ impl Planner<'_, '_> {
         let name = &self.input.name;
         let folder = work.join(format!("objects/{}", self.position));
         std::fs::create_dir_all(&folder)
-            .map_err(|source| PlanError::Scratch { path: folder.clone(), source })?;
+            .map_err(|source| PlanError::Scratch(DiskError { path: folder.clone(), source }))?;
         let mut ahead = Fetcher::new(stores, handle, &folder);
         let mut listed = Vec::new().into_iter();
         let mut listing_is_over = false;
@@ -121,12 +122,7 @@ impl Planner<'_, '_> {
                 }
             }
             let Some((source, file, fetched)) = ahead.next() else { break };
-            let fetched = fetched.map_err(|error| match Path::new(&error.place) {
-                path if path.starts_with(&folder) => {
-                    PlanError::Scratch { path: path.to_owned(), source: std::io::Error::other(error.message) }
-                }
-                _ => PlanError::Store { input: name.clone(), source: error },
-            })?;
+            let fetched = fetched.map_err(|error| PlanError::of_transfer(name, error))?;
             self.object(&source, &file, fetched, number)?;
             number += 1;
             if self.sink.is_stopped() {
@@ -269,7 +265,7 @@ mod tests {
     use prs_common::job::{InputKind, InputSource, MiniBatchSize};
     use prs_common::mini_batch::MiniBatch;
     use prs_common::queue::QueueOptions;
-    use prs_common::storage::Storage;
+    use prs_common::storage::StorageExt;
     use tokio_util::sync::CancellationToken;
 
     use super::*;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prs_common::mini_batch::StoreRef;
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{DiskError, Storage, StorageError, StorageErrorKind, StorageExt, TransferError};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,7 +41,7 @@ pub(super) enum Fetched {
 pub(super) struct Wanted {
     pub(super) source: Source,
     pub(super) file: File,
-    task: AbortOnDropHandle<Result<Fetched, StorageError>>,
+    task: AbortOnDropHandle<Result<Fetched, TransferError>>,
 }
 
 /// The objects on their way, in order.
@@ -84,7 +84,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// The next file that was asked for, once it is here.
-    pub(super) fn next(&mut self) -> Option<(Source, File, Result<Fetched, StorageError>)> {
+    pub(super) fn next(&mut self) -> Option<(Source, File, Result<Fetched, TransferError>)> {
         let Wanted { source, file, task } = self.on_their_way.pop_front()?;
         self.bytes -= file.size.unwrap_or(AHEAD_BYTES);
         let fetched = self.handle.block_on(task);
@@ -98,7 +98,7 @@ async fn fetch(
     key: &str,
     file: &File,
     copy: PathBuf,
-) -> Result<Fetched, StorageError> {
+) -> Result<Fetched, TransferError> {
     let downloaded = match kind {
         StoreRef::Url(_) => download_version(&**store, key, &file.version, &copy).await,
         _ => download_blob(&**store, key, &copy).await,
@@ -111,8 +111,8 @@ async fn fetch(
             _ => Ok(Fetched::Copy(copy, version)),
         },
         Ok(None) => Ok(Fetched::Unreadable(format!("{}: {DAMAGED}", store.uri(key)))),
-        Err(error) if error.place == copy.display().to_string() => Err(error),
-        Err(error) => unreadable(error),
+        Err(TransferError::Store(error)) => unreadable(error),
+        Err(error) => Err(error),
     }
 }
 
@@ -122,9 +122,9 @@ async fn download_version(
     key: &str,
     listed: &str,
     copy: &Path,
-) -> Result<Option<(u64, String)>, StorageError> {
+) -> Result<Option<(u64, String)>, TransferError> {
     let version = if listed.is_empty() { store.head(key).await?.version } else { listed.to_owned() };
-    let size = store.download_of(key, copy, &version).await?;
+    let size = store.download(key, copy, Some(&version)).await?;
     Ok(Some((size, version)))
 }
 
@@ -133,18 +133,13 @@ async fn download_blob(
     store: &dyn Storage,
     key: &str,
     copy: &Path,
-) -> Result<Option<(u64, String)>, StorageError> {
+) -> Result<Option<(u64, String)>, TransferError> {
     for _ in 0..READS {
-        let size = store.download(key, copy).await?;
+        let size = store.download(key, copy, None).await?;
         let read = copy.to_owned();
         let digest = tokio::task::spawn_blocking(move || digest(std::fs::File::open(read)?)).await;
         let digest = digest.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        let digest = digest.map_err(|error| StorageError {
-            kind: StorageErrorKind::Unavailable,
-            place: copy.display().to_string(),
-            key: key.to_owned(),
-            message: error.to_string(),
-        })?;
+        let digest = digest.map_err(DiskError::about(copy))?;
         if promised_digest(key).is_none_or(|promised| promised == digest) {
             return Ok(Some((size, String::new())));
         }
@@ -154,7 +149,7 @@ async fn download_blob(
 }
 
 /// Tells what repeating cannot help, in words that are the same on every host (D6).
-fn unreadable(error: StorageError) -> Result<Fetched, StorageError> {
+fn unreadable(error: StorageError) -> Result<Fetched, TransferError> {
     match error.kind {
         StorageErrorKind::NotFound => Ok(Fetched::Unreadable("there is no such object".to_owned())),
         StorageErrorKind::PermissionDenied => {
@@ -166,6 +161,6 @@ fn unreadable(error: StorageError) -> Result<Fetched, StorageError> {
         StorageErrorKind::Changed => {
             Ok(Fetched::Unreadable(format!("{CHANGED}: another object has its name now; {REMEDY}")))
         }
-        _ => Err(error),
+        _ => Err(error.into()),
     }
 }

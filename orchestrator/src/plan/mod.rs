@@ -14,13 +14,13 @@ pub mod schedule;
 pub mod stored_descriptors;
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec, MiniBatchSize};
 use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
-use prs_common::storage::StorageError;
+use prs_common::storage::{DiskError, StorageError, TransferError};
 use tokio::runtime::Handle;
 
 use crate::inputs::InputStores;
@@ -79,29 +79,31 @@ pub enum PlanError {
     #[error("the inputs hold no records: there is nothing to run the entry script on")]
     NoRecords,
     /// The job's own scratch folder fails.
-    #[error("cannot write {}: {source}", path.display())]
-    Scratch {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
+    #[error("cannot write {0}")]
+    Scratch(DiskError),
 }
 
 impl PlanError {
+    fn of_transfer(input: &str, error: TransferError) -> Self {
+        match error {
+            TransferError::Store(source) => Self::Store { input: input.to_owned(), source },
+            TransferError::Disk(error) => Self::Scratch(error),
+        }
+    }
+
     /// Whether the same plan may come further later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Listing { source, .. } => source.is_retryable(),
             Self::Manifest { source, .. } => source.is_retryable(),
             Self::Store { source, .. } => source.is_retryable(),
-            Self::Elsewhere { .. } | Self::NoRecords | Self::Scratch { .. } => false,
+            Self::Elsewhere { .. } | Self::NoRecords | Self::Scratch(_) => false,
         }
     }
 
     /// Whether another host may come further.
     pub(crate) fn is_of_this_host(&self) -> bool {
-        matches!(self, Self::Scratch { .. })
+        matches!(self, Self::Scratch(_))
     }
 }
 

@@ -2,64 +2,47 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
-use prs_common::storage::{IfExists, Storage, StorageError, StorageErrorKind};
+use futures_util::TryStreamExt;
+use prs_common::storage::{DiskError, GetOptions, Storage, StorageErrorKind, StorageExt, TransferError};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
-/// Bytes that are stored and compared at a time.
-const PIECE: usize = 8 << 20;
-
 /// Stores `file` as the object `key`, unless a plan before this one did. What is there is compared: a damaged copy would
 /// stay damaged, since no later plan writes it either.
-pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result<(), StorageError> {
-    let failed = |error: std::io::Error| StorageError {
-        kind: StorageErrorKind::Unavailable,
-        place: file.display().to_string(),
-        key: key.to_owned(),
-        message: error.to_string(),
-    };
-    let size = tokio::fs::metadata(file).await.map_err(failed)?.len();
-    let is_there = match store.head(key).await {
-        Ok(object) => object.size == size,
-        Err(error) if error.kind == StorageErrorKind::NotFound => false,
-        Err(error) => return Err(error),
-    };
-    let mut plain = File::open(file).await.map_err(failed)?;
-    let mut is_same = is_there;
-    let mut at = 0;
-    while is_same {
-        let piece = next(&mut plain).await.map_err(failed)?;
-        if piece.is_empty() {
-            return Ok(());
+pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result<(), TransferError> {
+    let size = tokio::fs::metadata(file).await.map_err(DiskError::about(file))?.len();
+    match store.head(key).await {
+        Ok(object) if object.size == size => {
+            if is_same(store, key, file).await? {
+                return Ok(());
+            }
+            tracing::warn!(key, store = %store, "the plain copy of an input is damaged; it is stored again");
         }
-        let range = at..at + piece.len() as u64;
-        at = range.end;
-        is_same = store.get_range(key, range).await? == piece;
+        Ok(_) => {}
+        Err(error) if error.kind == StorageErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
     }
-    if is_there {
-        tracing::warn!(key, store = %store, "the plain copy of an input is damaged; it is stored again");
-        plain = File::open(file).await.map_err(failed)?;
-    }
-    let mut upload = store.upload(key, IfExists::Overwrite).await?;
-    loop {
-        let piece = next(&mut plain).await.map_err(failed)?;
-        if piece.is_empty() {
-            return upload.finish().await;
-        }
-        upload.write(piece).await?;
-    }
+    store.upload(key, file).await
 }
 
-async fn next(file: &mut File) -> std::io::Result<Bytes> {
-    let mut piece = Vec::with_capacity(PIECE);
-    file.take(PIECE as u64).read_to_end(&mut piece).await?;
-    Ok(piece.into())
+/// Whether an object holds what a file of its size does.
+async fn is_same(store: &dyn Storage, key: &str, file: &Path) -> Result<bool, TransferError> {
+    let disk = DiskError::about(file);
+    let mut plain = File::open(file).await.map_err(&disk)?;
+    let mut object = store.stream(key, GetOptions::default());
+    while let Some(piece) = object.try_next().await? {
+        let mut there = vec![0; piece.len()];
+        plain.read_exact(&mut there).await.map_err(&disk)?;
+        if piece != there {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PutMode};
+    use prs_common::storage::{LocalStorage, PIECE, PutMode};
 
     use super::*;
 
@@ -74,7 +57,7 @@ mod tests {
         let first = storage.head("plain/0").await.unwrap();
         store(&storage, "plain/0", &file).await.unwrap();
         assert_eq!(storage.head("plain/0").await.unwrap(), first, "it is not written again");
-        for place in [3, PIECE + 7] {
+        for place in [3, PIECE as usize + 7] {
             let mut damaged = text.clone();
             damaged[place] ^= 1;
             storage.put("plain/0", damaged.into(), PutMode::Overwrite).await.unwrap();

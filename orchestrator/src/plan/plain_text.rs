@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use prs_common::file_version::SeenFile;
+use prs_common::storage::DiskError;
 
 use super::PlanError;
 
@@ -61,8 +62,9 @@ pub(super) fn open(
     }
     let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(&file));
     let path = scratch.work.join(&scratch.name);
-    let broken = decompress(&mut decoder, &path, stop)
-        .map_err(|source| PlainTextError::Scratch(PlanError::Scratch { path: path.clone(), source }))?;
+    let broken = decompress(&mut decoder, &path, stop).map_err(|source| {
+        PlainTextError::Scratch(PlanError::Scratch(DiskError { path: path.clone(), source }))
+    })?;
     let after = file.metadata().map_err(PlainTextError::Input)?;
     if let Some(change) = before.difference(&SeenFile::of(&after), origin) {
         let told = format!("it changed while it was decompressed: {change}");

@@ -35,14 +35,14 @@ async fn store(storage: &dyn Storage, body: &mut Bytes) -> Result<(), StorageErr
     let Ok(mini_batch) = MiniBatch::decode(body) else { return Ok(()) };
     let (index, input, items) = (mini_batch.index, mini_batch.input, mini_batch.items());
     let (key, checksum) = (layout::stored_descriptor(index), checksum(body));
-    storage.put(&key, body.clone(), PutMode::Overwrite).await?;
+    storage.put(&key, body.clone().into(), PutMode::Overwrite).await?;
     *body = MiniBatch { index, input, work: Work::Stored { key: &key, items, checksum } }.encode().into();
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::LocalStorage;
+    use prs_common::storage::{LocalStorage, StorageExt};
 
     use super::*;
 
@@ -71,6 +71,6 @@ mod tests {
             assert_eq!(storage.get(key).await.unwrap(), body);
             assert_eq!(MiniBatch::peek_index(sent).unwrap(), MiniBatch::peek_index(body).unwrap());
         }
-        assert_eq!(storage.list("plan/").await.unwrap().len(), 2);
+        assert_eq!(storage.list_all("plan/").await.unwrap().len(), 2);
     }
 }

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use prs_common::checksum::Crc32c;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
 use prs_common::segment::{OutputFile, READS, read_again_after};
-use prs_common::storage::{IfExists, StorageError, StorageErrorKind};
+use prs_common::storage::{GetOptions, IfExists, StorageError, StorageErrorKind, StorageExt, pieces};
 use tokio::sync::OnceCell;
 
 use super::notes::{former_files, note_files};
@@ -157,20 +157,19 @@ async fn publish_one(
 
 /// Whether the output has `name` with the bytes of the staged object `key`; nothing where it has no such file.
 async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<bool>, StorageError> {
-    let mut offset = 0;
+    let read = |storage, key: &str| pieces(storage, key.to_owned(), GetOptions::default(), PIECE);
+    let (mut there, mut ours) = (read(&*job.output, name), read(&*job.storage, key));
     loop {
-        let range = offset..offset + PIECE as u64;
-        let there = match job.output.get_range(name, range.clone()).await {
+        let there = match there.try_next().await {
             Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(None),
             there => there?,
         };
-        if there != job.storage.get_range(key, range).await? {
+        if there != ours.try_next().await? {
             return Ok(Some(false));
         }
-        if there.len() < PIECE {
+        if there.is_none() {
             return Ok(Some(true));
         }
-        offset += PIECE as u64;
     }
 }
 
@@ -179,24 +178,18 @@ async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<
 async fn copy_over(job: &JobContext, file: &OutputFile, name: &str) -> Result<(), StorageError> {
     let mut reads = 1;
     loop {
-        let mut upload = job.output.upload(name, NEW).await?;
+        let mut writer = job.output.writer(name, NEW).await?;
         let (mut size, mut sum) = (0, Crc32c::new());
-        loop {
-            let piece = job.storage.get_range(&file.key, size..size + PIECE as u64).await?;
-            let is_last = piece.len() < PIECE;
+        let mut staged = pieces(&*job.storage, file.key.clone(), GetOptions::default(), PIECE);
+        while let Some(piece) = staged.try_next().await? {
             size += piece.len() as u64;
             sum.update(&piece);
-            if !piece.is_empty() {
-                upload.write(piece).await?;
-            }
-            if is_last {
-                break;
-            }
+            writer.write(piece).await?;
         }
         if (size, sum.finish()) == (file.size, file.crc) {
-            return upload.finish().await;
+            return writer.finish().await;
         }
-        drop(upload);
+        drop(writer);
         if reads == READS {
             let message = "what storage gives back is not what the mini-batch wrote".to_owned();
             let (kind, place) = (StorageErrorKind::Damaged, job.storage.to_string());

@@ -9,8 +9,11 @@ mod files;
 mod notes;
 
 use bytes::Bytes;
+use futures_util::TryStreamExt;
 use prs_common::hexadecimal;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{
+    GetOptions, IfExists, PutMode, Storage, StorageError, StorageErrorKind, StorageExt,
+};
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::files::publish as files;
@@ -19,8 +22,8 @@ use crate::JobContext;
 
 /// Replaces nothing.
 pub(crate) const NEW: IfExists = IfExists::Fail;
-/// Bytes of an object that are read at a time.
-const PIECE: usize = 4 << 20;
+/// Bytes of an object that are read at a time: many are read side by side.
+const PIECE: u64 = 1 << 20;
 
 /// What there is at a name of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +89,7 @@ pub(crate) async fn put(job: &JobContext, name: &str, body: Bytes) -> Result<(),
     let sha256 = hexadecimal(&Sha256::digest(&body));
     match make_room(job, name, &sha256).await? {
         Room::Free => {
-            let put = job.output.put(name, body, PutMode::Create).await;
+            let put = job.output.put(name, body.into(), PutMode::Create).await;
             placed(job, name, &sha256, put.map(drop)).await
         }
         Room::Filled => Ok(()),
@@ -127,16 +130,13 @@ fn error(job: &JobContext, kind: StorageErrorKind, name: &str, message: &str) ->
 /// The checksum (SHA-256, in hexadecimal) of an object; nothing where there is none.
 pub async fn checksum_of(storage: &dyn Storage, key: &str) -> Result<Option<String>, StorageError> {
     let mut hasher = Sha256::new();
-    let mut offset = 0;
+    let mut object = storage.stream(key, GetOptions::default());
     loop {
-        let piece = match storage.get_range(key, offset..offset + PIECE as u64).await {
+        match object.try_next().await {
+            Ok(Some(piece)) => hasher.update(&piece),
+            Ok(None) => return Ok(Some(hexadecimal(&hasher.finalize()))),
             Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(None),
-            piece => piece?,
-        };
-        hasher.update(&piece);
-        offset += piece.len() as u64;
-        if piece.len() < PIECE {
-            return Ok(Some(hexadecimal(&hasher.finalize())));
+            Err(error) => return Err(error),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_common::{hexadecimal, layout};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +19,7 @@ impl Notes {
     /// Reads the notes of the job in `storage`.
     pub async fn read(storage: &dyn Storage) -> Result<Self, StorageError> {
         let mut notes = HashMap::new();
-        for object in storage.list(layout::PUBLISHED).await? {
+        for object in storage.list_all(layout::PUBLISHED).await? {
             if let Some((incarnation, checksum, name)) = layout::published_parts(&object.key) {
                 let latest = notes.entry((name.to_owned(), checksum.to_owned())).or_insert(incarnation);
                 *latest = incarnation.max(*latest);
@@ -54,7 +54,7 @@ pub(super) async fn former_files(
     latest: &str,
 ) -> Result<HashMap<String, Vec<String>>, StorageError> {
     let mut former: HashMap<String, Vec<String>> = HashMap::new();
-    for object in job.storage.list(layout::PUBLISHED).await? {
+    for object in job.storage.list_all(layout::PUBLISHED).await? {
         let start = layout::published_files_start(&object.key);
         if start.is_none_or(|start| start > job.incarnation) || object.key == latest {
             continue;

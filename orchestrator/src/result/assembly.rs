@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
-use prs_common::storage::{StorageError, Upload};
+use prs_common::storage::{StorageError, Writer};
 use prs_common::{failpoint, hexadecimal};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -44,7 +44,7 @@ pub(crate) struct Assembly {
 
 /// A result, all of it written and not visible yet.
 pub(crate) struct Written {
-    pub(crate) upload: Box<dyn Upload>,
+    pub(crate) upload: Box<dyn Writer>,
     pub(crate) bytes: u64,
     /// In hexadecimal.
     pub(crate) sha256: String,
@@ -123,7 +123,7 @@ async fn write(
     header: Option<String>,
     batches: Receiver<Batch>,
 ) -> Result<Written, FinalizeError> {
-    let upload = job.output.upload(&job.spec.append_row_file_name, NEW).await?;
+    let upload = job.output.writer(&job.spec.append_row_file_name, NEW).await?;
     let mut object = Object { upload, hasher: Sha256::new(), bytes: 0, small: BytesMut::new() };
     object.add(header.unwrap_or_default().into()).await?;
     let fetched = stream::unfold(batches, async |mut batches| Some((batches.recv().await?, batches)))
@@ -141,7 +141,7 @@ async fn write(
 
 /// The object, being written.
 struct Object {
-    upload: Box<dyn Upload>,
+    upload: Box<dyn Writer>,
     hasher: Sha256,
     bytes: u64,
     /// Slices that are put together.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::checksum::Crc32c;
 use prs_common::segment::{OutputFile, READS, read_again_after};
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{GetOptions, Storage, StorageError, pieces};
 
 use super::FinalizeError;
 use super::rows::{Batch, CutRows, Position, is_damage};
@@ -16,8 +16,8 @@ use crate::segments::damage::Damaged;
 const SEGMENTS_AT_ONCE: usize = 4;
 /// Files read side by side.
 const CHECKED_AT_ONCE: usize = 16;
-/// Bytes of a file read at a time.
-const FILE_PIECE: u64 = 4 << 20;
+/// Bytes of a file read at a time: many are read side by side.
+const FILE_PIECE: u64 = 1 << 20;
 
 /// Every damaged segment of those in the catalog. Each row and each file is read once.
 pub(crate) async fn find_damaged(
@@ -100,12 +100,10 @@ async fn what_is_wrong(storage: &dyn Storage, file: &OutputFile) -> Result<Optio
 
 async fn read_through(storage: &dyn Storage, file: &OutputFile) -> Result<(u64, u32), StorageError> {
     let (mut size, mut sum) = (0, Crc32c::new());
-    loop {
-        let piece = storage.get_range(&file.key, size..size + FILE_PIECE).await?;
+    let mut object = pieces(storage, file.key.clone(), GetOptions::default(), FILE_PIECE);
+    while let Some(piece) = object.try_next().await? {
         sum.update(&piece);
         size += piece.len() as u64;
-        if (piece.len() as u64) < FILE_PIECE {
-            return Ok((size, sum.finish()));
-        }
     }
+    Ok((size, sum.finish()))
 }

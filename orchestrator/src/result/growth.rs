@@ -71,7 +71,7 @@ mod tests {
     use prs_common::hexadecimal;
     use prs_common::ledger::Ledger;
     use prs_common::segment::read_index;
-    use prs_common::storage::{ObjectMeta, StorageErrorKind};
+    use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt};
     use sha2::{Digest, Sha256};
 
     use super::*;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Storage, StorageError, StorageErrorKind, StorageExt};
 
 use super::FinalizeError;
 use crate::segments::catalog::Place;
@@ -340,7 +340,7 @@ mod tests {
             let body = rows.storage.get("s0").await.unwrap();
             rows.storage.delete("s0").await.unwrap();
             if !gone {
-                rows.storage.put("s0", body.slice(..15), PutMode::Overwrite).await.unwrap();
+                rows.storage.put("s0", body.slice(..15).into(), PutMode::Overwrite).await.unwrap();
             }
             assert!(matches!(rows.read().await, Err(FinalizeError::Damaged(_))), "{gone}");
         }

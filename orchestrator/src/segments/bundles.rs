@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use prs_common::layout;
 use prs_common::ledger::CommittedSegment;
 use prs_common::segment::{Bundle, Bundled, ReadIndex, SegmentError, read_index};
-use prs_common::storage::{ObjectMeta, PutMode, Storage, StorageError};
+use prs_common::storage::{ObjectMeta, PutMode, Storage, StorageError, StorageExt};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::READ_AT_ONCE;
@@ -34,7 +34,7 @@ pub(crate) type Followed = (CommittedSegment, Result<ReadIndex, SegmentError>);
 pub(crate) async fn all(
     storage: &Arc<dyn Storage>,
 ) -> Result<impl Stream<Item = Bundle> + Send + use<>, StorageError> {
-    let listed = storage.list(layout::INDICES).await?;
+    let listed = storage.list_all(layout::INDICES).await?;
     let storage = Arc::clone(storage);
     let read = move |object: ObjectMeta| {
         let storage = Arc::clone(&storage);
@@ -81,7 +81,7 @@ impl Bundles {
             Some(known) => known,
             None if (segments.len() as u64) < GROUP => &mut BTreeSet::new(),
             known => {
-                let listed = self.storage.list(layout::INDICES).await?;
+                let listed = self.storage.list_all(layout::INDICES).await?;
                 let parts = listed.iter().filter_map(|object| layout::bundle_parts(&object.key));
                 let own = parts.filter(|(incarnation, _)| *incarnation == self.incarnation);
                 known.insert(own.map(|(_, first)| first).collect())
@@ -128,7 +128,7 @@ impl Bundles {
         }
         let (storage, key) = (Arc::clone(&self.storage), layout::bundle(self.incarnation, first));
         self.writing = Some(AbortOnDropHandle::new(tokio::spawn(async move {
-            if let Err(error) = storage.put(&key, bundle.encode(), PutMode::Overwrite).await {
+            if let Err(error) = storage.put(&key, bundle.encode().into(), PutMode::Overwrite).await {
                 tracing::warn!(%error, "the tables of contents of segments are not bundled");
             }
         })));
@@ -235,7 +235,7 @@ mod tests {
     async fn who_comes_later_reads_bundles_and_the_tail() {
         let (fixture, segments) = committed(GROUP + 3).await;
         assert_eq!(follow(&fixture, &segments).await, GROUP as usize + 3);
-        assert_eq!(fixture.storage.list(layout::INDICES).await.unwrap().len(), 1);
+        assert_eq!(fixture.storage.list_all(layout::INDICES).await.unwrap().len(), 1);
         assert_eq!(follow(&fixture, &segments).await, 1 + 3);
         // In the middle of a bundle it is of no use.
         let mut bundles = Bundles::new(&fixture.job);

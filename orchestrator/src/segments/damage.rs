@@ -6,7 +6,7 @@
 //! whatever it is given ends the job with the names of the keys.
 
 use prs_common::layout;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// How often the mini-batches of damaged segments run again, in one start of a job.
 const MOST_ROUNDS: u32 = 8;
@@ -73,7 +73,7 @@ struct Former {
 
 impl Former {
     async fn read(storage: &dyn Storage, incarnation: u32) -> Result<Self, StorageError> {
-        let listed = storage.list(layout::DAMAGED).await?.into_iter();
+        let listed = storage.list_all(layout::DAMAGED).await?.into_iter();
         let of_this_start = listed.filter_map(|object| {
             let (of, round) = layout::round_of_damage(&object.key)?;
             (of == incarnation).then_some((round, object.key))
@@ -107,13 +107,13 @@ mod tests {
             storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         assert!(set_aside(&storage, 1, &[damaged(&bad), damaged("segments/1-gone.seg")]).await.unwrap());
-        let left = storage.list("").await.unwrap();
-        let segments = storage.list(layout::SEGMENTS).await.unwrap();
+        let left = storage.list_all("").await.unwrap();
+        let segments = storage.list_all(layout::SEGMENTS).await.unwrap();
         assert_eq!(segments.len(), 1);
         assert_eq!(segments[0].key, good);
         assert_eq!(left.len(), 4, "{left:?}");
         assert!(set_aside(&storage, 1, &[damaged(&bad)]).await.unwrap(), "the ledger had not heard of it");
-        assert_eq!(storage.list("").await.unwrap(), left);
+        assert_eq!(storage.list_all("").await.unwrap(), left);
         for round in 2..=MOST_ROUNDS {
             let segment = format!("segments/x-{round}.seg");
             assert!(set_aside(&storage, 1, &[damaged(&segment)]).await.unwrap(), "{round}");

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use prs_common::layout;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentError, SegmentIndex, TryRecord, read_index};
-use prs_common::storage::Storage;
+use prs_common::storage::{Storage, StorageExt};
 
 use super::READ_AT_ONCE;
 
@@ -30,7 +30,7 @@ pub struct FailedMiniBatch {
 
 /// The failed mini-batches of the job in `storage`, in the order of the plan. Segments that are damaged are left out.
 pub async fn failed_mini_batches(storage: &Arc<dyn Storage>) -> Result<Vec<FailedMiniBatch>, SegmentError> {
-    let listed = storage.list(layout::SEGMENTS).await?.into_iter();
+    let listed = storage.list_all(layout::SEGMENTS).await?.into_iter();
     let segments = listed.filter(|object| layout::is_segment(&object.key)).map(|object| {
         let storage = Arc::clone(storage);
         async move { read_index(&*storage, &object).await }

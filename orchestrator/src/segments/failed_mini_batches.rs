@@ -11,7 +11,7 @@ use prs_common::job::JobSpec;
 use prs_common::layout::{self, FAILED_MINI_BATCHES};
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, SliceRef, Work, id_of};
 use prs_common::segment::{SegmentError, SegmentIndex, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, Storage, StorageError};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 use serde_json::{Value, json};
 
 use super::READ_AT_ONCE;
@@ -45,7 +45,7 @@ pub async fn of_segments(
     record: &JobRecord,
 ) -> Result<BTreeMap<MiniBatchIndex, Value>, StorageError> {
     let mut found = Found::default();
-    let mut listed = storage.list(layout::SEGMENTS).await?;
+    let mut listed = storage.list_all(layout::SEGMENTS).await?;
     listed.retain(|object| layout::is_segment(&object.key));
     let read = |object: ObjectMeta| {
         let storage = Arc::clone(storage);

@@ -11,7 +11,7 @@ pub mod recover;
 pub(crate) mod starts;
 
 use prs_common::layout;
-use prs_common::storage::{Storage, StorageError, delete_below};
+use prs_common::storage::{Storage, StorageError, StorageExt};
 
 /// Segments read side by side.
 const READ_AT_ONCE: usize = 64;
@@ -28,7 +28,7 @@ pub(crate) async fn remove(storage: &dyn Storage) -> Result<(), StorageError> {
         layout::PLAIN,
         layout::NOTES,
     ] {
-        delete_below(storage, folder).await?;
+        storage.delete_below(folder, None).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use prs_common::layout;
 use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError};
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{ReadIndex, SegmentError, SegmentIndex, TryRecord, TryStatus, read_index};
-use prs_common::storage::{ObjectMeta, StorageError};
+use prs_common::storage::{ObjectMeta, StorageError, StorageExt};
 
 use super::READ_AT_ONCE;
 use crate::JobContext;
@@ -59,7 +59,7 @@ pub async fn recover(job: &JobContext) -> Result<Recovered, RecoverError> {
             break;
         }
     }
-    let listed = job.storage.list(layout::SEGMENTS).await?.into_iter();
+    let listed = job.storage.list_all(layout::SEGMENTS).await?.into_iter();
     let is_unknown =
         |object: &ObjectMeta| layout::is_segment(&object.key) && !committed.contains(&object.key);
     let mut unknown: BTreeMap<_, _> =
@@ -262,7 +262,7 @@ mod tests {
         bundled[7].size += 1;
         let bundle = Bundle { segments: bundled }.encode();
         // One of a former start serves as well.
-        fixture.storage.put(&layout::bundle(3, 512), bundle, PutMode::Overwrite).await.unwrap();
+        fixture.storage.put(&layout::bundle(3, 512), bundle.into(), PutMode::Overwrite).await.unwrap();
         let before = fixture.storage.calls("get");
         assert_eq!(recover(&fixture.job).await.unwrap().ended, GROUP + 3);
         assert_eq!(fixture.storage.calls("get") - before, 1 + 3 + 1);

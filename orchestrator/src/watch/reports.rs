@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::failpoint;
 use prs_common::layout::LOGS;
-use prs_common::storage::{PutMode, StorageError, StorageErrorKind};
+use prs_common::storage::{PutMode, StorageError, StorageErrorKind, StorageExt};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
 use crate::JobContext;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prs_common::layout;
 use prs_common::ledger::{Conclusion, Entry, JobState, Ledger, LedgerErrorKind, NodeReport};
-use prs_common::storage::{Storage, StorageErrorKind};
+use prs_common::storage::{Storage, StorageErrorKind, StorageExt};
 
 use super::{View, Watch, WatchError, ending, lease, watch};
 use crate::fixtures::Fixture;
@@ -54,9 +54,9 @@ async fn a_result_stands_though_the_ledger_goes_away_right_after_it() {
     fixture.ledger.fail("set_state completed", 1, LedgerErrorKind::Unavailable);
     let result = watched(&fixture).await.unwrap();
     has_its_rows(&fixture, &result).await;
-    assert!(!fixture.storage.list("segments/").await.unwrap().is_empty(), "they go with the books");
+    assert!(!fixture.storage.list_all("segments/").await.unwrap().is_empty(), "they go with the books");
     clean_up(&fixture.job).await.unwrap();
-    assert!(fixture.storage.list("segments/").await.unwrap().is_empty());
+    assert!(fixture.storage.list_all("segments/").await.unwrap().is_empty());
     assert_eq!(fixture.ledger.state("job-1").await.unwrap_err().kind, LedgerErrorKind::NotFound);
 }
 
@@ -96,7 +96,7 @@ async fn segments_stay_until_the_record_says_that_the_result_is_there() {
         let result = watched(&fixture).await.unwrap();
         assert_eq!((result.state, result.output.rows), (JobState::Completed, 3), "{result:?}");
         assert_eq!(fixture.record().await.result.is_some(), is_written);
-        assert_eq!(fixture.storage.list("segments/").await.unwrap().is_empty(), is_written);
+        assert_eq!(fixture.storage.list_all("segments/").await.unwrap().is_empty(), is_written);
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::layout::{self, FAILED_MINI_BATCHES};
-use prs_common::storage::StorageErrorKind;
+use prs_common::storage::{StorageErrorKind, StorageExt};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::errors::ErrorGroup;
 use prs_orchestrator::job::words;

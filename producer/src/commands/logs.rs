@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::layout;
-use prs_common::storage::{ObjectMeta, StorageErrorKind, is_valid_key};
+use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt, is_valid_key};
 
 use crate::cli::{Format, Logs};
 use crate::embedded::Signals;
@@ -62,7 +62,7 @@ pub(crate) async fn names(place: &Place) -> Result<Vec<String>, Failure> {
 
 /// The logs that there are.
 async fn list(place: &Place) -> Result<Vec<Log>, Failure> {
-    let listed = place.storage.list(layout::LOGS).await;
+    let listed = place.storage.list_all(layout::LOGS).await;
     let listed = listed.context("cannot list the logs").map_err(|error| place.failure(error))?;
     if listed.is_empty() {
         // No job, or one whose logs are not there yet.

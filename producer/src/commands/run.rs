@@ -11,7 +11,7 @@ use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
 use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::servers::ServerUrls;
-use prs_common::storage::{Claim, LocalStorage, Storage};
+use prs_common::storage::{Claim, LocalStorage, Storage, StorageExt};
 use prs_common::timestamp::now_us;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::job::queue::reservation;

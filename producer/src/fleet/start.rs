@@ -12,7 +12,7 @@ use prs_common::host_name;
 use prs_common::job::{InputSource, JobSpec};
 use prs_common::ledger::{Duty, LedgerError, LedgerErrorKind};
 use prs_common::queue::QueueError;
-use prs_common::storage::{PutMode, Storage, StorageError, probe_writable};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageExt, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
@@ -58,13 +58,13 @@ pub(crate) struct NewJob {
 impl NewJob {
     /// Stores the code, and the listings of inputs that a former job had.
     pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
-        let put = storage.put(&self.code, self.archive.clone(), PutMode::Overwrite).await;
+        let put = storage.put(&self.code, self.archive.clone().into(), PutMode::Overwrite).await;
         put.context("cannot store the code of the job")?;
         let Some(former) = &self.former else { return Ok(()) };
         for input in &self.spec.inputs {
             if let InputSource::Manifest { key, .. } = &input.source {
                 let manifest = former.get(key).await.context("cannot read the inputs of the former job")?;
-                let put = storage.put(key, manifest, PutMode::Overwrite).await;
+                let put = storage.put(key, manifest.into(), PutMode::Overwrite).await;
                 put.context("cannot store the inputs of the job")?;
             }
         }

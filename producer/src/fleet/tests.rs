@@ -1,7 +1,6 @@
 //! Jobs on a fleet whose servers are in memory and whose storage is a folder.
 
 use std::fmt;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +11,8 @@ use bytes::Bytes;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{Duty, EmbeddedLedger, JobState, LedgerErrorKind, NodeInfo};
 use prs_common::queue::{Deliveries, Depth, EmbeddedQueue, Queue, QueueError, QueueErrorKind, QueueOptions};
-use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, StorageError, Upload, Version};
+use prs_common::storage::fixtures::{Hooked, Hooks};
+use prs_common::storage::{LocalStorage, PutMode, StorageErrorKind, StorageExt};
 use prs_orchestrator::job::membership;
 use prs_orchestrator::plan::schedule::KnownChecksums;
 use prs_orchestrator::run_name;
@@ -23,67 +23,17 @@ use crate::code_choice::NextStart;
 use crate::failure::Code;
 use crate::left_behind::LeftBehind;
 
-/// A store that takes its time to list.
+/// Takes its time to list, and to sweep.
 #[derive(Debug)]
-struct Slow {
-    inner: Arc<dyn Storage>,
-    pause: Duration,
-}
-
-impl fmt::Display for Slow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
+struct Slow(Duration);
 
 #[async_trait]
-impl Storage for Slow {
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
-        self.inner.put(key, body, mode).await
-    }
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        self.inner.put_parts(key, parts).await
-    }
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        self.inner.put_file(key, file).await
-    }
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key, if_exists).await
-    }
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-        self.inner.get_versioned(key).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.inner.get_range(key, range).await
-    }
-    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
-        self.inner.copy(from, to, if_exists).await
-    }
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        tokio::time::sleep(self.pause).await;
-        self.inner.list(prefix).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.inner.delete(key).await
-    }
-    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
-        self.inner.delete_all(keys).await
-    }
-    async fn flush(&self) -> Result<(), StorageError> {
-        self.inner.flush().await
-    }
-    async fn sweep(&self) -> Result<(), StorageError> {
-        tokio::time::sleep(self.pause).await;
-        self.inner.sweep().await
-    }
-    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
-        self.inner.probe(key).await
-    }
-    fn uri(&self, key: &str) -> String {
-        self.inner.uri(key)
-    }
-    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
-        Arc::new(Self { inner: self.inner.below(prefix), pause: self.pause })
+impl Hooks for Slow {
+    async fn before(&self, method: &'static str, _: &str) -> Result<(), StorageErrorKind> {
+        if matches!(method, "list" | "sweep") {
+            tokio::time::sleep(self.0).await;
+        }
+        Ok(())
     }
 }
 
@@ -125,11 +75,10 @@ impl Queue for Failing {
 }
 
 fn fleet(folder: &Path, pause: Duration) -> Fleet {
-    let inner: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
     Fleet {
         queue: Arc::new(EmbeddedQueue::default()),
         ledger: Arc::new(EmbeddedLedger::default()),
-        storage: Arc::new(Slow { inner, pause }),
+        storage: Arc::new(Hooked::new(LocalStorage::new(folder), Slow(pause))),
         open: opener(),
     }
 }
@@ -184,7 +133,7 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     let offers = fleet.ledger.offers("default", None, Duration::ZERO).await.unwrap().offered;
     let runs: Vec<_> = offers.iter().map(|offered| &*offered.offer.run).collect();
     assert_eq!(runs, [run_name("job-1", 2)], "the new start alone is offered");
-    let active = fleet.storage.list("active/").await.unwrap();
+    let active = fleet.storage.list_all("active/").await.unwrap();
     assert_eq!(active.iter().map(|object| &*object.key).collect::<Vec<_>>(), ["active/default/job-1/2"]);
     let listed = prs_orchestrator::job::fleet::job_ids(&*fleet.storage).await.unwrap();
     assert_eq!(listed, ["job-1"]);
@@ -205,7 +154,7 @@ async fn a_ledger_that_knows_no_jobs_is_filled_from_storage() {
     let offers = membership::offers(&fleet, "default", &worker).await.unwrap();
     let runs: Vec<_> = offers.offered.iter().map(|offered| &*offered.offer.run).collect();
     assert_eq!((runs, offers.are_filled), (vec!["job-1"], true));
-    let active = fleet.storage.list("active/default/").await.unwrap();
+    let active = fleet.storage.list_all("active/default/").await.unwrap();
     let keys: Vec<_> = active.iter().map(|object| &*object.key).collect();
     assert_eq!(keys, ["active/default/job-1/1", "active/default/stray"]);
 }

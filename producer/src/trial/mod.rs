@@ -27,7 +27,7 @@ use prs_common::job::{InputSource, JobSpec, RunsOn, adjust, load, script_below};
 use prs_common::layout;
 use prs_common::ledger::EmbeddedLedger;
 use prs_common::queue::EmbeddedQueue;
-use prs_common::storage::{LocalStorage, PutMode, Storage};
+use prs_common::storage::{LocalStorage, PutMode, Storage, StorageExt};
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
 use prs_orchestrator::{JobContext, JobRecord, Policy, run_name};
@@ -131,7 +131,7 @@ impl Trial {
             if let InputSource::Manifest { key, .. } = &input.source {
                 let manifest = place.storage.get(key).await.context("cannot read the inputs of the job");
                 let manifest = manifest.map_err(|error| place.failure(error))?;
-                let put = stores.job().put(key, manifest, PutMode::Overwrite).await;
+                let put = stores.job().put(key, manifest.into(), PutMode::Overwrite).await;
                 put.context("cannot write to the temporary folder")?;
             }
         }

@@ -42,7 +42,7 @@ pub(crate) fn memory() -> std::path::PathBuf {
 impl Segments {
     fn read(&self, bytes: &[u8]) -> Result<SegmentIndex, prs_common::segment::SegmentError> {
         self.runtime.block_on(async {
-            self.storage.put(KEY, Bytes::copy_from_slice(bytes), PutMode::Overwrite).await.unwrap();
+            self.storage.put(KEY, Bytes::copy_from_slice(bytes).into(), PutMode::Overwrite).await.unwrap();
             let object =
                 ObjectMeta { key: KEY.to_owned(), size: bytes.len() as u64, ..ObjectMeta::default() };
             read_index(&self.storage, &object).await.map(|read| read.index)

@@ -21,7 +21,7 @@ use prs_common::ledger::{Blame, Entry, FailedTry, LedgerError, LedgerErrorKind, 
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::{Answer, settle_all};
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
-use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::segments::recover::entry;
@@ -267,8 +267,11 @@ impl Committer {
             }
         });
         let (size, crc) = summed.await?;
-        self.until_done(what, StorageError::is_retryable, || self.job.storage.put_file(&key, &staged))
-            .await?;
+        let file = Payload::File(staged);
+        self.until_done(what, StorageError::is_retryable, || {
+            self.job.storage.put(&key, file.clone(), PutMode::Overwrite)
+        })
+        .await?;
         Some(OutputFile { path, key, size, crc })
     }
 
@@ -336,7 +339,7 @@ impl Committer {
                 .await?;
             }
             self.until_done("a segment", StorageError::is_retryable, || {
-                self.job.storage.put_parts(&key, parts.clone())
+                self.job.storage.put(&key, parts.clone().into(), PutMode::Overwrite)
             })
             .await
         };

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use futures_util::{TryStreamExt, future};
 use prs_common::layout;
 use prs_common::storage::{Storage, StorageError};
 use prs_orchestrator::JobRecord;
@@ -44,23 +45,16 @@ async fn remove(storage: &dyn Storage, writer: &str) -> Result<(), StorageError>
 /// The keys below `folder` that begin with `writer`; others are not listed.
 async fn written_by(storage: &dyn Storage, folder: &str, writer: &str) -> Result<Vec<String>, StorageError> {
     let start = format!("{folder}{writer}");
-    let (mut found, mut after) = (Vec::new(), start.clone());
-    loop {
-        let page = storage.list_after(folder, &after).await?;
-        let Some(last) = page.last() else { return Ok(found) };
-        after.clone_from(&last.key);
-        found.extend(page.into_iter().map(|object| object.key).filter(|key| key.starts_with(&start)));
-        if !after.starts_with(&start) {
-            return Ok(found);
-        }
-    }
+    let objects = storage.list(folder, &start);
+    let late = objects.try_take_while(|object| future::ready(Ok(object.key.starts_with(&start))));
+    late.map_ok(|object| object.key).try_collect().await
 }
 
 #[cfg(test)]
 mod tests {
     use prs_common::job::JobSpec;
     use prs_common::ledger::JobState;
-    use prs_common::storage::{LocalStorage, PutMode};
+    use prs_common::storage::{LocalStorage, PutMode, StorageExt};
     use prs_orchestrator::JobResult;
     use prs_orchestrator::job::record::{ItemCounts, MiniBatchCounts, Output};
 
@@ -101,7 +95,8 @@ mod tests {
             storage.put(key, "rows".into(), PutMode::Overwrite).await.unwrap();
         }
         let keys = async || {
-            let (segments, files) = tokio::join!(storage.list(layout::SEGMENTS), storage.list(layout::FILES));
+            let (segments, files) =
+                tokio::join!(storage.list_all(layout::SEGMENTS), storage.list_all(layout::FILES));
             let listed = segments.unwrap().into_iter().chain(files.unwrap());
             listed.map(|object| object.key).collect::<Vec<_>>()
         };

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prs_common::file_version::SeenFile;
-use prs_common::storage::StorageError;
+use prs_common::storage::DiskError;
 use prs_orchestrator::inputs::blob::digest;
 use tokio::sync::{Notify, OnceCell};
 
@@ -209,8 +209,8 @@ impl Cache {
     }
 
     /// What the absolute path of a file or a link is on.
-    pub(super) fn medium_at(&self, path: &str) -> Medium {
-        let is_in_memory = self.folders.disk.is_some() && Path::new(path).starts_with(&self.folders.tree);
+    pub(super) fn medium_at(&self, path: &Path) -> Medium {
+        let is_in_memory = self.folders.disk.is_some() && path.starts_with(&self.folders.tree);
         if is_in_memory { Medium::Memory } else { Medium::Disk }
     }
 
@@ -226,7 +226,7 @@ impl Cache {
 
     /// Takes note that there was no room in memory for what was to have it when its limit was `before`: others fill it.
     /// Half of it is given up, and all in the end. The disk gets it back.
-    pub(super) fn memory_is_full(&self, before: u64, error: &StorageError) {
+    pub(super) fn memory_is_full(&self, before: u64, error: &DiskError) {
         let mut state = self.state();
         if self.memory_limit() != before {
             // Another mini-batch that met the same has said so.

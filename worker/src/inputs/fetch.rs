@@ -8,14 +8,12 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
+use futures_util::TryStreamExt;
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::file_version::SeenFile;
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{DiskError, GetOptions, Storage, StorageError, StorageExt, TransferError, Version};
 use prs_orchestrator::inputs::blob::{digest, promised_digest};
 
-/// Bytes of a slice that are asked for at a time.
-const PIECE: u64 = 8 << 20;
 /// Objects up to this size are read whole, then written at once, bytes.
 pub(super) const SMALL: u64 = 1 << 20;
 
@@ -63,7 +61,7 @@ pub(super) enum FetchError {
     /// The store fails.
     Store(StorageError),
     /// The node fails.
-    Local(StorageError),
+    Local(DiskError),
     /// The object is not what was planned.
     Wrong(String),
     /// What came is not what was planned, though the object was not replaced: it is damaged, or was on its way here.
@@ -127,7 +125,8 @@ impl Object {
         planned: u64,
         file: &Path,
     ) -> Result<(u64, SeenFile), FetchError> {
-        let bytes = self.range(store, 0..planned + 1).await?;
+        let options = GetOptions { range: Some(0..planned + 1), version: self.wanted() };
+        let bytes = store.get_opts(&self.key, options).await.map_err(FetchError::Store)?.bytes;
         if bytes.len() as u64 > planned {
             return Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has more now"))));
         }
@@ -148,21 +147,11 @@ impl Object {
     }
 
     async fn whole(&self, store: &dyn Storage, planned: Option<u64>, file: &Path) -> Result<u64, FetchError> {
-        let downloaded = if self.version.is_empty() {
-            store.download(&self.key, file).await
-        } else {
-            store.download_of(&self.key, file, &self.version).await
-        };
-        let size = downloaded.map_err(|mut error| {
-            if error.place != file.display().to_string() {
-                return FetchError::Store(error);
-            }
-            // Whatever is wrong with the folder, the data is not to blame.
-            if error.kind != StorageErrorKind::Full {
-                error.kind = StorageErrorKind::Unavailable;
-            }
-            FetchError::Local(error)
-        })?;
+        let size =
+            store.download(&self.key, file, self.wanted().as_deref()).await.map_err(|error| match error {
+                TransferError::Store(error) => FetchError::Store(error),
+                TransferError::Disk(error) => FetchError::Local(error),
+            })?;
         planned.map_or(Ok(()), |planned| check_size(planned, size))?;
         if let Some(promised) = promised_digest(&self.key)
             && blocking(file, |file| digest(File::open(file)?)).await? != promised
@@ -181,24 +170,19 @@ impl Object {
     ) -> Result<u64, FetchError> {
         let end = range.end;
         blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await?;
-        let mut checksum = Crc32c::new();
-        let mut at = range.start;
-        while at < range.end {
-            let piece = at..range.end.min(at + PIECE);
-            let bytes = self.range(store, piece.clone()).await?;
-            if bytes.len() as u64 != piece.end - piece.start {
-                return Err(FetchError::Wrong(changed(&format!(
-                    "it had at least {} bytes and has {} now",
-                    range.end,
-                    piece.start + bytes.len() as u64
-                ))));
-            }
+        let (mut checksum, mut at) = (Crc32c::new(), range.start);
+        let options = GetOptions { range: Some(range.clone()), version: self.wanted() };
+        let mut slice = store.stream(&self.key, options);
+        while let Some(bytes) = slice.try_next().await.map_err(FetchError::Store)? {
             checksum.update(&bytes);
-            blocking(file, move |file| {
-                File::options().write(true).open(file)?.write_all_at(&bytes, piece.start)
-            })
-            .await?;
-            at += PIECE;
+            let start = at;
+            at += bytes.len() as u64;
+            blocking(file, move |file| File::options().write(true).open(file)?.write_all_at(&bytes, start))
+                .await?;
+        }
+        if at < range.end {
+            let end = range.end;
+            return Err(FetchError::Wrong(changed(&format!("it had at least {end} bytes and has {at} now"))));
         }
         if checksum.finish() != planned {
             return Err(self.damaged(store));
@@ -206,14 +190,9 @@ impl Object {
         Ok(range.end.saturating_sub(range.start))
     }
 
-    /// A range of the version that was planned.
-    async fn range(&self, store: &dyn Storage, range: Range<u64>) -> Result<Bytes, FetchError> {
-        let bytes = if self.version.is_empty() {
-            store.get_range(&self.key, range).await
-        } else {
-            store.get_range_of(&self.key, range, &self.version).await
-        };
-        bytes.map_err(FetchError::Store)
+    /// The version that was planned, where one was.
+    fn wanted(&self) -> Option<Version> {
+        Some(self.version.clone()).filter(|version| !version.is_empty())
     }
 
     fn damaged(&self, store: &dyn Storage) -> FetchError {
@@ -274,21 +253,16 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, FetchError> {
     let path = file.to_owned();
     let done = tokio::task::spawn_blocking(move || work(&path)).await;
-    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| local(file, &error))
+    done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| local(file, error))
 }
 
-fn local(file: &Path, error: &io::Error) -> FetchError {
-    let kind = match error.kind() {
+fn local(file: &Path, error: io::Error) -> FetchError {
+    match error.kind() {
         io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
-            return FetchError::Wrong("it is a folder of the dataset and a file as well".to_owned());
+            FetchError::Wrong("it is a folder of the dataset and a file as well".to_owned())
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            StorageErrorKind::Full
-        }
-        _ => StorageErrorKind::Unavailable,
-    };
-    let (place, message) = (file.display().to_string(), error.to_string());
-    FetchError::Local(StorageError { kind, place, key: String::new(), message })
+        _ => FetchError::Local(DiskError::about(file)(error)),
+    }
 }
 
 /// A file that is removed unless it was given its name.

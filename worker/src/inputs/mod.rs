@@ -26,7 +26,7 @@ use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
 use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work};
-use prs_common::storage::{StorageError, StorageErrorKind};
+use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
 use tokio::sync::Semaphore;
 
@@ -101,8 +101,10 @@ impl fmt::Debug for Localizer {
 enum LocalizeError {
     /// It never will be.
     Unreadable { origin: String, reason: String },
-    /// It may be later: the store or the node fails.
-    Passing(StorageError),
+    /// It may be later.
+    Store(StorageError),
+    /// It may be later, or at another place of this node.
+    Node(DiskError),
 }
 
 impl LocalizeError {
@@ -111,7 +113,8 @@ impl LocalizeError {
     fn of(self, planned: Bytes) -> Result<Localized, StorageError> {
         let (origin, reason) = match self {
             Self::Unreadable { origin, reason } => (origin, reason),
-            Self::Passing(error) => return Err(error),
+            Self::Store(error) => return Err(error),
+            Self::Node(error) => return Err(of_node(&error)),
         };
         let (index, input) = match MiniBatch::decode(&planned) {
             Ok(mini_batch) => (mini_batch.index, mini_batch.input),
@@ -136,7 +139,7 @@ impl File<'_> {
     fn refused(&self, error: StorageError) -> LocalizeError {
         match lasting(error) {
             Ok(reason) => LocalizeError::Unreadable { origin: self.origin.clone(), reason },
-            Err(error) => LocalizeError::Passing(error),
+            Err(error) => LocalizeError::Store(error),
         }
     }
 }
@@ -198,7 +201,7 @@ impl Localizer {
             let planned = match store.get(key).await {
                 Ok(planned) => planned,
                 Err(error) => {
-                    let reason = lasting(error).map_err(LocalizeError::Passing)?;
+                    let reason = lasting(error).map_err(LocalizeError::Store)?;
                     let reason = format!("the descriptor of the mini-batch: {reason}");
                     return Err(LocalizeError::Unreadable { origin, reason });
                 }
@@ -351,7 +354,7 @@ impl Localizer {
         let limit = cache.memory_limit();
         let pin = cache.pin(&wanted, true).await.map_err(&same_name)?;
         match self.fetch_pinned(&pin, &files).await {
-            Err(LocalizeError::Passing(error)) if cache.medium_at(&error.place) == Medium::Memory => {
+            Err(LocalizeError::Node(error)) if cache.medium_at(&error.path) == Medium::Memory => {
                 cache.memory_is_full(limit, &error);
             }
             fetched => return fetched.map(|()| pin),
@@ -392,7 +395,7 @@ impl Localizer {
     async fn find_size(&self, file: &mut File<'_>) -> Result<(), LocalizeError> {
         let Inner { stores, downloads, .. } = &*self.inner;
         let _permit = downloads.acquire().await.expect("the semaphore is never closed");
-        let store = stores.get(file.store).await.map_err(LocalizeError::Passing)?;
+        let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let found = store.head(&file.object.key).await.map_err(|error| file.refused(error))?;
         file.object.part = Part::Whole { size: Some(found.size) };
         if file.object.version.is_empty() {
@@ -411,7 +414,7 @@ impl Localizer {
     ) -> Result<SeenFile, LocalizeError> {
         let Inner { stores, cache, .. } = &*self.inner;
         // A store that cannot be opened here says nothing of the mini-batch.
-        let store = stores.get(file.store).await.map_err(LocalizeError::Passing)?;
+        let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = Vec::new();
         let mut again = 1..READS;
         loop {
@@ -429,9 +432,9 @@ impl Localizer {
                     return Ok(seen);
                 }
                 Err(FetchError::Local(error)) => {
-                    let full = cache.medium_at(&error.place);
-                    if error.kind != StorageErrorKind::Full || evicted.contains(&full) {
-                        return Err(LocalizeError::Passing(error));
+                    let full = cache.medium_at(&error.path);
+                    if !error.is_full() || evicted.contains(&full) {
+                        return Err(LocalizeError::Node(error));
                     }
                     evicted.push(full);
                     cache.evict_idle(full);
@@ -446,6 +449,13 @@ impl Localizer {
             }
         }
     }
+}
+
+/// The data is not to blame for what is wrong with the disk of this node, which may pass unless no room is left.
+fn of_node(error: &DiskError) -> StorageError {
+    let kind = if error.is_full() { StorageErrorKind::Full } else { StorageErrorKind::Unavailable };
+    let (place, message) = (error.path.display().to_string(), error.source.to_string());
+    StorageError { kind, place, key: String::new(), message }
 }
 
 /// The versions of fetched files, so that a process knows whether they are still what came; none where some are files of

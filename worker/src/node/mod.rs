@@ -19,6 +19,7 @@ use prs_common::layout::checksum_of_code;
 use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_file::LogFile;
 use prs_common::segment::{READS, read_again_after};
+use prs_common::storage::StorageExt;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};

@@ -44,9 +44,7 @@ impl S3Storage {
         match (mode, self.look_up(full).await) {
             (PutMode::Create, Ok(_)) => Err(exists()),
             (PutMode::Create, Err(failure)) if failure.kind == StorageErrorKind::NotFound => Ok(()),
-            (PutMode::Update(wanted), Ok(seen)) if version(&seen.etag, seen.size) != *wanted => {
-                Err(Failure::replaced())
-            }
+            (PutMode::Update(wanted), Ok(seen)) if seen.version != *wanted => Err(Failure::replaced()),
             (_, seen) => seen.map(drop),
         }
     }
@@ -61,7 +59,7 @@ impl S3Storage {
                 let is_refused = match self.put_object(full, &body, &mode, "").await {
                     Ok(_) => false,
                     Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => true,
-                    Err(failure) if may_refuse_conditions(&failure) => false,
+                    Err(failure) if failure.may_be_over_headers() => false,
                     Err(failure) => return Err(failure),
                 };
                 let _ = heeds.of(&mode).set(is_refused);
@@ -80,12 +78,7 @@ pub(super) fn conditions(mode: &PutMode) -> (Option<String>, Option<String>) {
     }
 }
 
-/// Whether a server may have refused a request for the condition in it.
-pub(super) fn may_refuse_conditions(failure: &Failure) -> bool {
-    matches!(failure.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
-}
-
 /// The failure of a write that wanted a new object.
 pub(super) fn exists() -> Failure {
-    Failure { kind: StorageErrorKind::AlreadyExists, ..Failure::unanswered("the object exists already") }
+    Failure::of(StorageErrorKind::AlreadyExists, "the object exists already")
 }

@@ -160,12 +160,9 @@ async fn credentials(
         chain = chain.profile_name(profile);
     }
     let chain = chain.build().await;
-    let refused = |why: String| Failure {
-        kind: StorageErrorKind::PermissionDenied,
-        message: format!(
-            "no credentials: {why}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-        ),
-        ..Failure::unanswered("")
+    let refused = |why: String| {
+        let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
+        Failure::of(StorageErrorKind::PermissionDenied, format!("no credentials: {why}; {remedy}"))
     };
     match tokio::time::timeout(LOOK_FOR_CREDENTIALS, chain.provide_credentials()).await {
         Ok(Ok(_)) => Ok(SharedCredentialsProvider::new(chain)),
@@ -175,10 +172,7 @@ async fn credentials(
 }
 
 fn http_client(options: &S3Options) -> Result<SharedHttpClient, Failure> {
-    let malformed = |message: String| Failure {
-        kind: StorageErrorKind::PermissionDenied,
-        ..Failure::unanswered(message)
-    };
+    let malformed = |message: String| Failure::of(StorageErrorKind::PermissionDenied, message);
     let mut trusted = tls::TrustStore::default();
     if let Some(file) = &options.certificates {
         let pem = std::fs::read(file)
@@ -207,10 +201,8 @@ fn check_endpoint(endpoint: &str) -> Result<(), Failure> {
         }
         Some(_) => return Ok(()),
     };
-    Err(Failure {
-        kind: StorageErrorKind::InvalidKey,
-        ..Failure::unanswered(format!("the endpoint (AWS_ENDPOINT_URL_S3) is malformed: {why}"))
-    })
+    let message = format!("the endpoint (AWS_ENDPOINT_URL_S3) is malformed: {why}");
+    Err(Failure::of(StorageErrorKind::InvalidKey, message))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::S3Storage;
 use super::failure::Failure;
 use super::integrity::AnswersWithoutBody;
-use super::retry::{Retry, confirmed, retried};
 use crate::storage::{StorageError, StorageErrorKind};
 
 /// Objects that one request deletes at most.
@@ -24,13 +23,13 @@ const SINGLE_REQUESTS: usize = 32;
 const DELETE_MANY: u64 = 20 << 20;
 
 impl S3Storage {
-    pub(super) async fn delete_one(&self, key: &str) -> Result<(), StorageError> {
+    async fn delete_one(&self, key: &str) -> Result<(), StorageError> {
         let full = self.full(key)?;
-        let deleted = retried(Retry::new("delete", 0).about(&self.bucket, &full), || {
+        let request = || {
             let request = self.bucket.client.delete_object().bucket(&self.bucket.name).key(&full);
             request.customize().interceptor(AnswersWithoutBody).send()
-        });
-        match deleted.await {
+        };
+        match self.bucket.call(("delete", &full, 0), request, Ok).await {
             Err(failure) if failure.code == "NoSuchKey" => Ok(()),
             deleted => deleted.map(drop).map_err(|failure| self.error(key, failure)),
         }
@@ -84,18 +83,19 @@ impl S3Storage {
             let request = self.bucket.client.delete_objects().bucket(&self.bucket.name);
             request.delete(objects.clone()).send()
         };
-        confirmed(Retry::new("delete many", DELETE_MANY), request, |answer| {
-            let (deleted, errors) = (answer.deleted(), answer.errors());
-            if deleted.is_empty() && errors.is_empty() {
-                return Err(Failure::no_s3_answer("it says of no object what became of it"));
-            }
-            let gone = deleted.iter().filter_map(|object| object.key());
-            let absent = errors.iter().filter(|error| error.code() == Some("NoSuchKey"));
-            let gone = gone.chain(absent.filter_map(|error| error.key()));
-            let gone = gone.filter_map(|key| key.strip_prefix(&self.prefix));
-            let gone: std::collections::HashSet<&str> = gone.collect();
-            Ok(keys.iter().filter(|key| !gone.contains(key.as_str())).collect())
-        })
-        .await
+        self.bucket
+            .call(("delete many", &self.prefix, DELETE_MANY), request, |answer| {
+                let (deleted, errors) = (answer.deleted(), answer.errors());
+                if deleted.is_empty() && errors.is_empty() {
+                    return Err(Failure::no_s3_answer("it says of no object what became of it"));
+                }
+                let gone = deleted.iter().filter_map(|object| object.key());
+                let absent = errors.iter().filter(|error| error.code() == Some("NoSuchKey"));
+                let gone = gone.chain(absent.filter_map(|error| error.key()));
+                let gone = gone.filter_map(|key| key.strip_prefix(&self.prefix));
+                let gone: std::collections::HashSet<&str> = gone.collect();
+                Ok(keys.iter().filter(|key| !gone.contains(key.as_str())).collect())
+            })
+            .await
     }
 }

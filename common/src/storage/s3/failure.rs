@@ -28,15 +28,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// One that no answer of the server tells.
+    pub(super) fn of(kind: StorageErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, code: String::new(), message: message.into(), attempts: 1, is_refusal: false }
+    }
+
     /// A request that no whole answer came to.
     pub(super) fn unanswered(message: impl Into<String>) -> Self {
-        Self {
-            kind: Unavailable,
-            code: String::new(),
-            message: message.into(),
-            attempts: 1,
-            is_refusal: false,
-        }
+        Self::of(Unavailable, message)
     }
 
     /// A success without what an S3 server says with it: something else answered, and nothing was done.
@@ -44,15 +43,20 @@ impl Failure {
         Self::unanswered(format!("the answer is not that of an S3 server: {what_is_missing}"))
     }
 
-    /// The object is another version than the one that is read.
+    /// The object is another version than the one that was asked for.
     pub(super) fn replaced() -> Self {
-        let message = "the object was replaced by another one";
-        Self { kind: AlreadyExists, ..Self::unanswered(message) }
+        Self::of(Changed, "the object was replaced by another one")
     }
 
-    /// The same failure, where one version alone was asked for.
+    /// What it means for a request about one version that the server heeded its condition.
     pub(super) fn if_replaced(self) -> Self {
-        if self.kind == AlreadyExists { Self { kind: Changed, ..Self::replaced() } } else { self }
+        if self.kind == AlreadyExists { Self::replaced() } else { self }
+    }
+
+    /// Whether a server may have refused the request for a checksum or a condition in it: there are some that take only
+    /// what they know.
+    pub(super) fn may_be_over_headers(&self) -> bool {
+        matches!(self.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
     }
 
     /// The body of an answer broke off, or is whole and damaged.

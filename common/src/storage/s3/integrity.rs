@@ -40,11 +40,6 @@ pub(super) fn confirm_write(
     }
 }
 
-/// Whether a server may have refused a request for the checksum in it: there are some that take only what they know.
-pub(super) fn may_refuse_checksums(failure: &Failure) -> bool {
-    matches!(failure.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
-}
-
 /// Lets an answer to a delete count only when it has no body, as a store's has none: it tells nothing else by which it
 /// differs from a web page.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
 //! says which answers count, `trust` which refusals may pass, `read` and `write` move bytes, `conditions` says who of
-//! several may write, `multipart` and `upload` write large objects, `delete` removes one or many. Deliberately absent:
+//! several may write, `multipart` and `writer` write large objects, `delete` removes one or many. Deliberately absent:
 //! caching, and any lock of its own; the server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
@@ -20,12 +20,10 @@ mod multipart;
 mod read;
 mod retry;
 mod trust;
-mod upload;
 mod write;
+mod writer;
 
 use std::fmt;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -33,24 +31,22 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::DateTime;
-use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 use tokio::task::JoinSet;
 
 use crate::refusals::PATIENCE;
 
 use super::{
-    IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
-    is_valid_key,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Storage,
+    StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
 };
 
 pub use access::BucketAccess;
 use conditions::Heeds;
 pub use connection::{S3Credentials, S3Options};
 use failure::Failure;
-use integrity::may_refuse_checksums;
-use retry::{Retry, retried};
 use trust::Trust;
-use upload::S3Upload;
+use writer::S3Writer;
 
 /// How long a bucket that is opened may take to answer.
 const OPEN: Duration = Duration::from_secs(15);
@@ -87,6 +83,22 @@ struct Bucket {
     aborts: Mutex<JoinSet<()>>,
 }
 
+impl Bucket {
+    fn new(client: Client, name: &str, endpoint: Option<String>, prefix: &str, options: &S3Options) -> Self {
+        Self {
+            client,
+            name: name.to_owned(),
+            server: endpoint.unwrap_or_else(|| AWS.to_owned()),
+            refuses_checksums: AtomicBool::new(false),
+            refuses_deletes: AtomicBool::new(false),
+            heeds: Heeds::default(),
+            probe: format!("{prefix}.prs-probe-read"),
+            trust: Trust::new(options.refusal_patience.unwrap_or(PATIENCE)),
+            aborts: Mutex::default(),
+        }
+    }
+}
+
 impl S3Storage {
     /// Opens `prefix` (empty, or a valid key) of `bucket`, and asks the server whether it lets itself be listed
     /// and read. Errors say what is wrong and what helps: no server ([`StorageErrorKind::Unavailable`]), wrong
@@ -102,24 +114,11 @@ impl S3Storage {
             message: failure.message,
         };
         if !prefix.is_empty() && !is_valid_key(prefix) {
-            let kind = StorageErrorKind::InvalidKey;
-            return Err(error(Failure { kind, ..Failure::unanswered("not a valid prefix") }));
+            return Err(error(Failure::of(StorageErrorKind::InvalidKey, "not a valid prefix")));
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let (client, endpoint) = connection::connect(options).await.map_err(error)?;
-        let server = endpoint.unwrap_or_else(|| AWS.to_owned());
-        let probe = format!("{prefix}.prs-probe-read");
-        let bucket = Arc::new(Bucket {
-            client,
-            name: bucket.to_owned(),
-            server,
-            refuses_checksums: AtomicBool::new(false),
-            refuses_deletes: AtomicBool::new(false),
-            heeds: Heeds::default(),
-            probe,
-            trust: Trust::new(options.refusal_patience.unwrap_or(PATIENCE)),
-            aborts: Mutex::default(),
-        });
+        let bucket = Arc::new(Bucket::new(client, bucket, endpoint, &prefix, options));
         let storage = Self { bucket, prefix };
         let checked = tokio::time::timeout(OPEN, storage.check())
             .await
@@ -132,13 +131,14 @@ impl S3Storage {
 
     /// Whether the bucket is there, lists, and is read.
     async fn check(&self) -> Result<(), Failure> {
-        let client = &self.bucket.client;
-        let list = retried(Retry::new("open", 0).at_most(3), || {
-            client.list_objects_v2().bucket(&self.bucket.name).prefix(&self.prefix).max_keys(1).send()
-        });
-        let read = retried(Retry::new("open", 0).at_most(3), || {
-            client.get_object().bucket(&self.bucket.name).key(&self.bucket.probe).send()
-        });
+        let bucket = &self.bucket;
+        let list = || {
+            let request = bucket.client.list_objects_v2().bucket(&bucket.name);
+            request.prefix(&self.prefix).max_keys(1).send()
+        };
+        let read = || bucket.client.get_object().bucket(&bucket.name).key(&bucket.probe).send();
+        let list = bucket.call(("open", "", 0), list, Ok);
+        let read = bucket.call(("open", "", 0), read, Ok);
         // Side by side: the store may be far away.
         let (listed, read) = tokio::join!(list, read);
         listed.map_err(|failure| told("the bucket cannot be listed", failure))?;
@@ -189,12 +189,12 @@ impl S3Storage {
         let (mut key_marker, mut id_marker) = (None, None);
         let mut found = Vec::new();
         loop {
-            let page = retried(Retry::new("list uploads", 0).about(bucket, prefix), || {
+            let request = || {
                 let request = bucket.client.list_multipart_uploads().bucket(&bucket.name).prefix(prefix);
                 let request = request.set_key_marker(key_marker.clone());
                 request.set_upload_id_marker(id_marker.clone()).send()
-            })
-            .await?;
+            };
+            let page = bucket.call(("list uploads", prefix, 0), request, Ok).await?;
             for upload in page.uploads.unwrap_or_default() {
                 let began = upload.initiated.and_then(|time| SystemTime::try_from(time).ok());
                 if let (Some(key), Some(id)) = (upload.key, upload.upload_id)
@@ -219,7 +219,7 @@ impl S3Storage {
             return write(false).await;
         }
         match write(true).await {
-            Err(failure) if may_refuse_checksums(&failure) => {
+            Err(failure) if failure.may_be_over_headers() => {
                 let written = write(false).await?;
                 if !self.bucket.refuses_checksums.swap(true, Ordering::Relaxed) {
                     tracing::info!(storage = %self, "the server refuses checksums of bodies; none are sent");
@@ -247,8 +247,7 @@ impl S3Storage {
     }
 
     fn invalid(&self, key: &str) -> StorageError {
-        let kind = StorageErrorKind::InvalidKey;
-        self.error(key, Failure { kind, ..Failure::unanswered("not a valid object name") })
+        self.error(key, Failure::of(StorageErrorKind::InvalidKey, "not a valid object name"))
     }
 
     fn error(&self, key: &str, failure: Failure) -> StorageError {
@@ -260,36 +259,29 @@ impl S3Storage {
         }
     }
 
-    /// One page of a listing after another, from the key `after` on; with `enough`, until something was found.
-    async fn pages(
+    /// One page of a listing, and what the next one is asked for with. Objects with names that cannot be used here, such
+    /// as the `folder/` that consoles make, are left out.
+    async fn page(
         &self,
         prefix: &str,
         after: Option<String>,
-        enough: bool,
-    ) -> Result<Vec<ObjectMeta>, Failure> {
-        let mut found = Vec::new();
-        let mut token = None;
-        loop {
-            let page = retried(Retry::new("list", 0).about(&self.bucket, prefix), || {
-                let request = self.bucket.client.list_objects_v2().bucket(&self.bucket.name).prefix(prefix);
-                request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
-            })
-            .await?;
-            for object in page.contents() {
-                let Some(key) = object.key().and_then(|key| key.strip_prefix(&self.prefix)) else { continue };
-                // Not an object of ours: consoles make `folder/`, and it could not be read by this name.
-                if is_valid_key(key) {
-                    let size = object.size().unwrap_or_default().max(0) as u64;
-                    let version = version(object.e_tag().unwrap_or_default(), size);
-                    let modified = object.last_modified().and_then(seconds);
-                    found.push(ObjectMeta { key: key.to_owned(), size, version, modified });
-                }
-            }
-            token = page.next_continuation_token;
-            if page.is_truncated != Some(true) || token.is_none() || (enough && !found.is_empty()) {
-                return Ok(found);
-            }
-        }
+        token: Option<String>,
+    ) -> Result<(Vec<ObjectMeta>, Option<String>), Failure> {
+        let bucket = &self.bucket;
+        let request = || {
+            let request = bucket.client.list_objects_v2().bucket(&bucket.name).prefix(prefix);
+            request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
+        };
+        let page = bucket.call(("list", prefix, 0), request, Ok).await?;
+        let objects = page.contents().iter().filter_map(|object| {
+            let key = object.key()?.strip_prefix(&self.prefix).filter(|key| is_valid_key(key))?;
+            let size = object.size().unwrap_or_default().max(0) as u64;
+            let version = version(object.e_tag().unwrap_or_default(), size);
+            let modified = object.last_modified().and_then(seconds);
+            Some(ObjectMeta { key: key.to_owned(), size, version, modified })
+        });
+        let objects = objects.collect();
+        Ok((objects, page.next_continuation_token.filter(|_| page.is_truncated == Some(true))))
     }
 }
 
@@ -330,47 +322,49 @@ impl fmt::Debug for S3Storage {
 
 #[async_trait]
 impl Storage for S3Storage {
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
-        let (full, size) = (self.full(key)?, body.len() as u64);
-        match self.write_whole(&full, &[body], &mode).await {
-            Ok(etag) => Ok(version(&etag, size)),
-            Err(failure) if mode == PutMode::Create => Err(self.error(key, failure)),
-            Err(failure) => Err(self.error(key, failure.if_replaced())),
+    async fn put(&self, key: &str, payload: Payload, mode: PutMode) -> Result<Version, StorageError> {
+        let full = self.full(key)?;
+        let is_update = matches!(mode, PutMode::Update(_));
+        self.write(&full, payload, mode)
+            .await
+            .map_err(|failure| self.error(key, if is_update { failure.if_replaced() } else { failure }))
+    }
+
+    async fn writer(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Writer>, StorageError> {
+        Ok(Box::new(S3Writer::new(self.clone(), self.full(key)?, if_exists.into(), None)))
+    }
+
+    async fn get_opts(&self, key: &str, options: GetOptions) -> Result<GetResult, StorageError> {
+        let full = self.full(key)?;
+        let etag = options.version.as_deref().map(etag_of);
+        let read = self.read(&full, options.range.unwrap_or(0..u64::MAX), etag).await;
+        read.map_err(|failure| self.error(key, failure))
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Listing {
+        if !is_valid_prefix(prefix) {
+            return stream::once(future::ready(Err(self.invalid(prefix)))).boxed();
         }
+        let (storage, key, full) = (self.clone(), prefix.to_owned(), format!("{}{prefix}", self.prefix));
+        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
+        // Nothing is left to ask for behind the page without a token.
+        let pages = stream::try_unfold(Some(None), move |next| {
+            let (storage, key, full, after) = (storage.clone(), key.clone(), full.clone(), after.clone());
+            async move {
+                let Some(token) = next else { return Ok(None) };
+                let page = storage.page(&full, after, token).await;
+                let (objects, token) = page.map_err(|failure| storage.error(&key, failure))?;
+                Ok(Some((stream::iter(objects.into_iter().map(Ok)), token.map(Some))))
+            }
+        });
+        pages.try_flatten().boxed()
     }
 
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
         let full = self.full(key)?;
-        let written = self.write_whole(&full, &parts, &PutMode::Overwrite).await;
-        written.map(drop).map_err(|failure| self.error(key, failure))
-    }
-
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        let full = self.full(key)?;
-        self.write_file(&full, file).await.map_err(|failure| self.error(key, failure))
-    }
-
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-        let full = self.full(key)?;
-        Ok(Box::new(S3Upload::new(self.clone(), key.to_owned(), full, if_exists)))
-    }
-
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-        let full = self.full(key)?;
-        let (bytes, etag) = self.read_whole(&full).await.map_err(|failure| self.error(key, failure))?;
-        let version = version(&etag, bytes.len() as u64);
-        Ok((bytes, version))
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        let full = self.full(key)?;
-        self.read_range(&full, range, None).await.map_err(|failure| self.error(key, failure))
-    }
-
-    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
-        let full = self.full(key)?;
-        let read = self.read_range(&full, range, Some(etag_of(version))).await;
-        read.map_err(|failure| self.error(key, failure.if_replaced()))
+        let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
+        let (size, version, modified) = (seen.size, seen.version, seen.modified);
+        Ok(ObjectMeta { key: key.to_owned(), size, version, modified })
     }
 
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
@@ -381,40 +375,21 @@ impl Storage for S3Storage {
         })
     }
 
-    /// Objects with names that cannot be used here, such as the `folder/` that consoles make, are left out.
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
-            return Err(self.invalid(prefix));
-        }
-        let listed = self.pages(&format!("{}{prefix}", self.prefix), None, false).await;
-        let mut found = listed.map_err(|failure| self.error(prefix, failure))?;
-        // Most servers sort so; not every one.
-        found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        Ok(found)
-    }
-
-    async fn list_after(&self, prefix: &str, after: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
-            return Err(self.invalid(prefix));
-        }
-        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
-        let listed = self.pages(&format!("{}{prefix}", self.prefix), after, true).await;
-        listed.map_err(|failure| self.error(prefix, failure))
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        let full = self.full(key)?;
-        let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
-        let (size, version) = (seen.size, version(&seen.etag, seen.size));
-        Ok(ObjectMeta { key: key.to_owned(), size, version, modified: seen.modified })
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.delete_one(key).await
-    }
-
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         self.delete_many(keys).await
+    }
+
+    fn uri(&self, key: &str) -> String {
+        let path = format!("s3://{}/{}{key}", self.bucket.name, self.prefix);
+        path.strip_suffix('/').map_or(path.clone(), str::to_owned)
+    }
+
+    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
+        Arc::new(Self { bucket: Arc::clone(&self.bucket), prefix: format!("{}{prefix}/", self.prefix) })
+    }
+
+    fn longest_key(&self) -> usize {
+        LONGEST_KEY.saturating_sub(self.prefix.len())
     }
 
     /// What a server has acknowledged is safe already; this waits for uploads that are being taken back.
@@ -431,29 +406,5 @@ impl Storage for S3Storage {
         let full = self.full(key)?;
         let probed = self.probe_conditions(&full).await.map_err(|failure| self.error(key, failure));
         self.delete(key).await.and(probed)
-    }
-
-    fn longest_key(&self) -> usize {
-        LONGEST_KEY.saturating_sub(self.prefix.len())
-    }
-
-    fn uri(&self, key: &str) -> String {
-        let path = format!("s3://{}/{}{key}", self.bucket.name, self.prefix);
-        path.strip_suffix('/').map_or(path.clone(), str::to_owned)
-    }
-
-    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
-        Arc::new(Self { bucket: Arc::clone(&self.bucket), prefix: format!("{}{prefix}/", self.prefix) })
-    }
-
-    async fn download(&self, key: &str, file: &Path) -> Result<u64, StorageError> {
-        let full = self.full(key)?;
-        self.read_into_file(&full, file, None).await.map_err(|failure| self.error(key, failure))
-    }
-
-    async fn download_of(&self, key: &str, file: &Path, version: &str) -> Result<u64, StorageError> {
-        let full = self.full(key)?;
-        let read = self.read_into_file(&full, file, Some(etag_of(version))).await;
-        read.map_err(|failure| self.error(key, failure.if_replaced()))
     }
 }

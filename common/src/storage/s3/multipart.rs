@@ -8,10 +8,9 @@ use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPa
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::conditions::{conditions, may_refuse_conditions};
+use super::conditions::conditions;
 use super::failure::Failure;
 use super::integrity::{checksum_header, confirm_etag, confirm_write};
-use super::retry::{Retry, confirmed, retried};
 use super::write::{MARK, mark};
 use super::{Bucket, S3Storage};
 use crate::storage::{PutMode, StorageErrorKind};
@@ -19,23 +18,12 @@ use crate::storage::{PutMode, StorageErrorKind};
 /// What putting the parts together counts as, when it is decided how long it may take.
 const COMPLETE: u64 = 20 << 20;
 
-/// A part that arrived.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
-    /// From 1.
-    number: i32,
-    /// The server's mark of its content.
-    etag: String,
-    /// Its CRC32C as the server keeps it; absent where the server knows no checksums, or not this one.
-    checksum: Option<String>,
-}
-
 /// An upload in parts; taken back when it is dropped before it is complete.
 pub(super) struct Multipart {
     target: Arc<Target>,
     mark: String,
-    sending: JoinSet<Result<Part, Failure>>,
-    arrived: Vec<Part>,
+    sending: JoinSet<Result<CompletedPart, Failure>>,
+    arrived: Vec<CompletedPart>,
     complete: bool,
 }
 
@@ -57,29 +45,29 @@ impl Multipart {
                 let request = bucket.client.create_multipart_upload().bucket(&bucket.name).key(key);
                 request.metadata(MARK, known).set_checksum_algorithm(algorithm.clone()).send()
             };
-            confirmed(Retry::new("begin upload", 0).about(bucket, key), request, |begun| {
+            let begun = bucket.call(("begin upload", key, 0), request, |begun| {
                 let id = begun.upload_id.filter(|id| !id.is_empty());
                 id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
-            })
-            .await
+            });
+            begun.await
         });
         let id = id.await?;
         let target = Arc::new(Target { storage, full, id });
         Ok(Self { target, mark, sending: JoinSet::new(), arrived: Vec::new(), complete: false })
     }
 
-    /// Sends what `body` gives as part `number`, as soon as fewer than `side_by_side` are on their way.
+    /// Sends part `number`, as soon as fewer than `side_by_side` are on their way.
     pub(super) async fn send(
         &mut self,
         number: i32,
+        body: Bytes,
         side_by_side: usize,
-        body: impl Future<Output = Result<Bytes, Failure>> + Send + 'static,
     ) -> Result<(), Failure> {
         while self.sending.len() >= side_by_side {
             self.arrive().await?;
         }
         let target = Arc::clone(&self.target);
-        self.sending.spawn(async move { target.put_part(number, body.await?).await });
+        self.sending.spawn(async move { target.put_part(number, body).await });
         Ok(())
     }
 
@@ -102,29 +90,25 @@ impl Multipart {
     /// the object's etag.
     pub(super) async fn complete(mut self, mode: &PutMode) -> Result<String, Failure> {
         while self.arrive().await? {}
-        self.arrived.sort_unstable();
-        let parts = std::mem::take(&mut self.arrived).into_iter().map(|Part { number, etag, checksum }| {
-            let part = CompletedPart::builder().part_number(number).e_tag(etag);
-            part.set_checksum_crc32_c(checksum).build()
-        });
-        let parts = CompletedMultipartUpload::builder().set_parts(Some(parts.collect())).build();
+        self.arrived.sort_by_key(CompletedPart::part_number);
+        let parts = std::mem::take(&mut self.arrived);
+        let parts = CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
         let Target { storage, full, id } = &*self.target;
         let bucket = &storage.bucket;
-        let complete = |mode: PutMode| {
-            let parts = &parts;
-            let request = move || {
+        let parts = &parts;
+        let complete = |mode: PutMode| async move {
+            let request = || {
                 let (none_match, is_match) = conditions(&mode);
                 let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
                 let request = request.upload_id(id).multipart_upload(parts.clone());
                 request.set_if_none_match(none_match).set_if_match(is_match).send()
             };
-            confirmed(Retry::new("complete upload", COMPLETE).about(bucket, full), request, |answer| {
-                confirm_etag(answer.e_tag)
-            })
+            let what = ("complete upload", &**full, COMPLETE);
+            bucket.call(what, request, |answer| confirm_etag(answer.e_tag)).await
         };
         let asked = storage.look_first(full, mode).await?;
         let mut completed = complete(asked.clone()).await;
-        if asked != PutMode::Overwrite && completed.as_ref().is_err_and(may_refuse_conditions) {
+        if asked != PutMode::Overwrite && completed.as_ref().is_err_and(Failure::may_be_over_headers) {
             storage.must_be(full, mode).await?;
             completed = complete(PutMode::Overwrite).await;
         }
@@ -172,7 +156,7 @@ impl Drop for Multipart {
 }
 
 impl Target {
-    async fn put_part(&self, number: i32, body: Bytes) -> Result<Part, Failure> {
+    async fn put_part(&self, number: i32, body: Bytes) -> Result<CompletedPart, Failure> {
         let (bucket, body) = (&self.storage.bucket, &body);
         let sent = self.storage.with_checksum(|with| async move {
             let sum = with.then(|| checksum_header(body));
@@ -182,21 +166,17 @@ impl Target {
                 let request = request.part_number(number).set_checksum_crc32_c(sum.clone());
                 request.body(ByteStream::from(body.clone())).send()
             };
-            confirmed(
-                Retry::new("put part", body.len() as u64).about(bucket, &self.full),
-                request,
-                |answer| {
-                    let etag =
-                        confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())?;
-                    Ok(Part { number, etag, checksum: answer.checksum_crc32_c })
-                },
-            )
-            .await
+            let sent = bucket.call(("put part", &self.full, body.len() as u64), request, |answer| {
+                let stored = answer.checksum_crc32_c;
+                let etag = confirm_write(answer.e_tag, stored.as_deref(), sum.as_deref())?;
+                Ok(part(number, etag, stored))
+            });
+            sent.await
         });
         sent.await.map_err(lost)
     }
 
-    async fn copy_part(&self, number: i32, from: &str, range: Range<u64>) -> Result<Part, Failure> {
+    async fn copy_part(&self, number: i32, from: &str, range: Range<u64>) -> Result<CompletedPart, Failure> {
         let bucket = &self.storage.bucket;
         let range = format!("bytes={}-{}", range.start, range.end - 1);
         let request = || {
@@ -204,16 +184,18 @@ impl Target {
             let request = request.upload_id(&self.id).part_number(number);
             request.copy_source(from).copy_source_range(&range).send()
         };
-        let copied =
-            confirmed(Retry::new("copy part", COMPLETE).about(bucket, &self.full), request, |answer| {
-                let (etag, checksum) = answer
-                    .copy_part_result
-                    .map(|part| (part.e_tag, part.checksum_crc32_c))
-                    .unwrap_or_default();
-                Ok(Part { number, etag: confirm_etag(etag)?, checksum })
-            });
+        let copied = bucket.call(("copy part", &self.full, COMPLETE), request, |answer| {
+            let (etag, stored) =
+                answer.copy_part_result.map(|part| (part.e_tag, part.checksum_crc32_c)).unwrap_or_default();
+            Ok(part(number, confirm_etag(etag)?, stored))
+        });
         copied.await.map_err(lost)
     }
+}
+
+/// A part that arrived, with the checksum that the server has of it; none where it knows no checksums, or not this one.
+fn part(number: i32, etag: String, checksum: Option<String>) -> CompletedPart {
+    CompletedPart::builder().part_number(number).e_tag(etag).set_checksum_crc32_c(checksum).build()
 }
 
 /// An upload that the server knows no more was replaced by another writer since, or swept away, or the server
@@ -227,10 +209,9 @@ fn lost(failure: Failure) -> Failure {
 
 /// Takes an upload back; one that is gone is fine.
 pub(super) async fn abort(bucket: &Bucket, full: &str, id: &str) -> Result<(), Failure> {
-    let aborted = retried(Retry::new("abort upload", 0).about(bucket, full), || {
-        bucket.client.abort_multipart_upload().bucket(&bucket.name).key(full).upload_id(id).send()
-    });
-    match aborted.await {
+    let request =
+        || bucket.client.abort_multipart_upload().bucket(&bucket.name).key(full).upload_id(id).send();
+    match bucket.call(("abort upload", full, 0), request, Ok).await {
         Err(failure) if failure.code == "NoSuchUpload" => Ok(()),
         aborted => aborted.map(drop),
     }

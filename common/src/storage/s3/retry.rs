@@ -1,8 +1,9 @@
 //! When a failed request is made again, after how long, and how long one may take.
 //!
-//! The decisions are pure functions; [`Retry`] only keeps the count and sleeps. They are made here and not in
-//! the SDK, whose own retries do not reach into the body of an answer and share a budget between calls that an
-//! outage of some seconds uses up.
+//! The decisions are pure functions; [`Retry`] only keeps the count and sleeps. They are made here and not in the SDK:
+//! its retries do not reach into the body of an answer, cannot ask the server whether a refusal may pass (`trust`), know
+//! one time for all requests whatever their size, take a web page that answers 200 for an answer, and share a budget
+//! between calls that an outage of some seconds uses up.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use crate::storage::StorageErrorKind;
 
 /// Requests made for one call at most.
 const ATTEMPTS: u32 = 6;
+/// The same while a bucket is opened, which somebody waits for.
+const ATTEMPTS_TO_OPEN: u32 = 3;
 /// An answer, or the next bytes of it, that stay away for so long will not come.
 pub(super) const STALL: Duration = Duration::from_secs(10);
 /// No further attempt at a small request starts after this.
@@ -27,71 +30,50 @@ const LEAST_RATE: u64 = 64 << 10;
 
 /// The attempts of one call.
 pub(super) struct Retry<'a> {
+    bucket: &'a Bucket,
     what: &'static str,
-    /// The bucket and the object that it is about: what was accepted before may be accepted again.
-    about: Option<(&'a Bucket, &'a str)>,
-    /// Attempts that were refused.
-    refusals: u32,
+    /// The object that it is about, or the beginning of those.
+    key: &'a str,
     bytes: u64,
     attempts: u32,
-    most: u32,
+    /// Attempts that were refused.
+    refusals: u32,
     started: Instant,
 }
 
 impl<'a> Retry<'a> {
-    /// A call that sends `bytes`, or lets the server handle so many.
-    pub(super) fn new(what: &'static str, bytes: u64) -> Self {
-        Self { what, about: None, refusals: 0, bytes, attempts: 0, most: ATTEMPTS, started: Instant::now() }
-    }
-
-    /// A call about the object `key`, or about those with this prefix, in an open bucket.
-    pub(super) fn about(mut self, bucket: &'a Bucket, key: &'a str) -> Self {
-        self.about = Some((bucket, key));
-        self
-    }
-
-    /// With fewer attempts than usual, where somebody waits for the answer.
-    pub(super) fn at_most(mut self, attempts: u32) -> Self {
-        self.most = attempts;
-        self
+    /// A call about the object `key`, or about those with this prefix, that sends `bytes` or lets the server handle so
+    /// many.
+    pub(super) fn new(bucket: &'a Bucket, what: &'static str, key: &'a str, bytes: u64) -> Self {
+        Self { bucket, what, key, bytes, attempts: 0, refusals: 0, started: Instant::now() }
     }
 
     /// Waits for one attempt as long as is sensible.
-    pub(super) fn limit<T, E: ProvideErrorMetadata + std::error::Error + 'static>(
+    pub(super) async fn attempt<T, E: ProvideErrorMetadata + std::error::Error + 'static>(
         &self,
         request: impl Future<Output = Result<T, SdkError<E>>> + Send,
-    ) -> impl Future<Output = Result<T, Failure>> + Send {
+    ) -> Result<T, Failure> {
         let allowed = allowance(self.attempts, self.bytes);
         // A request of the SDK is many kilobytes of state.
-        let request = tokio::time::timeout(allowed, Box::pin(request));
-        let (what, about) = (self.what, self.about);
-        async move {
-            match request.await {
-                Ok(Ok(answer)) => {
-                    if let Some((bucket, key)) = about {
-                        bucket.has_accepted(what, key);
-                    }
-                    Ok(answer)
-                }
-                Ok(Err(error)) => Err(error.into()),
-                Err(_) => Err(Failure::unanswered(format!("no answer within {} s", allowed.as_secs()))),
-            }
-        }
+        let answer = tokio::time::timeout(allowed, Box::pin(request)).await;
+        let answer = answer
+            .map_err(|_| Failure::unanswered(format!("no answer within {} s", allowed.as_secs())))??;
+        self.bucket.has_accepted(self.what, self.key);
+        Ok(answer)
     }
 
     /// Returns when the next attempt is due, or gives the failure back when there is none.
     pub(super) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
         self.attempts += 1;
-        let mut failure = Failure { attempts: self.attempts, ..failure };
         self.refusals += u32::from(failure.is_refusal);
-        if let Some((bucket, key)) = self.about {
-            failure = bucket.judged(self.what, key, failure, self.refusals).await;
-        }
+        let failure = Failure { attempts: self.attempts, ..failure };
+        let failure = self.bucket.judged(self.what, self.key, failure, self.refusals).await;
         let elapsed = self.started.elapsed();
         if failure.kind != StorageErrorKind::Unavailable {
             return Err(failure);
         }
-        if self.attempts >= self.most || elapsed >= give_up_after(self.bytes) {
+        let most = if self.bucket.trust.is_open() { ATTEMPTS } else { ATTEMPTS_TO_OPEN };
+        if self.attempts >= most || elapsed >= give_up_after(self.bytes) {
             let message = format!(
                 "{} (given up after {} attempts in {:.1} s)",
                 failure.message,
@@ -113,30 +95,26 @@ impl<'a> Retry<'a> {
     }
 }
 
-/// Makes requests until one succeeds or there is no use in another.
-pub(super) async fn retried<T, E, F>(retry: Retry<'_>, request: impl FnMut() -> F) -> Result<T, Failure>
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-    F: Future<Output = Result<T, SdkError<E>>> + Send,
-{
-    confirmed(retry, request, Ok).await
-}
-
-/// The same, where a success counts only once `confirm` finds in it what an S3 server answers: a proxy, a captive
-/// portal or a server of web pages also answers 200.
-pub(super) async fn confirmed<T, U, E, F>(
-    mut retry: Retry<'_>,
-    mut request: impl FnMut() -> F,
-    confirm: impl Fn(T) -> Result<U, Failure>,
-) -> Result<U, Failure>
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-    F: Future<Output = Result<T, SdkError<E>>> + Send,
-{
-    loop {
-        match retry.limit(request()).await.and_then(&confirm) {
-            Ok(answer) => return Ok(answer),
-            Err(failure) => retry.after(failure).await?,
+impl Bucket {
+    /// Makes requests until one succeeds or there is no use in another; `what`, `key` and `bytes` as [`Retry::new`] has
+    /// them. A success counts only once `confirm` finds in it what an S3 server answers: a proxy, a captive portal or a
+    /// server of web pages also answers 200.
+    pub(super) async fn call<T, U, E, F>(
+        &self,
+        (what, key, bytes): (&'static str, &str, u64),
+        mut request: impl FnMut() -> F,
+        confirm: impl Fn(T) -> Result<U, Failure>,
+    ) -> Result<U, Failure>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        F: Future<Output = Result<T, SdkError<E>>> + Send,
+    {
+        let mut retry = Retry::new(self, what, key, bytes);
+        loop {
+            match retry.attempt(request()).await.and_then(&confirm) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => retry.after(failure).await?,
+            }
         }
     }
 }
@@ -188,12 +166,25 @@ mod tests {
 
     #[tokio::test]
     async fn attempts_end() {
-        let mut retry = Retry::new("test", 0).at_most(2);
-        retry.after(Failure::unanswered("cut")).await.unwrap();
+        // Nobody has opened it yet.
+        let options = crate::storage::S3Options {
+            region: Some("us-east-1".to_owned()),
+            credentials: Some(crate::storage::S3Credentials {
+                access_key: "a".to_owned(),
+                secret_key: "b".to_owned(),
+            }),
+            ..Default::default()
+        };
+        let (client, _) = super::super::connection::connect(&options).await.unwrap();
+        let bucket = Bucket::new(client, "bucket", None, "", &options);
+        let mut retry = Retry::new(&bucket, "test", "", 0);
+        for _ in 1..ATTEMPTS_TO_OPEN {
+            retry.after(Failure::unanswered("cut")).await.unwrap();
+        }
         let last = retry.after(Failure::unanswered("cut")).await.unwrap_err();
-        assert_eq!(last.attempts, 2);
-        assert!(last.message.contains("given up after 2 attempts"), "{}", last.message);
-        let refused = Failure { kind: StorageErrorKind::PermissionDenied, ..Failure::unanswered("no") };
-        assert_eq!(Retry::new("test", 0).after(refused).await.unwrap_err().attempts, 1);
+        assert_eq!(last.attempts, ATTEMPTS_TO_OPEN);
+        assert!(last.message.contains("given up after 3 attempts"), "{}", last.message);
+        let refused = Failure::of(StorageErrorKind::PermissionDenied, "no");
+        assert_eq!(Retry::new(&bucket, "test", "", 0).after(refused).await.unwrap_err().attempts, 1);
     }
 }

@@ -49,6 +49,11 @@ impl Trust {
         self.is_there.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the bucket is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+
     fn was_accepted(&self, what: &'static str, key: &str) -> bool {
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         accepted.contains(&(kind(what), place(key).to_owned()))
@@ -60,7 +65,7 @@ fn kind(what: &'static str) -> &'static str {
     match what {
         "get" | "head" => "read",
         "list" | "list uploads" => "list",
-        "delete" | "abort upload" => what,
+        "delete" | "delete many" | "abort upload" => what,
         _ => "write",
     }
 }
@@ -75,7 +80,7 @@ impl Bucket {
     /// Notes that the server has done `what` to the object `key`.
     pub(super) fn has_accepted(&self, what: &'static str, key: &str) {
         let trust = &self.trust;
-        if !trust.is_there.load(Ordering::Relaxed) {
+        if !trust.is_open() {
             return;
         }
         if kind(what) != "read" {
@@ -110,13 +115,14 @@ impl Bucket {
         times: u32,
     ) -> Failure {
         if !failure.is_refusal {
-            if matches!(failure.kind, StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists) {
+            use StorageErrorKind::{AlreadyExists, Changed, NotFound};
+            if matches!(failure.kind, NotFound | AlreadyExists | Changed) {
                 self.tell_of_success(what, key);
             }
             return failure;
         }
         let trust = &self.trust;
-        if !trust.is_there.load(Ordering::Relaxed) {
+        if !trust.is_open() {
             return failure;
         }
         let everything = self.refuses_everything().await;

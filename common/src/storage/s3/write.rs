@@ -4,31 +4,23 @@
 //! from another's, such an object carries a mark in its metadata.
 
 use std::fmt::Write;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use aws_sdk_s3::primitives::ByteStream;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
 
-use super::S3Storage;
-use super::conditions::{conditions, exists, may_refuse_conditions};
+use super::conditions::{conditions, exists};
 use super::failure::Failure;
 use super::integrity::{checksum_header, confirm_etag, confirm_write};
 use super::multipart::Multipart;
-use super::read::{Seen, blocking};
-use super::retry::{Retry, confirmed};
-use crate::storage::{IfExists, PutMode, StorageErrorKind};
+use super::writer::{MOST_PARTS, S3Writer};
+use super::{S3Storage, version};
+use crate::storage::{IfExists, PIECE, Payload, PutMode, StorageErrorKind, Version};
 
 /// Largest object that is written in one request.
 pub(super) const SINGLE: u64 = 16 << 20;
-/// Smallest part, but for the last.
-pub(super) const PART: u64 = 8 << 20;
-/// Parts of one object that are on their way together.
-const SIDE_BY_SIDE: usize = 4;
-/// Parts an object may have.
-pub(super) const MOST_PARTS: u64 = 10_000;
 /// What a copy by the server counts as, when it is decided how long it may take.
 const COPY: u64 = 20 << 20;
 /// The part that a copy of a very large object is made of.
@@ -42,54 +34,49 @@ pub(super) fn mark() -> String {
     format!("{:016x}-{:x}-{}", getrandom::u64().unwrap_or_default(), now.as_nanos(), std::process::id())
 }
 
-/// The part size with which `size` bytes fit into [`MOST_PARTS`].
-fn part_size(size: u64) -> u64 {
-    PART.max(size.div_ceil(MOST_PARTS))
-}
-
 impl S3Storage {
-    /// Writes an object; returns its etag.
-    pub(super) async fn write_whole(
+    /// Writes an object.
+    pub(super) async fn write(
         &self,
         full: &str,
-        parts: &[Bytes],
-        mode: &PutMode,
-    ) -> Result<String, Failure> {
+        payload: Payload,
+        mode: PutMode,
+    ) -> Result<Version, Failure> {
+        let parts = match payload {
+            Payload::Parts(parts) => parts,
+            Payload::File(path) => return self.write_file(full, &path, mode).await,
+        };
         let size = parts.iter().map(|part| part.len() as u64).sum();
         if size <= SINGLE {
-            return self.put_single(full, joined(parts, 0, size), mode).await;
+            let whole = if let [part] = &*parts { part.clone() } else { parts.concat().into() };
+            return Ok(version(&self.put_single(full, whole, &mode).await?, size));
         }
-        let parts: Arc<[Bytes]> = parts.into();
-        self.put_large(full, size, mode, move |start, length| {
-            let parts = Arc::clone(&parts);
-            async move { Ok(joined(&parts, start, length)) }
-        })
-        .await
+        let mut writer = S3Writer::new(self.clone(), full.to_owned(), mode, Some(size));
+        for part in parts {
+            writer.append(part).await?;
+        }
+        writer.end().await
     }
 
-    pub(super) async fn write_file(&self, full: &str, path: &Path) -> Result<(), Failure> {
-        let source = path.to_owned();
-        let file = blocking(move || {
-            let file = File::open(source)?;
-            let size = file.metadata()?.len();
-            Ok((Arc::new(file), size))
-        });
-        let (file, size) = file.await?;
-        let read = move |start, length| {
-            let file = Arc::clone(&file);
-            blocking(move || {
-                let mut bytes = vec![0; length as usize];
-                file.read_exact_at(&mut bytes, start)?;
-                Ok(Bytes::from(bytes))
-            })
+    async fn write_file(&self, full: &str, path: &Path, mode: PutMode) -> Result<Version, Failure> {
+        let failed = |error: std::io::Error| {
+            let kind = StorageErrorKind::of_file(&error);
+            Failure::of(kind, format!("the local file {}: {error}", path.display()))
         };
-        if size <= SINGLE {
-            self.put_single(full, read(0, size).await?, &PutMode::Overwrite).await?;
-        } else {
-            self.put_large(full, size, &PutMode::Overwrite, read).await?;
+        let mut file = File::open(path).await.map_err(failed)?;
+        let size = file.metadata().await.map_err(failed)?.len();
+        let mut writer = S3Writer::new(self.clone(), full.to_owned(), mode, Some(size));
+        loop {
+            let mut piece = Vec::with_capacity(size.min(PIECE) as usize);
+            (&mut file).take(PIECE).read_to_end(&mut piece).await.map_err(failed)?;
+            if piece.is_empty() {
+                break;
+            }
+            writer.append(piece.into()).await?;
         }
-        let source = path.to_owned();
-        blocking(move || std::fs::remove_file(source)).await
+        let version = writer.end().await?;
+        tokio::fs::remove_file(path).await.map_err(failed)?;
+        Ok(version)
     }
 
     /// One request. Where the server knows no condition, this looks first and then writes: of several who do so at once,
@@ -103,7 +90,7 @@ impl S3Storage {
         let mark = mark();
         let asked = self.look_first(full, mode).await?;
         match self.put_object(full, &body, &asked, &mark).await {
-            Err(failure) if asked != PutMode::Overwrite && may_refuse_conditions(&failure) => {
+            Err(failure) if asked != PutMode::Overwrite && failure.may_be_over_headers() => {
                 self.must_be(full, mode).await?;
                 let etag = self.put_object(full, &body, &PutMode::Overwrite, &mark).await?;
                 // It was the condition that was refused.
@@ -134,10 +121,10 @@ impl S3Storage {
                     if *mode == PutMode::Overwrite { request } else { request.metadata(MARK, mark) };
                 request.set_checksum_crc32_c(sum.clone()).body(ByteStream::from(body.clone())).send()
             };
-            confirmed(Retry::new("put", body.len() as u64).about(&self.bucket, full), request, |answer| {
+            let put = self.bucket.call(("put", full, body.len() as u64), request, |answer| {
                 confirm_write(answer.e_tag, answer.checksum_crc32_c.as_deref(), sum.as_deref())
-            })
-            .await
+            });
+            put.await
         })
         .await
     }
@@ -146,33 +133,13 @@ impl S3Storage {
     pub(super) async fn or_own(&self, full: &str, mark: &str, failure: Failure) -> Result<String, Failure> {
         if failure.attempts > 1 {
             match self.look_up(full).await {
-                Ok(Seen { mark: found, etag, .. }) if found.as_deref() == Some(mark) => {
-                    return Ok(etag);
-                }
+                Ok(seen) if seen.mark.as_deref() == Some(mark) => return Ok(seen.etag),
                 Ok(_) => {}
                 Err(head) if head.kind == StorageErrorKind::NotFound => {}
                 Err(head) => return Err(head),
             }
         }
         Err(if failure.kind == StorageErrorKind::AlreadyExists { exists() } else { failure })
-    }
-
-    async fn put_large<F>(
-        &self,
-        full: &str,
-        size: u64,
-        mode: &PutMode,
-        read: impl Fn(u64, u64) -> F,
-    ) -> Result<String, Failure>
-    where
-        F: Future<Output = Result<Bytes, Failure>> + Send + 'static,
-    {
-        let step = part_size(size);
-        let mut upload = Multipart::begin(self.clone(), full.to_owned()).await?;
-        for (start, number) in (0..size).step_by(step as usize).zip(1..) {
-            upload.send(number, SIDE_BY_SIDE, read(start, step.min(size - start))).await?;
-        }
-        upload.complete(mode).await
     }
 
     /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts. Few of them know
@@ -190,7 +157,7 @@ impl S3Storage {
         let from = copy_source(&bucket.name, source);
         let request =
             || bucket.client.copy_object().copy_source(&from).bucket(&bucket.name).key(target).send();
-        let copied = confirmed(Retry::new("copy", COPY).about(bucket, target), request, |answer| {
+        let copied = bucket.call(("copy", target, COPY), request, |answer| {
             confirm_etag(answer.copy_object_result.and_then(|result| result.e_tag)).map(drop)
         });
         match copied.await {
@@ -212,30 +179,6 @@ impl S3Storage {
     }
 }
 
-/// `length` bytes from `start` of what the parts are together; no copy when one part holds them all.
-fn joined(parts: &[Bytes], start: u64, length: u64) -> Bytes {
-    let (mut skip, mut left) = (start as usize, length as usize);
-    let mut whole = BytesMut::new();
-    for part in parts {
-        if skip >= part.len() {
-            skip -= part.len();
-            continue;
-        }
-        let piece = part.slice(skip..part.len().min(skip + left));
-        skip = 0;
-        left -= piece.len();
-        if left == 0 && whole.is_empty() {
-            return piece;
-        }
-        whole.reserve(piece.len() + left);
-        whole.extend_from_slice(&piece);
-        if left == 0 {
-            break;
-        }
-    }
-    whole.freeze()
-}
-
 /// A bucket and a key as the header of a copy wants them: letters that mean something in a URL are encoded.
 fn copy_source(bucket: &str, key: &str) -> String {
     let mut source = format!("{bucket}/");
@@ -252,33 +195,6 @@ fn copy_source(bucket: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_are_joined_at_any_border() {
-        let parts = ["", "ab", "c", "", "defg"].map(Bytes::from);
-        for start in 0..7 {
-            for length in 1..=(7 - start) {
-                let seen = joined(&parts, start, length);
-                assert_eq!(seen, "abcdefg"[start as usize..(start + length) as usize]);
-            }
-        }
-        assert!(joined(&parts, 0, 0).is_empty());
-        assert!(joined(&[], 0, 0).is_empty());
-    }
-
-    #[test]
-    fn a_part_that_is_whole_is_not_copied() {
-        let parts = [Bytes::from("ab"), Bytes::from("cdef")];
-        assert_eq!(joined(&parts, 2, 4).as_ptr(), parts[1].as_ptr());
-        assert_eq!(joined(&parts, 3, 2).as_ptr(), parts[1][1..].as_ptr());
-    }
-
-    #[test]
-    fn sizes_of_parts() {
-        assert_eq!(part_size(SINGLE + 1), PART);
-        let largest = 5 << 40;
-        assert!(part_size(largest) * MOST_PARTS >= largest);
-    }
 
     #[test]
     fn sources_of_copies_are_encoded() {

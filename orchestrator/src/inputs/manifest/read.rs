@@ -1,12 +1,15 @@
 //! Reading a manifest, as a stream.
 
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display};
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use flate2::read::GzDecoder;
+use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
 use prs_common::checksum::crc32c;
-use prs_common::storage::{Storage, StorageError};
+use prs_common::storage::{GetOptions, Storage, StorageError, pieces};
 use prs_common::{hexadecimal, message_pack};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
@@ -35,11 +38,9 @@ impl ManifestReader<ObjectReader> {
         handle: &Handle,
     ) -> Result<Self, ManifestError> {
         let object = ObjectReader {
-            store,
-            key: key.to_owned(),
+            pieces: pieces(store, key.to_owned(), GetOptions::default(), PIECE as u64),
             handle: handle.clone(),
-            at: 0,
-            piece: io::Cursor::default(),
+            piece: Bytes::new(),
         };
         Self::new(object, key, checksum)
     }
@@ -138,26 +139,28 @@ impl<R: Read> ManifestReader<R> {
     }
 }
 
-/// An object as a stream of bytes, read a piece at a time.
-#[derive(Debug)]
+/// An object as a stream of bytes, read ahead.
 pub struct ObjectReader {
-    store: Arc<dyn Storage>,
-    key: String,
+    pieces: BoxStream<'static, Result<Bytes, StorageError>>,
     handle: Handle,
-    at: u64,
-    piece: io::Cursor<bytes::Bytes>,
+    piece: Bytes,
+}
+
+impl Debug for ObjectReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectReader").finish_non_exhaustive()
+    }
 }
 
 impl Read for ObjectReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.piece.read(buffer)?;
-        if count > 0 || buffer.is_empty() {
-            return Ok(count);
+        while self.piece.is_empty() {
+            let next = self.handle.block_on(self.pieces.try_next()).map_err(io::Error::other)?;
+            let Some(piece) = next else { return Ok(0) };
+            self.piece = piece;
         }
-        let range = self.at..self.at + PIECE as u64;
-        let piece = self.handle.block_on(self.store.get_range(&self.key, range)).map_err(io::Error::other)?;
-        self.at += piece.len() as u64;
-        self.piece = io::Cursor::new(piece);
-        self.piece.read(buffer)
+        let count = buffer.len().min(self.piece.len());
+        buffer[..count].copy_from_slice(&self.piece.split_to(count));
+        Ok(count)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prs_common::storage::{LocalStorage, PutMode, Storage, StorageErrorKind};
+use prs_common::storage::{LocalStorage, PutMode, Storage, StorageErrorKind, StorageExt};
 use tokio::runtime::Handle;
 
 use super::*;
@@ -60,7 +60,7 @@ async fn damage_is_told_from_a_store_that_fails() {
     let checksum = write(&*store, "whole", 3_000).await.checksum;
     write(&*store, "another", 2_999).await;
     let whole = store.get("whole").await.unwrap();
-    store.put("cut", whole.slice(..whole.len() / 2), PutMode::Overwrite).await.unwrap();
+    store.put("cut", whole.slice(..whole.len() / 2).into(), PutMode::Overwrite).await.unwrap();
     store.put("other", "not gzip at all".into(), PutMode::Overwrite).await.unwrap();
     let longer = [&whole[..], b"x"].concat();
     store.put("longer", longer.into(), PutMode::Overwrite).await.unwrap();

@@ -7,14 +7,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prs_common::checksum::crc32c;
 use prs_common::hexadecimal;
-use prs_common::storage::{IfExists, Storage, StorageError, Upload};
+use prs_common::storage::{IfExists, Storage, StorageError, Writer};
 use sha2::{Digest, Sha256};
 
 use super::{BLOCK, FORMAT, File, PIECE, Record, Source, Store, Summary};
 
 /// Writes a manifest. Nothing is seen of it before [`Self::finish`].
 pub struct ManifestWriter {
-    upload: Box<dyn Upload>,
+    upload: Box<dyn Writer>,
     encoder: GzEncoder<Vec<u8>>,
     hasher: Sha256,
     numbers: HashMap<Source, u32>,
@@ -27,7 +27,7 @@ impl ManifestWriter {
     /// Begins the object `key`.
     pub async fn create(store: &dyn Storage, key: &str) -> Result<Self, StorageError> {
         let mut writer = Self {
-            upload: store.upload(key, IfExists::Overwrite).await?,
+            upload: store.writer(key, IfExists::Overwrite).await?,
             encoder: GzEncoder::new(Vec::new(), Compression::fast()),
             hasher: Sha256::new(),
             numbers: HashMap::new(),

@@ -2,7 +2,7 @@
 
 use prs_common::layout;
 use prs_common::mini_batch::MiniBatchIndex;
-use prs_common::storage::PutMode;
+use prs_common::storage::{PutMode, StorageExt};
 
 use super::*;
 use crate::segments::recover::recover;
@@ -114,7 +114,7 @@ async fn a_hole_runs_again() {
 async fn a_store_that_damages_everything_fails_the_job_and_is_named() {
     let (mut fixture, [first, _]) = done_in_two().await;
     for round in 0.. {
-        for object in fixture.storage.list(layout::SEGMENTS).await.unwrap() {
+        for object in fixture.storage.list_all(layout::SEGMENTS).await.unwrap() {
             if layout::is_segment(&object.key) {
                 damage(&fixture, &object.key, 0).await;
             }

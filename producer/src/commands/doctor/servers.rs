@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prs_common::ledger::RedisLedger;
 use prs_common::queue::{Answer, Queue, QueueError, QueueErrorKind, QueueOptions, RabbitMqQueue};
 use prs_common::servers::ServerUrls;
-use prs_common::storage::{self, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{self, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 use prs_common::timestamp::now_us;
 
 use super::{Check, Place, Verdict};
@@ -152,7 +152,7 @@ async fn storage(url: &str) -> Vec<Check> {
 /// Does what prs does with a storage that was opened, and so has let itself be listed; whether it heeds conditions.
 async fn used(storage: &dyn Storage, key: &str) -> Result<bool, StorageError> {
     let is_conditional = storage.probe(key).await?;
-    storage.put(key, Bytes::from_static(CONTENT), PutMode::Create).await?;
+    storage.put(key, Bytes::from_static(CONTENT).into(), PutMode::Create).await?;
     let wrong = |message: &str| StorageError {
         kind: StorageErrorKind::Damaged,
         place: storage.to_string(),

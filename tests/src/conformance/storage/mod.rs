@@ -7,7 +7,7 @@ mod objects;
 mod races;
 
 use bytes::Bytes;
-use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Payload, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 /// Hands the list of cases to `$crate::$expand`.
 #[doc(hidden)]
@@ -84,8 +84,8 @@ macro_rules! storage_conformance {
 
 __storage_cases!(__expand_cases, run dyn Storage);
 
-async fn put(storage: &dyn Storage, key: &str, body: impl Into<Bytes>) {
-    storage.put(key, body.into(), PutMode::Overwrite).await.unwrap();
+async fn put(storage: &dyn Storage, key: &str, payload: impl Into<Payload>) {
+    storage.put(key, payload.into(), PutMode::Overwrite).await.unwrap();
 }
 
 async fn get(storage: &dyn Storage, key: &str) -> Bytes {
@@ -93,7 +93,7 @@ async fn get(storage: &dyn Storage, key: &str) -> Bytes {
 }
 
 async fn keys(storage: &dyn Storage, prefix: &str) -> Vec<String> {
-    storage.list(prefix).await.unwrap().into_iter().map(|object| object.key).collect()
+    storage.list_all(prefix).await.unwrap().into_iter().map(|object| object.key).collect()
 }
 
 fn kind<T>(outcome: Result<T, StorageError>) -> StorageErrorKind {

@@ -1,8 +1,7 @@
 //! Names of objects, and stores that are parts of stores.
 
-use std::path::Path;
-
-use prs_common::storage::{IfExists, PutMode, Storage, StorageError, StorageErrorKind};
+use bytes::Bytes;
+use prs_common::storage::{IfExists, Payload, PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 use super::{get, keys, kind, put};
 use crate::conformance::unique;
@@ -51,16 +50,16 @@ pub(super) async fn malformed_keys_are_refused(storage: &dyn Storage) {
         };
         refused(storage.put(key, "x".into(), PutMode::Overwrite).await.map(drop));
         refused(storage.put(key, "x".into(), PutMode::Create).await.map(drop));
-        refused(storage.put_parts(key, vec!["x".into()]).await);
-        refused(storage.put_file(key, Path::new(&file)).await);
-        refused(storage.upload(key, IfExists::Overwrite).await.map(drop));
+        refused(storage.put(key, vec![Bytes::from("x")].into(), PutMode::Create).await.map(drop));
+        refused(storage.put(key, Payload::File(file.clone()), PutMode::Overwrite).await.map(drop));
+        refused(storage.writer(key, IfExists::Overwrite).await.map(drop));
         refused(storage.get(key).await.map(drop));
         refused(storage.get_range(key, 0..1).await.map(drop));
         refused(storage.copy(&source, key, IfExists::Overwrite).await);
         refused(storage.copy(key, &unique("target"), IfExists::Overwrite).await);
         refused(storage.delete(key).await);
         if !key.is_empty() && key != "a/" {
-            refused(storage.list(key).await.map(drop));
+            refused(storage.list_all(key).await.map(drop));
         }
     }
     assert!(file.exists());

@@ -1,8 +1,13 @@
 //! An object is put, read, copied, downloaded and deleted.
 
+use std::ops::Range;
+use std::path::Path;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, delete_below};
+use prs_common::storage::{
+    GetOptions, IfExists, PutMode, Storage, StorageError, StorageErrorKind, StorageExt, TransferError,
+};
 
 use super::{get, keys, kind, put, written_by};
 use crate::conformance::unique;
@@ -14,7 +19,7 @@ pub(super) async fn object_comes_back_as_it_was_put(storage: &dyn Storage) {
         let key = format!("{folder}/{name}");
         put(storage, &key, body.clone()).await;
         assert_eq!(get(storage, &key).await, body, "{name}");
-        let listed = storage.list(&format!("{folder}/")).await.unwrap();
+        let listed = storage.list_all(&format!("{folder}/")).await.unwrap();
         let size = body.len() as u64;
         assert!(listed.iter().any(|found| found.key == key && found.size == size), "{listed:?}");
     }
@@ -26,7 +31,7 @@ pub(super) async fn put_replaces_an_object(storage: &dyn Storage) {
     put(storage, &key, "second").await;
     put(storage, &key, "second").await;
     assert_eq!(get(storage, &key).await, "second");
-    storage.put_parts(&key, vec![Bytes::from("th"), Bytes::from("ird")]).await.unwrap();
+    storage.put(&key, vec![Bytes::from("th"), Bytes::from("ird")].into(), PutMode::Overwrite).await.unwrap();
     assert_eq!(get(storage, &key).await, "third");
 }
 
@@ -40,12 +45,12 @@ pub(super) async fn absent_object_is_not_found(storage: &dyn Storage) {
         assert!(error.to_string().contains(&key), "{error}");
         assert_eq!(kind(storage.get_range(&key, 0..1).await), StorageErrorKind::NotFound);
     }
-    assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+    assert!(storage.list_all(&format!("{folder}/")).await.unwrap().is_empty());
     // Nothing is below an object.
     put(storage, &folder, "object").await;
     assert_eq!(kind(storage.get(&format!("{folder}/below")).await), StorageErrorKind::NotFound);
     storage.delete(&format!("{folder}/below")).await.unwrap();
-    assert!(storage.list(&format!("{folder}/")).await.unwrap().is_empty());
+    assert!(storage.list_all(&format!("{folder}/")).await.unwrap().is_empty());
 }
 
 pub(super) async fn folder_of_objects_is_not_an_object(storage: &dyn Storage) {
@@ -76,7 +81,7 @@ pub(super) async fn if_absent_keeps_the_first(storage: &dyn Storage) {
 pub(super) async fn update_replaces_its_version_and_no_other(storage: &dyn Storage) {
     let key = format!("{}/object", unique("update"));
     let update = |version: &str, body: &str| {
-        storage.put(&key, Bytes::copy_from_slice(body.as_bytes()), PutMode::Update(version.to_owned()))
+        storage.put(&key, body.to_owned().into(), PutMode::Update(version.to_owned()))
     };
     let first = storage.put(&key, "first".into(), PutMode::Create).await.unwrap();
     let second = update(&first, "second").await.unwrap();
@@ -90,8 +95,8 @@ pub(super) async fn update_replaces_its_version_and_no_other(storage: &dyn Stora
     }
     // As large as what is written in parts.
     let large = Bytes::from(vec![7; 17 << 20]);
-    let third = storage.put(&key, large.clone(), PutMode::Update(second.clone())).await.unwrap();
-    let refused = storage.put(&key, large.clone(), PutMode::Update(second)).await.unwrap_err();
+    let third = storage.put(&key, large.clone().into(), PutMode::Update(second.clone())).await.unwrap();
+    let refused = storage.put(&key, large.clone().into(), PutMode::Update(second)).await.unwrap_err();
     assert_eq!(refused.kind, StorageErrorKind::Changed);
     let (found, version) = storage.get_versioned(&key).await.unwrap();
     assert!(found == large && version == third);
@@ -109,7 +114,7 @@ pub(super) async fn put_tells_the_version(storage: &dyn Storage) {
             if mode == PutMode::Create {
                 storage.delete(&key).await.unwrap();
             }
-            let told = storage.put(&key, body.clone(), mode).await.unwrap();
+            let told = storage.put(&key, body.clone().into(), mode).await.unwrap();
             assert_eq!(storage.head(&key).await.unwrap().version, told);
             assert_eq!(storage.get_versioned(&key).await.unwrap().1, told);
             versions.push(told);
@@ -202,7 +207,7 @@ pub(super) async fn head_is_what_a_listing_says(storage: &dyn Storage) {
     let (key, beside) = (format!("{folder}/a/b"), format!("{folder}/a/bc"));
     put(storage, &key, "four").await;
     put(storage, &beside, "").await;
-    let listed = storage.list(&format!("{folder}/a/")).await.unwrap();
+    let listed = storage.list_all(&format!("{folder}/a/")).await.unwrap();
     assert_eq!(storage.head(&key).await.unwrap(), listed[0]);
     assert_eq!(storage.head(&beside).await.unwrap().size, 0);
     for absent in [format!("{folder}/a"), format!("{folder}/absent"), format!("{folder}/a/b/c")] {
@@ -266,7 +271,7 @@ pub(super) async fn everything_below_a_folder_is_deleted(storage: &dyn Storage) 
     put(storage, &beside, "x").await;
     for count in [0, 1, 2_100] {
         put_many(storage, &folder, count).await;
-        delete_below(storage, &format!("{folder}/")).await.unwrap();
+        storage.delete_below(&format!("{folder}/"), None).await.unwrap();
         assert!(keys(storage, &format!("{folder}/")).await.is_empty());
     }
     assert_eq!(get(storage, &beside).await, "x");
@@ -279,24 +284,56 @@ pub(super) async fn download_is_the_object(storage: &dyn Storage) {
         let body: Vec<u8> = (0..size).map(|at: usize| (at % 251) as u8).collect();
         put(storage, &key, body.clone()).await;
         let file = folder.path().join("file");
-        assert_eq!(storage.download(&key, &file).await.unwrap(), size as u64);
+        assert_eq!(storage.download(&key, &file, None).await.unwrap(), size as u64);
         assert!(std::fs::read(&file).unwrap() == body, "{size} bytes");
         storage.delete(&key).await.unwrap();
     }
-    let absent = storage.download(&unique("absent"), &folder.path().join("none")).await.unwrap_err();
-    assert_eq!(absent.kind, StorageErrorKind::NotFound);
+    let absent = storage.download(&unique("absent"), &folder.path().join("none"), None).await.unwrap_err();
+    assert!(
+        matches!(&absent, TransferError::Store(error) if error.kind == StorageErrorKind::NotFound),
+        "{absent}"
+    );
+    // A folder that is missing is no missing object.
+    let key = unique("download");
+    put(storage, &key, "x").await;
+    let missing = storage.download(&key, &folder.path().join("no/folder"), None).await.unwrap_err();
+    assert!(matches!(missing, TransferError::Disk(_)), "{missing}");
 }
 
 pub(super) async fn version_changes_with_the_object(storage: &dyn Storage) {
     let folder = unique("version");
     let key = format!("{folder}/a");
     put(storage, &key, "one").await;
-    let version = || async { storage.list(&format!("{folder}/")).await.unwrap().remove(0).version };
+    let version = || async { storage.list_all(&format!("{folder}/")).await.unwrap().remove(0).version };
     let first = version().await;
     assert_eq!(version().await, first);
     put(storage, &key, "two").await;
     assert_ne!(version().await, first);
     storage.delete(&key).await.unwrap();
+}
+
+/// Reads `range` of one version of an object.
+async fn part_of(
+    storage: &dyn Storage,
+    key: &str,
+    range: Range<u64>,
+    version: &str,
+) -> Result<Bytes, StorageError> {
+    let options = GetOptions { range: Some(range), version: Some(version.to_owned()) };
+    storage.get_opts(key, options).await.map(|read| read.bytes)
+}
+
+/// Downloads one version of an object.
+async fn download_of(
+    storage: &dyn Storage,
+    key: &str,
+    file: &Path,
+    version: &str,
+) -> Result<u64, StorageError> {
+    storage.download(key, file, Some(version)).await.map_err(|error| match error {
+        TransferError::Store(error) => error,
+        TransferError::Disk(error) => panic!("{error}"),
+    })
 }
 
 pub(super) async fn one_version_is_read_and_no_other(storage: &dyn Storage) {
@@ -309,19 +346,19 @@ pub(super) async fn one_version_is_read_and_no_other(storage: &dyn Storage) {
     let ranges = [0..5, (8 << 20)..(8 << 20) + 100, 7..7];
     for range in ranges.clone() {
         let expected = storage.get_range(&key, range.clone()).await.unwrap();
-        assert_eq!(storage.get_range_of(&key, range, &version).await.unwrap(), expected);
+        assert_eq!(part_of(storage, &key, range, &version).await.unwrap(), expected);
     }
-    assert_eq!(storage.download_of(&key, &file, &version).await.unwrap(), first.len() as u64);
+    assert_eq!(download_of(storage, &key, &file, &version).await.unwrap(), first.len() as u64);
     assert!(std::fs::read(&file).unwrap() == first);
 
     put(storage, &key, second).await;
     for range in ranges.clone() {
-        assert_eq!(kind(storage.get_range_of(&key, range, &version).await), StorageErrorKind::Changed);
+        assert_eq!(kind(part_of(storage, &key, range, &version).await), StorageErrorKind::Changed);
     }
-    assert_eq!(kind(storage.download_of(&key, &file, &version).await), StorageErrorKind::Changed);
+    assert_eq!(kind(download_of(storage, &key, &file, &version).await), StorageErrorKind::Changed);
     storage.delete(&key).await.unwrap();
     for range in ranges {
-        assert_eq!(kind(storage.get_range_of(&key, range, &version).await), StorageErrorKind::NotFound);
+        assert_eq!(kind(part_of(storage, &key, range, &version).await), StorageErrorKind::NotFound);
     }
-    assert_eq!(kind(storage.download_of(&key, &file, &version).await), StorageErrorKind::NotFound);
+    assert_eq!(kind(download_of(storage, &key, &file, &version).await), StorageErrorKind::NotFound);
 }

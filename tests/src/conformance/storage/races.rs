@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind};
+use prs_common::storage::{IfExists, PutMode, Storage, StorageErrorKind, StorageExt};
 
 use super::{get, put, written_by};
 use crate::conformance::unique;
@@ -14,7 +14,8 @@ pub(super) async fn racing_writers_of_a_new_object_have_one_winner(storage: &dyn
     for _ in 0..5 {
         let key = format!("{}/object", unique("winner"));
         let outcomes =
-            join_all((0..16).map(|number| storage.put(&key, written_by(number), PutMode::Create))).await;
+            join_all((0..16).map(|number| storage.put(&key, written_by(number).into(), PutMode::Create)))
+                .await;
         let winners: Vec<_> = (0..16).filter(|number| outcomes[*number].is_ok()).collect();
         assert_eq!(winners.len(), 1, "{outcomes:?}");
         let others = outcomes.into_iter().filter_map(Result::err);
@@ -30,7 +31,7 @@ pub(super) async fn racing_updates_of_one_version_have_one_winner(storage: &dyn 
         }
         let key = format!("{}/object", unique("updated"));
         let first = storage.put(&key, "first".into(), PutMode::Create).await.unwrap();
-        let update = |number| storage.put(&key, written_by(number), PutMode::Update(first.clone()));
+        let update = |number| storage.put(&key, written_by(number).into(), PutMode::Update(first.clone()));
         let outcomes = join_all((0..8).map(update)).await;
         let winners: Vec<_> = (0..8).filter(|number| outcomes[*number].is_ok()).collect();
         assert_eq!(winners.len(), 1, "{outcomes:?}");
@@ -71,7 +72,7 @@ pub(super) async fn racing_uploads_of_a_new_object_have_one_winner(storage: &dyn
     for _ in 0..5 {
         let key = format!("{}/object", unique("winner"));
         let outcomes = join_all((0..8).map(async |number| {
-            let mut upload = storage.upload(&key, IfExists::Fail).await.unwrap();
+            let mut upload = storage.writer(&key, IfExists::Fail).await.unwrap();
             upload.write(written_by(number)).await.unwrap();
             upload.finish().await
         }));
@@ -110,10 +111,10 @@ pub(super) async fn reader_never_meets_a_part(storage: &dyn Storage) {
                 1 => {
                     let whole = written_by(number);
                     let parts = vec![whole.slice(..1), whole.slice(1..200_000), whole.slice(200_000..)];
-                    storage.put_parts(&key, parts).await.unwrap();
+                    storage.put(&key, parts.into(), PutMode::Overwrite).await.unwrap();
                 }
                 _ => {
-                    let mut upload = storage.upload(&key, IfExists::Overwrite).await.unwrap();
+                    let mut upload = storage.writer(&key, IfExists::Overwrite).await.unwrap();
                     for part in written_by(number).chunks(50_000) {
                         upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                     }
@@ -137,7 +138,7 @@ pub(super) async fn reader_never_meets_a_part(storage: &dyn Storage) {
                 }
                 Err(error) => assert_eq!((error.kind, reads), (StorageErrorKind::NotFound, 0), "{error}"),
             }
-            for object in storage.list(&format!("{folder}/")).await.unwrap() {
+            for object in storage.list_all(&format!("{folder}/")).await.unwrap() {
                 assert_eq!(object.key, key, "nothing but the object is seen");
                 assert!((300_000..300_020).contains(&object.size), "{} bytes of a part", object.size);
             }
@@ -153,7 +154,7 @@ pub(super) async fn racing_uploads_of_one_object_never_mix(storage: &dyn Storage
     let uploads = (0..6).map(|number| {
         let key = &key;
         async move {
-            let mut upload = storage.upload(key, IfExists::Overwrite).await.unwrap();
+            let mut upload = storage.writer(key, IfExists::Overwrite).await.unwrap();
             for part in written_by(number).chunks(40_000) {
                 upload.write(Bytes::copy_from_slice(part)).await.unwrap();
                 tokio::task::yield_now().await;

@@ -71,7 +71,7 @@ async fn a_table_whose_blob_is_damaged_is_not_planned() {
     assert_eq!(whole.len(), 2);
     fleet.shared.damages.store(2, Ordering::Relaxed);
     assert_eq!(fleet.plan(&resolved, "work").await, whole, "on the way, damage passes");
-    let key = fleet.shared.list("inputs/").await.unwrap().remove(0).key;
+    let key = fleet.shared.list_all("inputs/").await.unwrap().remove(0).key;
     let blob = fleet.path("storage").join(&key);
     fs::write(&blob, "a,b\n1,2\n3,5\n").unwrap();
     let bodies = fleet.plan(&resolved, "work").await;

@@ -5,10 +5,9 @@ mod in_memory;
 mod whole_way;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io::Write as _;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -17,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use prs_common::checksum::crc32c;
 use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBatchSize, TabularOptions};
-use prs_common::storage::{IfExists, LocalStorage, ObjectMeta, PutMode, Storage, Upload, Version};
+use prs_common::storage::fixtures::{Hooked, Hooks};
+use prs_common::storage::{LocalStorage, Storage, StorageExt};
 use prs_orchestrator::inputs::{Audience, Where, resolve};
 use prs_orchestrator::plan::stored_descriptors::store_long;
 use prs_orchestrator::plan::{PlanContext, plan};
@@ -30,14 +30,15 @@ use super::*;
 struct Fleet {
     folder: TempDir,
     stores: InputStores,
-    shared: Arc<Watched>,
+    shared: Arc<WatchedStorage>,
 }
 
 impl Fleet {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let shared = Arc::new(Watched::new(&folder.path().join("storage")));
-        let job = shared.below("jobs/job-1");
+        let shared =
+            Arc::new(Hooked::new(LocalStorage::new(folder.path().join("storage")), Watched::default()));
+        let job = LocalStorage::new(folder.path().join("storage")).below("jobs/job-1");
         let buckets = folder.path().join("buckets");
         let open = move |url: String| -> futures_util::future::BoxFuture<'static, _> {
             let bucket = buckets.join(url.trim_start_matches("s3://"));
@@ -85,10 +86,11 @@ impl Fleet {
     }
 }
 
-/// A store that counts what is read of it, and fails or damages it when it is told to.
-#[derive(Debug)]
+/// A store whose reads are counted, and may fail or be damaged.
+type WatchedStorage = Hooked<Watched>;
+
+#[derive(Debug, Default)]
 struct Watched {
-    inner: LocalStorage,
     reads: AtomicU64,
     fails: Mutex<Option<StorageErrorKind>>,
     /// So many of the next reads have a bit flipped.
@@ -96,25 +98,23 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(folder: &Path) -> Self {
-        let inner = LocalStorage::new(folder);
-        Self { inner, reads: AtomicU64::new(0), fails: Mutex::default(), damages: AtomicU64::new(0) }
-    }
-
     fn fail(&self, kind: Option<StorageErrorKind>) {
         *self.fails.lock().unwrap() = kind;
     }
-
-    fn look(&self, key: &str) -> Result<(), StorageError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let Some(kind) = *self.fails.lock().unwrap() else { return Ok(()) };
-        let (place, message) = (self.to_string(), "told to fail".to_owned());
-        Err(StorageError { kind, place, key: key.to_owned(), message })
-    }
 }
 
-impl Watched {
-    fn damaged(&self, bytes: Bytes) -> Bytes {
+#[async_trait]
+impl Hooks for Watched {
+    async fn before(&self, method: &'static str, _: &str) -> Result<(), StorageErrorKind> {
+        if method != "get" {
+            return Ok(());
+        }
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        self.fails.lock().unwrap().map_or(Ok(()), Err)
+    }
+
+    fn read(&self, bytes: Bytes) -> Bytes {
         let left =
             self.damages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if left.is_err() { bytes } else { flipped(&bytes, bytes.len() / 2).into() }
@@ -126,68 +126,6 @@ fn flipped(bytes: &[u8], place: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[place] ^= 0x10;
     bytes
-}
-
-impl fmt::Display for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-#[async_trait]
-impl Storage for Watched {
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
-        self.inner.put(key, body, mode).await
-    }
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        self.inner.put_parts(key, parts).await
-    }
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        self.inner.put_file(key, file).await
-    }
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-        self.inner.upload(key, if_exists).await
-    }
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-        self.look(key)?;
-        self.inner.get_versioned(key).await.map(|(bytes, version)| (self.damaged(bytes), version))
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.look(key)?;
-        tokio::task::yield_now().await;
-        self.inner.get_range(key, range).await.map(|bytes| self.damaged(bytes))
-    }
-    async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
-        self.inner.copy(from, to, if_exists).await
-    }
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        self.inner.list(prefix).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        self.inner.head(key).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.inner.delete(key).await
-    }
-    async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
-        self.inner.delete_all(keys).await
-    }
-    async fn flush(&self) -> Result<(), StorageError> {
-        self.inner.flush().await
-    }
-    async fn sweep(&self) -> Result<(), StorageError> {
-        self.inner.sweep().await
-    }
-
-    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
-        self.inner.probe(key).await
-    }
-    fn uri(&self, key: &str) -> String {
-        self.inner.uri(key)
-    }
-    fn below(&self, prefix: &str) -> Arc<dyn Storage> {
-        self.inner.below(prefix)
-    }
 }
 
 fn gzip(text: &[u8]) -> Vec<u8> {

@@ -11,12 +11,12 @@ use bytes::Bytes;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::LocalStorage;
-use crate::storage::{IfExists, StorageError, Upload};
+use crate::storage::{IfExists, StorageError, Writer};
 
 /// Bytes after which what was written is sent to the disk.
 const SYNC_EVERY: u64 = if cfg!(test) { 1 << 10 } else { 64 << 20 };
 
-pub(super) struct LocalUpload {
+pub(super) struct LocalWriter {
     store: LocalStorage,
     key: String,
     target: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct LocalUpload {
     syncing: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl LocalUpload {
+impl LocalWriter {
     pub(super) fn new(
         store: LocalStorage,
         key: String,
@@ -87,7 +87,7 @@ async fn joined<T>(work: JoinHandle<io::Result<T>>) -> io::Result<T> {
 }
 
 #[async_trait]
-impl Upload for LocalUpload {
+impl Writer for LocalWriter {
     async fn write(&mut self, bytes: Bytes) -> Result<(), StorageError> {
         self.unsynced += bytes.len() as u64;
         self.with_file(move |file| file.write_all(&bytes)).await?;
@@ -110,7 +110,7 @@ impl Upload for LocalUpload {
     }
 }
 
-impl Drop for LocalUpload {
+impl Drop for LocalWriter {
     fn drop(&mut self) {
         // After `finish` the name is gone already.
         let _ = fs::remove_file(&self.temporary);
@@ -120,7 +120,7 @@ impl Drop for LocalUpload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Storage;
+    use crate::storage::StorageExt;
 
     #[tokio::test]
     async fn what_goes_to_the_disk_meanwhile_is_whole_at_the_end() {
@@ -129,7 +129,7 @@ mod tests {
         let (temporary, file) = store.temporary().unwrap();
         let target = folder.path().join("rows");
         let mut upload =
-            LocalUpload::new(store.clone(), "rows".to_owned(), target, temporary, file, IfExists::Fail);
+            LocalWriter::new(store.clone(), "rows".to_owned(), target, temporary, file, IfExists::Fail);
         let mut expected = Vec::new();
         for number in 0..9_u8 {
             let piece = vec![number; 700];

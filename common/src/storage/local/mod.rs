@@ -7,7 +7,7 @@
 //! lock on the file that has it.
 
 mod buffers;
-mod upload;
+mod writer;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -21,17 +21,18 @@ use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use self::buffers::Buffers;
-use self::upload::LocalUpload;
+use self::writer::LocalWriter;
 use super::claim::CLAIM;
 use super::placing::{Replaced, open_to_lock, place, version};
 use super::{
-    IfExists, LONGEST_KEY, ObjectMeta, PutMode, Storage, StorageError, StorageErrorKind, Upload, Version,
-    changed, is_valid_key,
+    GetOptions, GetResult, IfExists, LONGEST_KEY, Listing, ObjectMeta, Payload, PutMode, Storage,
+    StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
 };
 use crate::host_name;
 
@@ -81,23 +82,8 @@ impl LocalStorage {
     }
 
     fn error(&self, key: &str, error: &io::Error) -> StorageError {
-        if error.get_ref().and_then(|cause| cause.downcast_ref::<Replaced>()).is_some() {
-            return changed(self, key);
-        }
-        let kind = match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-                StorageErrorKind::NotFound
-            }
-            io::ErrorKind::InvalidFilename => StorageErrorKind::InvalidKey,
-            io::ErrorKind::AlreadyExists => StorageErrorKind::AlreadyExists,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StorageErrorKind::PermissionDenied
-            }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                StorageErrorKind::Full
-            }
-            _ => StorageErrorKind::Unavailable,
-        };
+        let is_replaced = error.get_ref().is_some_and(|cause| cause.downcast_ref::<Replaced>().is_some());
+        let kind = if is_replaced { StorageErrorKind::Changed } else { StorageErrorKind::of_file(error) };
         StorageError { kind, place: self.to_string(), key: key.to_owned(), message: error.to_string() }
     }
 
@@ -119,11 +105,11 @@ impl LocalStorage {
 
     /// Removes what writers of this host left when they were killed, and the folder for it where nothing else
     /// is in it. Other writers may be at work meanwhile.
-    fn sweep_now(&self) -> Result<(), StorageError> {
+    fn sweep_now(&self) -> io::Result<()> {
         let folder = self.root.join(TEMPORARY);
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(|error| self.error(TEMPORARY, &error))?,
+            entries => entries?,
         };
         for entry in entries.flatten() {
             if entry.file_name().to_str().is_some_and(is_left_behind) {
@@ -171,15 +157,43 @@ impl LocalStorage {
         }
     }
 
+    /// Moves a file into the store. It is safe from the loss of power after the next `flush`.
+    fn move_in(&self, source: &Path, target: &Path, mode: &PutMode) -> io::Result<Version> {
+        let moved = version(&fs::metadata(source)?);
+        match place(source, target, mode) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+            placed => return placed.map(|()| moved),
+        }
+        let (temporary, mut file) = self.temporary()?;
+        let copied = File::open(source)
+            .and_then(|mut source| io::copy(&mut source, &mut file))
+            .and_then(|_| Ok(version(&file.metadata()?)))
+            .and_then(|version| place(&temporary, target, mode).map(|()| version));
+        match copied {
+            Ok(version) => fs::remove_file(source).map(|()| version),
+            Err(error) => fs::remove_file(&temporary).and(Err(error)),
+        }
+    }
+
+    /// Lets a thread that may wait for the disk do `work`; errors are about `key`.
     async fn blocking<T: Send + 'static>(
+        &self,
+        key: &str,
+        work: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let store = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.error(key, &error))
+    }
+
+    /// The same with the path of an object.
+    async fn with_path<T: Send + 'static>(
         &self,
         key: &str,
         work: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, StorageError> {
         let path = self.path(key)?;
-        let store = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&store, &path)).await;
-        done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.error(key, &error))
+        self.blocking(key, move |store| work(store, &path)).await
     }
 }
 
@@ -207,10 +221,12 @@ fn is_left_behind(name: &str) -> bool {
     pid == rustix::process::getpid() || test_kill_process(pid) == Err(Errno::SRCH)
 }
 
-fn read_range(mut file: &File, range: &Range<u64>, buffers: &Buffers) -> io::Result<Bytes> {
+/// Reads `range` of a file of this size.
+fn read_range(mut file: &File, range: &Range<u64>, size: u64, buffers: &Buffers) -> io::Result<Bytes> {
     file.seek(SeekFrom::Start(range.start))?;
     let length = range.end.saturating_sub(range.start);
-    let mut bytes = buffers.take(length.min(64 << 20) as usize);
+    let there = size.saturating_sub(range.start);
+    let mut bytes = buffers.take(length.min(there) as usize);
     file.take(length).read_to_end(&mut bytes)?;
     Ok(buffers.share(bytes))
 }
@@ -250,78 +266,74 @@ fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
 
 #[async_trait]
 impl Storage for LocalStorage {
-    async fn put(&self, key: &str, body: Bytes, mode: PutMode) -> Result<Version, StorageError> {
-        self.blocking(key, move |store, path| store.write_whole(path, &[body], &mode)).await
-    }
-
-    async fn put_parts(&self, key: &str, parts: Vec<Bytes>) -> Result<(), StorageError> {
-        let written =
-            self.blocking(key, move |store, path| store.write_whole(path, &parts, &PutMode::Overwrite));
-        written.await.map(drop)
-    }
-
-    async fn put_file(&self, key: &str, file: &Path) -> Result<(), StorageError> {
-        let source = file.to_owned();
-        self.blocking(key, move |store, path| {
-            match place(&source, path, &PutMode::Overwrite) {
-                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-                done => return done,
-            }
-            let (temporary, mut file) = store.temporary()?;
-            let copied = File::open(&source)
-                .and_then(|mut source| io::copy(&mut source, &mut file))
-                .and_then(|_| place(&temporary, path, &PutMode::Overwrite));
-            match copied {
-                Ok(()) => fs::remove_file(&source),
-                Err(error) => fs::remove_file(&temporary).and(Err(error)),
-            }
+    async fn put(&self, key: &str, payload: Payload, mode: PutMode) -> Result<Version, StorageError> {
+        self.with_path(key, move |store, path| match payload {
+            Payload::Parts(parts) => store.write_whole(path, &parts, &mode),
+            Payload::File(file) => store.move_in(&file, path, &mode),
         })
         .await
     }
 
-    async fn upload(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Upload>, StorageError> {
-        let key = key.to_owned();
-        self.blocking(&key.clone(), move |store, path| {
+    async fn writer(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Writer>, StorageError> {
+        let name = key.to_owned();
+        let writer = self.with_path(key, move |store, path| {
             let (temporary, file) = store.temporary()?;
-            let target = path.to_owned();
-            Ok(LocalUpload::new(store.clone(), key, target, temporary, file, if_exists))
-        })
-        .await
-        .map(|upload| Box::new(upload) as Box<dyn Upload>)
-    }
-
-    async fn get_versioned(&self, key: &str) -> Result<(Bytes, Version), StorageError> {
-        self.blocking(key, |_, path| {
-            let mut file = File::open(path)?;
-            let meta = file.metadata()?;
-            let mut bytes = Vec::with_capacity(meta.len() as usize);
-            file.read_to_end(&mut bytes)?;
-            Ok((bytes.into(), version(&meta)))
-        })
-        .await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, StorageError> {
-        self.blocking(key, move |store, path| read_range(&File::open(path)?, &range, &store.buffers)).await
-    }
-
-    async fn get_range_of(&self, key: &str, range: Range<u64>, version: &str) -> Result<Bytes, StorageError> {
-        let (name, wanted) = (key.to_owned(), version.to_owned());
-        let read = self.blocking(key, move |store, path| {
-            let file = File::open(path)?;
-            let is_wanted = || io::Result::Ok(describe(name.clone(), &file.metadata()?).version == wanted);
-            // A foreign writer may write in place: what was read counts if the file was still the same after it.
-            let bytes = if is_wanted()? { Some(read_range(&file, &range, &store.buffers)?) } else { None };
-            Ok(if is_wanted()? { bytes } else { None })
+            Ok(LocalWriter::new(store.clone(), name, path.to_owned(), temporary, file, if_exists))
         });
-        read.await?.ok_or_else(|| changed(self, key))
+        Ok(Box::new(writer.await?))
+    }
+
+    async fn get_opts(&self, key: &str, options: GetOptions) -> Result<GetResult, StorageError> {
+        self.with_path(key, move |store, path| {
+            let file = File::open(path)?;
+            let look = || -> io::Result<_> {
+                let meta = file.metadata()?;
+                let version = version(&meta);
+                match &options.version {
+                    Some(wanted) if *wanted != version => Err(io::Error::other(Replaced)),
+                    _ => Ok((meta.len(), version)),
+                }
+            };
+            let (size, version) = look()?;
+            let range = options.range.clone().unwrap_or(0..u64::MAX);
+            let bytes = read_range(&file, &range, size, &store.buffers)?;
+            // A foreign writer may write in place: what was read counts if the file was still the same after it.
+            look()?;
+            Ok(GetResult { bytes, size, version })
+        })
+        .await
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> Listing {
+        let (store, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
+        let listed = async move {
+            if !is_valid_prefix(&prefix) {
+                return Err(store.invalid(&prefix));
+            }
+            let mut found = store
+                .blocking(&prefix.clone(), move |store| {
+                    let mut found = Vec::new();
+                    collect(&store.root.join(&prefix), &prefix, &mut found).map(|()| found)
+                })
+                .await?;
+            found.retain(|object| object.key > after);
+            found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            Ok(stream::iter(found.into_iter().map(Ok)))
+        };
+        stream::once(listed).try_flatten().boxed()
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
+        let meta = self.with_path(key, |_, path| {
+            let meta = fs::metadata(path)?;
+            if meta.is_file() { Ok(meta) } else { Err(io::ErrorKind::NotFound.into()) }
+        });
+        Ok(describe(key.to_owned(), &meta.await?))
     }
 
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
         let source = self.path(from)?;
-        let here = self.to_string();
-        let from = from.to_owned();
-        self.blocking(to, move |store, path| {
+        let copied = self.with_path(to, move |store, path| {
             let (temporary, _) = store.temporary()?;
             // Objects never change in place, so a second name is as good as a copy.
             fs::remove_file(&temporary)?;
@@ -334,84 +346,23 @@ impl Storage for LocalStorage {
             // Renaming one name of a file to another of its names does nothing: it may still be there.
             let _ = fs::remove_file(&temporary);
             copied
-        })
-        .await
-        .map_err(|error| match error.kind {
-            StorageErrorKind::NotFound => StorageError { place: here, key: from, ..error },
+        });
+        copied.await.map_err(|error| match error.kind {
+            StorageErrorKind::NotFound => StorageError { key: from.to_owned(), ..error },
             _ => error,
         })
-    }
-
-    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        if !prefix.is_empty() && !prefix.strip_suffix('/').is_some_and(is_valid_key) {
-            return Err(self.invalid(prefix));
-        }
-        let (store, prefix) = (self.clone(), prefix.to_owned());
-        let listed = tokio::task::spawn_blocking(move || {
-            let mut found = Vec::new();
-            let outcome = collect(&store.root.join(&prefix), &prefix, &mut found);
-            found.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-            outcome.map(|()| found).map_err(|error| store.error(&prefix, &error))
-        });
-        listed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
-        let meta = self.blocking(key, |_, path| {
-            let meta = fs::metadata(path)?;
-            if meta.is_file() { Ok(meta) } else { Err(io::ErrorKind::NotFound.into()) }
-        });
-        Ok(describe(key.to_owned(), &meta.await?))
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StorageError> {
-        self.blocking(key, Self::remove).await
     }
 
     async fn delete_all(&self, keys: &[String]) -> Result<(), StorageError> {
         let paths = keys.iter().map(|key| Ok((key.clone(), self.path(key)?)));
         let paths: Vec<_> = paths.collect::<Result<_, StorageError>>()?;
-        let store = self.clone();
-        let removed = tokio::task::spawn_blocking(move || {
+        let removed = self.blocking("", move |store| {
             let remove = |(key, path): &(String, PathBuf)| {
                 store.remove(path).map_err(|error| store.error(key, &error))
             };
-            paths.iter().try_for_each(remove)
+            Ok(paths.iter().try_for_each(remove))
         });
-        removed.await.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
-    }
-
-    async fn flush(&self) -> Result<(), StorageError> {
-        let store = self.clone();
-        let flushed = tokio::task::spawn_blocking(move || match File::open(&*store.root) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            folder => folder.and_then(|folder| Ok(rustix::fs::syncfs(folder)?)),
-        });
-        flushed
-            .await
-            .unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(|error| self.error("", &error))
-    }
-
-    async fn sweep(&self) -> Result<(), StorageError> {
-        let store = self.clone();
-        let swept = tokio::task::spawn_blocking(move || store.sweep_now()).await;
-        swept.unwrap_or_else(|error| Err(self.error("", &io::Error::other(error))))
-    }
-
-    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
-        self.put(key, Bytes::from_static(b"probe"), PutMode::Overwrite).await?;
-        let knows_locks = self.blocking(key, |_, path| {
-            let lock = flock(open_to_lock(path)?, FlockOperation::NonBlockingLockExclusive);
-            Ok(matches!(lock, Ok(()) | Err(Errno::WOULDBLOCK)))
-        });
-        let knows_locks = knows_locks.await;
-        self.delete(key).await?;
-        knows_locks
-    }
-
-    fn longest_key(&self) -> usize {
-        LONGEST_PATH.saturating_sub(self.root.as_os_str().len() + 1).min(LONGEST_KEY)
+        removed.await?
     }
 
     fn uri(&self, key: &str) -> String {
@@ -420,6 +371,33 @@ impl Storage for LocalStorage {
 
     fn below(&self, prefix: &str) -> Arc<dyn Storage> {
         Arc::new(Self::new(self.root.join(prefix)))
+    }
+
+    fn longest_key(&self) -> usize {
+        LONGEST_PATH.saturating_sub(self.root.as_os_str().len() + 1).min(LONGEST_KEY)
+    }
+
+    async fn flush(&self) -> Result<(), StorageError> {
+        let flushed = self.blocking("", |store| match File::open(&*store.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            folder => Ok(rustix::fs::syncfs(folder?)?),
+        });
+        flushed.await
+    }
+
+    async fn sweep(&self) -> Result<(), StorageError> {
+        self.blocking(TEMPORARY, Self::sweep_now).await
+    }
+
+    async fn probe(&self, key: &str) -> Result<bool, StorageError> {
+        self.put(key, "probe".into(), PutMode::Overwrite).await?;
+        let knows_locks = self.with_path(key, |_, path| {
+            let lock = flock(open_to_lock(path)?, FlockOperation::NonBlockingLockExclusive);
+            Ok(matches!(lock, Ok(()) | Err(Errno::WOULDBLOCK)))
+        });
+        let knows_locks = knows_locks.await;
+        self.delete(key).await?;
+        knows_locks
     }
 }
 
