@@ -36,7 +36,9 @@ impl Dispatcher<'_> {
         }
         let waiting = [&mut self.pending, &mut self.suspects, &mut self.cleared];
         let waiting: Vec<Ready> = waiting.into_iter().flat_map(|waiting| waiting.drain(..)).collect();
-        waiting.into_iter().for_each(|ready| self.give_back(ready));
+        for ready in waiting {
+            self.give_back(ready);
+        }
         if self.ending == Some(Ending::AtOnce) {
             self.tending.all_end.cancel();
         }
