@@ -6,10 +6,15 @@ use serde::{Deserialize, Serialize};
 
 /// The delimiter and the header of a delimited text; always valid, however it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked", into = "Unchecked")]
+#[serde(try_from = "Unchecked")]
 pub struct Dialect {
     delimiter: u8,
     has_header: bool,
+}
+
+/// Whether a byte can be told from the text as a delimiter.
+pub(crate) fn can_delimit(byte: u8) -> bool {
+    byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r' | 0)
 }
 
 /// The delimiter cannot be told from the text.
@@ -20,9 +25,10 @@ pub struct DialectError(pub char);
 impl Dialect {
     /// A dialect with the given delimiter: any ASCII character but `"`, NUL, `\n` and `\r`.
     pub fn new(delimiter: u8, has_header: bool) -> Result<Self, DialectError> {
-        match delimiter {
-            b'"' | b'\n' | b'\r' | 0 | 0x80.. => Err(DialectError(char::from(delimiter))),
-            _ => Ok(Self { delimiter, has_header }),
+        if can_delimit(delimiter) {
+            Ok(Self { delimiter, has_header })
+        } else {
+            Err(DialectError(char::from(delimiter)))
         }
     }
 
@@ -50,7 +56,7 @@ impl Default for Dialect {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Unchecked {
     delimiter: u8,
     has_header: bool,
@@ -61,12 +67,6 @@ impl TryFrom<Unchecked> for Dialect {
 
     fn try_from(raw: Unchecked) -> Result<Self, DialectError> {
         Self::new(raw.delimiter, raw.has_header)
-    }
-}
-
-impl From<Dialect> for Unchecked {
-    fn from(dialect: Dialect) -> Self {
-        Self { delimiter: dialect.delimiter, has_header: dialect.has_header }
     }
 }
 

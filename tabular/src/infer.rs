@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::field::unquote;
 use crate::records::{Block, Records};
-use crate::scan::{CHUNK, Scanner};
+use crate::scan::{marks_of, places};
 use crate::schema::{ColumnType, Names, Schema, SchemaError, fields};
 use crate::split::BYTE_ORDER_MARK;
 use crate::value::{self, Kind};
@@ -168,7 +168,8 @@ fn first_record<R: Read + Seek>(
         let ended = (bytes.len() as u64) < wanted;
         let begin = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let mut start = begin;
-        let mut line_ends = line_ends(&bytes[begin..], dialect).into_iter().map(|end| begin + end);
+        let line_ends: Vec<_> = line_ends(&bytes[begin..], dialect).map(|end| begin + end).collect();
+        let mut line_ends = line_ends.into_iter();
         loop {
             // Only the end of the file ends a line that has no line end.
             let end = match line_ends.next() {
@@ -198,20 +199,9 @@ fn first_record<R: Read + Seek>(
 }
 
 /// Where the line ends outside quotes are.
-fn line_ends(bytes: &[u8], dialect: Dialect) -> Vec<usize> {
-    let mut scanner = Scanner::new(dialect.delimiter());
-    let mut ends = vec![];
-    for (index, part) in bytes.chunks(CHUNK).enumerate() {
-        let mut chunk = [0; CHUNK];
-        chunk[..part.len()].copy_from_slice(part);
-        let marks = scanner.scan(&chunk, part.len(), 0);
-        let mut rest = marks.line_feeds | marks.carriage_returns;
-        while rest != 0 {
-            ends.push(index * CHUNK + rest.trailing_zeros() as usize);
-            rest &= rest - 1;
-        }
-    }
-    ends
+fn line_ends(bytes: &[u8], dialect: Dialect) -> impl Iterator<Item = usize> {
+    marks_of(bytes, dialect.delimiter())
+        .flat_map(|(start, marks)| places(marks.line_ends()).map(move |place| start + place))
 }
 
 fn read_at<R: Read + Seek>(source: &mut R, offset: u64, length: usize) -> io::Result<Vec<u8>> {
@@ -228,7 +218,7 @@ fn scan_sample(bytes: &[u8], aligned: bool, dialect: Dialect, evidence: &mut [Ev
     for start in starts {
         let part = &bytes[start..];
         // What follows the last line end may be cut off.
-        let Some(&last) = line_ends(part, dialect).last() else { continue };
+        let Some(last) = line_ends(part, dialect).last() else { continue };
         if aligned && start == 0 {
             // It starts where it should: what is odd in it is the file's own.
             scan_tolerantly(&part[..=last], dialect, evidence);
@@ -250,7 +240,7 @@ fn scan_tolerantly(mut part: &[u8], dialect: Dialect, evidence: &mut [Evidence])
         // Evidence that is added twice is the same evidence.
         let _ = scan_part(before, dialect, evidence);
         let near = &ragged[..ragged.len().min(SAMPLE)];
-        let Some(&end) = line_ends(near, dialect).first() else { return };
+        let Some(end) = line_ends(near, dialect).next() else { return };
         part = &ragged[end + 1..];
     }
 }

@@ -59,11 +59,11 @@ impl Scanner {
     /// full must be the last one.
     #[inline]
     pub(crate) fn scan(&mut self, bytes: &[u8; CHUNK], valid: usize, offset: u64) -> Marks {
-        let mut found = Found::of(bytes, self.delimiter);
-        if valid < CHUNK {
-            found.keep((1 << valid) - 1);
-        }
-        let Found { quotes, mut marks } = found;
+        let valid_bits = if valid < CHUNK { (1 << valid) - 1 } else { u64::MAX };
+        let wanted = [b'"', self.delimiter, b'\n', b'\r'];
+        let [quotes, delimiters, line_feeds, carriage_returns] =
+            positions(bytes, wanted).map(|set| set & valid_bits);
+        let mut marks = Marks { delimiters, line_feeds, carriage_returns };
         if quotes == 0 {
             if self.in_quotes {
                 return Marks::default();
@@ -131,6 +131,11 @@ impl Marks {
     }
 
     #[inline]
+    pub(crate) fn line_ends(&self) -> u64 {
+        self.line_feeds | self.carriage_returns
+    }
+
+    #[inline]
     fn keep(&mut self, mask: u64) {
         self.delimiters &= mask;
         self.line_feeds &= mask;
@@ -138,24 +143,23 @@ impl Marks {
     }
 }
 
-/// Where the special characters of a chunk are, inside quotes or not.
-struct Found {
-    quotes: u64,
-    marks: Marks,
+/// The marks of each chunk of `bytes`, which start at the start of a record, with the chunk's own place.
+pub(crate) fn marks_of(bytes: &[u8], delimiter: u8) -> impl Iterator<Item = (usize, Marks)> {
+    let mut scanner = Scanner::new(delimiter);
+    bytes.chunks(CHUNK).enumerate().map(move |(index, part)| {
+        let mut chunk = [0; CHUNK];
+        chunk[..part.len()].copy_from_slice(part);
+        (index * CHUNK, scanner.scan(&chunk, part.len(), 0))
+    })
 }
 
-impl Found {
-    #[inline]
-    fn of(bytes: &[u8; CHUNK], delimiter: u8) -> Self {
-        let [quotes, delimiters, line_feeds, carriage_returns] =
-            positions(bytes, [b'"', delimiter, b'\n', b'\r']);
-        Self { quotes, marks: Marks { delimiters, line_feeds, carriage_returns } }
-    }
-
-    fn keep(&mut self, mask: u64) {
-        self.quotes &= mask;
-        self.marks.keep(mask);
-    }
+/// The places of the bits of a set, from the first on.
+pub(crate) fn places(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        place
+    })
 }
 
 /// For each wanted byte, the set of its positions in the chunk.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Dialect;
 use crate::field::unquote;
+use crate::scan::{marks_of, places};
 
 /// What a column holds, as pandas would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -194,23 +195,11 @@ impl Names {
 
 /// The fields of one record without its line end, quotes and all.
 pub(crate) fn fields(record: &[u8], dialect: Dialect) -> Vec<&[u8]> {
-    use crate::scan::{CHUNK, Scanner};
-    let mut scanner = Scanner::new(dialect.delimiter());
-    let mut fields = vec![];
+    let ends = marks_of(record, dialect.delimiter())
+        .flat_map(|(start, marks)| places(marks.delimiters).map(move |place| start + place));
     let mut start = 0;
-    for (index, part) in record.chunks(CHUNK).enumerate() {
-        let mut chunk = [0; CHUNK];
-        chunk[..part.len()].copy_from_slice(part);
-        let mut delimiters = scanner.scan(&chunk, part.len(), 0).delimiters;
-        while delimiters != 0 {
-            let end = index * CHUNK + delimiters.trailing_zeros() as usize;
-            delimiters &= delimiters - 1;
-            fields.push(&record[start..end]);
-            start = end + 1;
-        }
-    }
-    fields.push(&record[start..]);
-    fields
+    let fields = ends.chain([record.len()]).map(|end| &record[std::mem::replace(&mut start, end + 1)..end]);
+    fields.collect()
 }
 
 /// Gives names to the nameless and numbers to the doubled, in the order pandas does: given names first.

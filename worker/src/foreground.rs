@@ -6,30 +6,29 @@
 //! raises. There is no queue, no ledger and no second try.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use bytes::Bytes;
-use prs_common::process_page::{Phase, ProcessPage};
+use prs_common::process_page::Phase;
 use prs_common::wire::{
     Assignment, ErrorInfo, FOREGROUND_VARIABLE, FromProcess, Outcome, Stage, ToProcess, encode,
 };
 use prs_orchestrator::JobContext;
-use tokio::io::AsyncWriteExt;
-use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::host::descendants::Family;
 use crate::host::unique::unique;
 use crate::host::{gpu, python_home};
 use crate::inputs::InputPlace;
 use crate::node_settings::NodeSettings;
 use crate::process::import_failure::ImportFailure;
 use crate::process::launch::{Launch, process_name};
-use crate::process::seen_errors::CodeFolders;
-use crate::process::{FrameReader, LAST_FRAMES, Spawned, Streams, returncode, silent_death, spawn};
+use crate::process::{Event, EventKind, Process, Streams, Tending, silent_death};
 
 /// What the variable of a process says that only imports the script; see `azureml_user.parallel_run.foreground`.
 const IMPORT: &str = "import";
+/// What the process said and did that is not looked at yet.
+const EVENTS_AHEAD: usize = 16;
 /// Class of the error of a process whose debugger cannot be had.
 const NO_DEBUGGER: &str = "DebuggerUnavailable";
 
@@ -156,11 +155,9 @@ pub async fn import_in_foreground(
         let seconds = tried.init_seconds.unwrap_or_default();
         return Ok(Ok(Imported { seconds, python: tried.python }));
     };
-    let code = CodeFolders { code_dir: with.code, source_directory: &with.job.spec.source_directory };
-    let line = code.line_of(&error);
     let failure = ImportFailure {
         error: &error,
-        line: line.as_ref(),
+        line: error.frame.as_deref(),
         python: &with.settings.python,
         version: &tried.python,
         found,
@@ -183,19 +180,15 @@ async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Resul
     let mut start = launch.start_message(&name);
     start.code_dir = with.code.to_string_lossy().into_owned();
     let gpu = gpu::lowest_free(settings.host.gpus, std::iter::empty());
-    let mut process = launch.process_settings(&name, &start, gpu);
-    process.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
-    process.variables.push((FOREGROUND_VARIABLE.to_owned(), mode));
-    let spawned = spawn(&process).map_err(|error| ForegroundError::Start(error.to_string()))?;
-    let family = Family::of_process(&process.token, process.mark);
-
-    let start = encode(&ToProcess::Start(Box::new(start)), []);
-    let ended = converse(spawned, start, local, &with.stop).await;
-    // What the script left behind would go on without a terminal.
-    if let Err(panic) = tokio::task::spawn_blocking(move || family.kill()).await {
-        tracing::error!(%panic, "what the script started is left behind");
-    }
-    let tried = ended.ok_or(ForegroundError::Stopped)?;
+    let mut settings = launch.process_settings(&name, &start, gpu);
+    settings.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
+    settings.variables.push((FOREGROUND_VARIABLE.to_owned(), mode));
+    let (events_tx, events_rx) = mpsc::channel(EVENTS_AHEAD);
+    let tending = Tending { events_tx, tasks: TaskTracker::new(), all_end: CancellationToken::new() };
+    let process = Process::start(&settings, 0, 0, &tending)
+        .map_err(|error| ForegroundError::Start(error.to_string()))?;
+    process.say(&ToProcess::Start(Box::new(start)));
+    let tried = converse(&process, events_rx, local, &with.stop).await.ok_or(ForegroundError::Stopped)?;
     match tried.error {
         Some(error) if error.category == NO_DEBUGGER => Err(ForegroundError::Debugger(error.message)),
         _ => Ok(tried),
@@ -213,63 +206,43 @@ impl Debugger {
     }
 }
 
-/// Speaks with the process to its end; nothing when it was stopped.
+/// Speaks with the process until it, and all that it started, has ended; nothing when it was stopped.
 async fn converse(
-    spawned: Spawned,
-    start: Vec<u8>,
+    process: &Process,
+    mut events_rx: mpsc::Receiver<Event>,
     local: Option<&[u8]>,
     stop: &CancellationToken,
 ) -> Option<Tried> {
-    let Spawned { mut child, socket, page } = spawned;
-    let (read, mut write) = socket.into_split();
-    let mut reader = FrameReader::new(read);
     let mut tried = Tried::default();
-    send(&mut write, &start).await;
-    let mut reading = true;
-    let status = loop {
-        tokio::select! {
-            message = reader.next(), if reading => match message {
-                Some(message) => {
-                    answer(message, &mut tried, &mut write, &page, local).await;
-                    if local.is_none() && tried.init_seconds.is_some() {
-                        // What the script has started while it was imported is not waited for.
-                        let _ = child.kill().await;
-                        break None;
-                    }
-                }
-                None => reading = false,
-            },
-            status = child.wait() => break status.ok(),
+    let returncode = loop {
+        let event = tokio::select! {
+            event = events_rx.recv() => event?,
             () = stop.cancelled() => {
-                let _ = child.kill().await;
+                process.kill();
+                while events_rx.recv().await.is_some_and(|event| !matches!(event.kind, EventKind::Exited { .. })) {}
                 return None;
             }
+        };
+        match event.kind {
+            EventKind::Said(message, rows) => answer((message, rows), &mut tried, process, local),
+            EventKind::StackWritten => {}
+            EventKind::Exited { returncode, .. } => break returncode,
+        }
+        if local.is_none() && tried.init_seconds.is_some() {
+            // What the script has started while it was imported is not waited for.
+            process.kill();
         }
     };
-    let rest = async {
-        while let Some(message) = reader.next().await {
-            answer(message, &mut tried, &mut write, &page, local).await;
-        }
-    };
-    if tokio::time::timeout(LAST_FRAMES, rest).await.is_err() {
-        tracing::warn!("the socket of a dead process stays open; its last words are lost");
-    }
     let is_done = if local.is_some() { tried.run_seconds.is_some() } else { tried.init_seconds.is_some() };
     if tried.error.is_none() && !is_done {
-        tried.error = Some(death(&page, status, local.is_none()));
-        tried.items = page.items();
+        tried.error = Some(death(process, returncode, local.is_none()));
+        tried.items = process.page.items();
     }
     Some(tried)
 }
 
 /// Notes what the process said, and says what it is to do next.
-async fn answer(
-    (message, rows): (FromProcess, Bytes),
-    tried: &mut Tried,
-    write: &mut OwnedWriteHalf,
-    page: &ProcessPage,
-    local: Option<&[u8]>,
-) {
+fn answer((message, rows): (FromProcess, Bytes), tried: &mut Tried, process: &Process, local: Option<&[u8]>) {
     match message {
         FromProcess::Hello { protocol, python } => {
             tracing::debug!(protocol, python, "the process is up");
@@ -278,9 +251,9 @@ async fn answer(
         FromProcess::Ready { seconds, .. } => {
             tried.init_seconds = Some(seconds);
             let Some(local) = local else { return };
-            page.grant(1);
+            process.page.grant(1);
             let assignment = Assignment { seq: 1, retry_count: 0, bytes: local.len() as u32 };
-            send(write, &encode(&ToProcess::Run(vec![assignment]), [local])).await;
+            process.send(encode(&ToProcess::Run(vec![assignment]), [local]));
         }
         FromProcess::InitFailed { error, .. } => tried.error = Some(error),
         FromProcess::Outcomes(outcomes) => {
@@ -288,18 +261,11 @@ async fn answer(
                 note(tried, outcome);
             }
             tried.rows = rows;
-            send(write, &encode(&ToProcess::Shutdown, [])).await;
+            process.say(&ToProcess::Shutdown);
         }
         FromProcess::Skipped(_) => tracing::error!("the process skips what it was not to skip"),
         FromProcess::Notice(text) => tried.notices.push(text),
         FromProcess::Bye(error) => tried.shutdown_error = error,
-    }
-}
-
-/// A process that is gone does not read; its end is seen elsewhere.
-async fn send(write: &mut OwnedWriteHalf, frame: &[u8]) {
-    if let Err(error) = write.write_all(frame).await {
-        tracing::debug!(%error, "the process no longer reads");
     }
 }
 
@@ -314,13 +280,13 @@ fn note(tried: &mut Tried, outcome: Outcome) {
 }
 
 /// The error of a process that ended without saying how its mini-batch did, or the import where it `only_imports`.
-fn death(page: &ProcessPage, status: Option<ExitStatus>, only_imports: bool) -> ErrorInfo {
-    let (stage, during) = match page.phase().0 {
+fn death(process: &Process, returncode: i32, only_imports: bool) -> ErrorInfo {
+    let (stage, during) = match process.page.phase().0 {
         _ if only_imports => (Stage::Import, "while it imported the script"),
         Phase::Starting | Phase::Init => (Stage::Init, "while it imported the script or ran init()"),
         Phase::Loading => (Stage::Load, "while it read the data of the mini-batch"),
         Phase::Running => (Stage::Run, "while it ran this mini-batch"),
         Phase::Idle | Phase::Shutdown => (Stage::Run, "between init() and the end of the mini-batch"),
     };
-    silent_death(stage, returncode(status), during)
+    silent_death(stage, returncode, during)
 }

@@ -57,14 +57,7 @@ impl NodeSettings {
 
     /// What a node says of itself when it joins.
     pub(crate) fn info(&self) -> NodeInfo {
-        NodeInfo {
-            worker: self.worker.clone(),
-            ip: self.host.ip.clone(),
-            slots: self.slots,
-            host: self.host.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance: self.instance.clone(),
-        }
+        self.host.node_info(&self.worker, &self.instance, self.slots)
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prs_worker::serve::{Parting, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
+use prs_worker::serve::{ServeOutcome, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
 use tokio::task::JoinHandle;
 
@@ -59,10 +59,10 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     let mut code = Code::Completed;
     if let Some(job) = &arguments.job {
         code = match serve_job(&fleet, &settings, job, &end).await {
-            Parting::Completed => Code::Completed,
-            Parting::Failed | Parting::Canceled => Code::Failed,
-            Parting::JobGoesOn => Code::LeftJob,
-            Parting::Unknown | Parting::OtherVersion => Code::Usage,
+            ServeOutcome::Completed => Code::Completed,
+            ServeOutcome::Failed | ServeOutcome::Canceled => Code::Failed,
+            ServeOutcome::Unknown | ServeOutcome::OtherVersion => Code::Usage,
+            _ => Code::LeftJob,
         };
     } else {
         serve_jobs(&fleet, &settings, &end).await;

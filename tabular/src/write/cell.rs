@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float32Type, Float64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, GenericStringArray, OffsetSizeTrait, StringViewArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, GenericStringArray, OffsetSizeTrait, StringViewArray, downcast_integer,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 
@@ -31,14 +32,7 @@ pub(super) struct Cells<'a> {
 }
 
 enum Values<'a> {
-    Int8(&'a [i8]),
-    Int16(&'a [i16]),
-    Int32(&'a [i32]),
-    Int64(&'a [i64]),
-    UInt8(&'a [u8]),
-    UInt16(&'a [u16]),
-    UInt32(&'a [u32]),
-    UInt64(&'a [u64]),
+    Int(Box<dyn Ints + 'a>),
     Float32 {
         values: &'a [f32],
         exponent_from: f32,
@@ -59,19 +53,31 @@ enum Values<'a> {
     },
 }
 
+/// Whole numbers of any size.
+trait Ints {
+    /// Appends the one of a row.
+    fn write(&self, row: usize, out: &mut Vec<u8>);
+}
+
+impl<T: itoa::Integer + Copy> Ints for &[T] {
+    fn write(&self, row: usize, out: &mut Vec<u8>) {
+        write_int(self[row], out);
+    }
+}
+
+/// The values of an array of whole numbers of this type.
+macro_rules! ints {
+    ($type:ty, $array:ident) => {
+        Values::Int(Box::new(&**$array.as_primitive::<$type>().values()))
+    };
+}
+
 impl<'a> Cells<'a> {
     /// The cells of an array, unless its type is not supported.
     pub(super) fn new(array: &'a ArrayRef, writer: &'a Writer) -> Option<Self> {
         let time = |values, unit| Values::Time { values, format: TimeFormat::new(unit, Precision::Date) };
-        let values = match array.data_type() {
-            DataType::Int8 => Values::Int8(array.as_primitive::<Int8Type>().values()),
-            DataType::Int16 => Values::Int16(array.as_primitive::<Int16Type>().values()),
-            DataType::Int32 => Values::Int32(array.as_primitive::<Int32Type>().values()),
-            DataType::Int64 => Values::Int64(array.as_primitive::<Int64Type>().values()),
-            DataType::UInt8 => Values::UInt8(array.as_primitive::<UInt8Type>().values()),
-            DataType::UInt16 => Values::UInt16(array.as_primitive::<UInt16Type>().values()),
-            DataType::UInt32 => Values::UInt32(array.as_primitive::<UInt32Type>().values()),
-            DataType::UInt64 => Values::UInt64(array.as_primitive::<UInt64Type>().values()),
+        let values = downcast_integer! {
+            array.data_type() => (ints, array),
             DataType::Float32 => Values::Float32 {
                 values: array.as_primitive::<Float32Type>().values(),
                 exponent_from: writer.float32_exponent_from,
@@ -130,14 +136,7 @@ impl<'a> Cells<'a> {
         }
         let start = out.len();
         match &mut self.values {
-            Values::Int8(values) => write_int(values[row], out),
-            Values::Int16(values) => write_int(values[row], out),
-            Values::Int32(values) => write_int(values[row], out),
-            Values::Int64(values) => write_int(values[row], out),
-            Values::UInt8(values) => write_int(values[row], out),
-            Values::UInt16(values) => write_int(values[row], out),
-            Values::UInt32(values) => write_int(values[row], out),
-            Values::UInt64(values) => write_int(values[row], out),
+            Values::Int(values) => values.write(row, out),
             // Nothing of what is missing is a number, so it is quoted already if need be.
             Values::Float32 { values, .. } if values[row].is_nan() => {
                 return out.extend_from_slice(self.na_rep);
@@ -163,13 +162,7 @@ impl<'a> Cells<'a> {
 /// The texts of a dictionary, quoted if they must be.
 fn words<'a>(array: &'a ArrayRef, quoting: &Quoting) -> Option<Values<'a>> {
     let array = array.as_any_dictionary_opt()?;
-    let quoted = |text: Option<&str>| {
-        text.map(|text| {
-            let mut word = vec![];
-            quoting.write(text.as_bytes(), &mut word);
-            word
-        })
-    };
+    let quoted = |text: Option<&str>| text.map(|text| quoting.quoted(text));
     let values = array.values();
     let words: Vec<_> = match values.data_type() {
         DataType::Utf8 => values.as_string::<i32>().iter().map(quoted).collect(),

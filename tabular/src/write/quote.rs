@@ -40,6 +40,13 @@ impl Quoting {
         }
     }
 
+    /// A text, quoted if it must be.
+    pub(super) fn quoted(&self, text: &str) -> Vec<u8> {
+        let mut quoted = vec![];
+        self.write(text.as_bytes(), &mut quoted);
+        quoted
+    }
+
     /// Puts quotes around what was appended from `start` on if it must be; it holds no quotes.
     pub(super) fn mend(&self, start: usize, out: &mut Vec<u8>) {
         if out[start..].contains(&self.separator) {

@@ -38,8 +38,8 @@ use crate::commit::late_objects::remove_late_objects;
 const BIG: usize = 8 << 20;
 /// Age at which a segment is written whatever its size.
 const OLD: Duration = Duration::from_millis(200);
-/// Segments on their way at a time.
-const ON_THEIR_WAY: usize = 4;
+/// Segments that are stored and committed at a time.
+const IN_FLIGHT: usize = 4;
 /// Tries whose files are stored or whose failure is counted at a time.
 const PREPARED_AT_ONCE: usize = 16;
 /// What is being stored when there is no more time has this long to end.
@@ -49,7 +49,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Uncommitted rows in memory, for whoever must slow down.
+/// Uncommitted rows in memory: the dispatcher slows down when they are many.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backlog(Arc<AtomicUsize>);
 
@@ -63,6 +63,11 @@ impl Backlog {
     pub(crate) fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
+
+    /// Notes that they are stored, or not needed.
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// The committer of one node.
@@ -75,8 +80,8 @@ pub(crate) struct Committer {
     /// At half of these unacknowledged mini-batches a segment is written whatever its size.
     pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) backlog: Backlog,
-    /// Tells why nothing can be committed any more.
-    pub(crate) fatal: watch::Sender<Option<String>>,
+    /// Why nothing can be committed any more: the committer writes, the dispatcher reads.
+    pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// There is no more time: what cannot be committed at once need not be.
     pub(crate) over: CancellationToken,
 }
@@ -102,16 +107,19 @@ struct Prepared {
 }
 
 impl Open {
-    /// Whether it has no outcome of this mini-batch yet; from now on it has one.
-    fn is_first(&mut self, index: MiniBatchIndex) -> bool {
-        self.ended.insert(index)
-    }
-
-    /// Adds an outcome.
-    fn add(&mut self, record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) {
-        self.entries.push(entry(&record));
-        self.builder.add(record, process, rows);
+    /// Adds the outcome of a mini-batch; false when it has one already, which counts.
+    fn add(&mut self, mut record: TryRecord, process: &ProcessRef, rows: Bytes, ready: Ready) -> bool {
+        let is_first = self.ended.insert(ready.index);
+        if is_first {
+            record.last = true;
+            if !record.is_whole() {
+                record.failed = Some(ready.planned.to_vec());
+            }
+            self.entries.push(entry(&record));
+            self.builder.add(record, process, rows);
+        }
         self.settled.push(ready);
+        is_first
     }
 }
 
@@ -124,8 +132,8 @@ impl Committer {
         mut idle: watch::Receiver<bool>,
     ) {
         let this = Arc::new(self);
-        let way = Arc::new(Semaphore::new(ON_THEIR_WAY));
-        let mut under_way = JoinSet::new();
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+        let mut committing = JoinSet::new();
         let mut open = Open::default();
         let mut numbers = 0..;
         // The end of the commit before; the first has none before it.
@@ -163,7 +171,7 @@ impl Committer {
                             }
                             Ended::NodesLost => {
                                 let (record, process) = (nodes_lost(&ready), ProcessRef::default());
-                                Self::give_up(record, &process, ready, &mut open);
+                                open.add(record, &process, Bytes::new(), ready);
                             }
                         }
                     }
@@ -182,18 +190,18 @@ impl Committer {
             }
             if seal && !open.builder.is_empty() {
                 // Waits while enough segments are on their way.
-                let Ok(permit) = Arc::clone(&way).acquire_owned().await else { break };
+                let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { break };
                 let number = numbers.next().unwrap_or_default();
                 let sealed = std::mem::take(&mut open);
                 let this = Arc::clone(&this);
                 let (end, ended) = oneshot::channel();
                 let turn = std::mem::replace(&mut before, ended);
-                under_way.spawn(async move {
+                committing.spawn(async move {
                     this.commit(sealed, number, turn).await;
                     drop((end, permit));
                 });
             }
-            while under_way.try_join_next().is_some() {}
+            while committing.try_join_next().is_some() {}
         }
         while let Some(prepared) = preparing.join_next().await {
             if let Some(prepared) = Self::heard(prepared) {
@@ -203,7 +211,7 @@ impl Committer {
         if !open.builder.is_empty() {
             this.commit(open, numbers.next().unwrap_or_default(), before).await;
         }
-        while under_way.join_next().await.is_some() {}
+        while committing.join_next().await.is_some() {}
         if this.over.is_cancelled() {
             remove_late_objects(&*this.job.storage, &this.writer()).await;
         }
@@ -225,16 +233,17 @@ impl Committer {
         if tried.record.status != TryStatus::RunDone {
             tried.record.id.clone_from(&id);
             let failed = FailedTry { index: ready.index, id, blame: Blame::Code };
-            let counted = self.until_done("a failed try", || self.job.ledger.record_failure(&failed));
+            let counted =
+                self.until_done("a failed try", may_pass, || self.job.ledger.record_failure(&failed));
             // A try that was not counted is one that never was.
-            let verdict = counted.await.unwrap_or(Verdict::Retry { failed_tries: ready.spoiled + 1 });
+            let verdict = counted.await.unwrap_or(Verdict::Retry { failed_tries: ready.failed_tries + 1 });
             return Some(Prepared { ready, tried, verdict: Some(verdict) });
         }
         let staged_in = tried.staging.join(tried.seq.to_string());
         for path in std::mem::take(&mut tried.files) {
             let staged = staged_in.join(&path);
             let Some(file) = self.store_file(layout::staged_file(&id, &path), path, staged).await else {
-                self.backlog.0.fetch_sub(tried.rows.len(), Ordering::Relaxed);
+                self.backlog.remove(tried.rows.len());
                 return None;
             };
             tried.record.files.push(file);
@@ -246,7 +255,7 @@ impl Committer {
     /// Brings a file that a mini-batch wrote to storage. Nothing when that cannot be done any more.
     async fn store_file(&self, key: String, path: String, staged: PathBuf) -> Option<OutputFile> {
         let what = "a file of a mini-batch";
-        let summed = self.until_done(what, || {
+        let summed = self.until_done(what, StorageError::is_retryable, || {
             let (staged, key) = (staged.clone(), key.clone());
             async move {
                 let sum = tokio::task::spawn_blocking({
@@ -259,7 +268,10 @@ impl Committer {
         });
         let (size, crc) = summed.await?;
         let file = Payload::File(staged);
-        self.until_done(what, || self.job.storage.put(&key, file.clone(), PutMode::Overwrite)).await?;
+        self.until_done(what, StorageError::is_retryable, || {
+            self.job.storage.put(&key, file.clone(), PutMode::Overwrite)
+        })
+        .await?;
         Some(OutputFile { path, key, size, crc })
     }
 
@@ -270,17 +282,12 @@ impl Committer {
             record.error = error.and_then(|error| open.builder.explain(&error));
         }
         match verdict {
-            None if !open.is_first(ready.index) => {
-                self.backlog.0.fetch_sub(rows.len(), Ordering::Relaxed);
-                open.settled.push(ready);
-            }
             None => {
-                record.number = ready.spoiled + 1;
-                record.last = true;
-                if !record.is_whole() {
-                    record.failed = Some(ready.planned.to_vec());
+                record.number = ready.failed_tries + 1;
+                let bytes = rows.len();
+                if !open.add(record, &process, rows, ready) {
+                    self.backlog.remove(bytes);
                 }
-                open.add(record, &process, rows, ready);
             }
             Some(Verdict::Done) => {
                 let _ = ready.delivery.ack();
@@ -294,7 +301,7 @@ impl Committer {
             }
             Some(Verdict::GiveUp { failed_tries }) => {
                 record.number = failed_tries;
-                Self::give_up(record, &process, ready, open);
+                open.add(record, &process, Bytes::new(), ready);
             }
         }
     }
@@ -313,16 +320,6 @@ impl Committer {
         (self.prefetch.load(Ordering::Relaxed) / 2).max(1)
     }
 
-    fn give_up(mut record: TryRecord, process: &ProcessRef, ready: Ready, open: &mut Open) {
-        if !open.is_first(ready.index) {
-            open.settled.push(ready);
-            return;
-        }
-        record.last = true;
-        record.failed = Some(ready.planned.to_vec());
-        open.add(record, process, Bytes::new(), ready);
-    }
-
     /// Put, commit, acknowledge. Segments are put side by side and committed one after the other, when `turn` has
     /// ended, so that the reports show the tries of a mini-batch in their order.
     async fn commit(&self, open: Open, number: u64, turn: oneshot::Receiver<()>) {
@@ -336,23 +333,26 @@ impl Committer {
         failpoint::pass("segment_sealed");
         let put = async {
             if with_files {
-                self.until_done("the files of mini-batches", || self.job.storage.flush()).await?;
+                self.until_done("the files of mini-batches", StorageError::is_retryable, || {
+                    self.job.storage.flush()
+                })
+                .await?;
             }
-            self.until_done("a segment", || {
+            self.until_done("a segment", StorageError::is_retryable, || {
                 self.job.storage.put(&key, parts.clone().into(), PutMode::Overwrite)
             })
             .await
         };
         let put = put.await;
-        self.backlog.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.backlog.remove(bytes);
         failpoint::pass("segment_put");
         if put.is_none() {
             return;
         }
-        // Nobody sends: the other end is dropped when the commit before has ended.
+        // Nothing is sent: the other end is dropped when the commit before has ended.
         let _ = turn.await;
         let lost: Option<Vec<MiniBatchIndex>> =
-            self.until_done("a commit", || self.job.ledger.commit(&key, size, &entries)).await;
+            self.until_done("a commit", may_pass, || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(lost) = lost else { return };
         if !lost.is_empty() {
             tracing::info!(
@@ -377,15 +377,15 @@ impl Committer {
 
     /// Repeats a call until it is done, or there is no more time; gives up, and says so once, when repeating cannot
     /// help.
-    async fn until_done<T, E, F, C>(&self, what: &str, mut call: C) -> Option<T>
-    where
-        E: MayPass + std::fmt::Display,
-        F: Future<Output = Result<T, E>>,
-        C: FnMut() -> F,
-    {
+    async fn until_done<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+        &self,
+        what: &str,
+        may_pass: impl Fn(&E) -> bool,
+        mut call: impl FnMut() -> F,
+    ) -> Option<T> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            if self.fatal.borrow().is_some() {
+            if self.fatal_tx.borrow().is_some() {
                 return None;
             }
             let outcome = tokio::select! {
@@ -395,16 +395,13 @@ impl Committer {
             };
             match outcome {
                 Ok(done) => return Some(done),
-                Err(error) if error.may_pass() => {
+                Err(error) if may_pass(&error) => {
                     tracing::warn!(%error, "{what} is not stored yet; trying again");
-                    tokio::select! {
-                        () = backoff.wait() => {}
-                        () = self.over.cancelled() => return None,
-                    }
+                    self.over.run_until_cancelled(backoff.wait()).await?;
                 }
                 Err(error) => {
                     tracing::error!(%error, "{what} cannot be stored; the node leaves the job");
-                    self.fatal.send_if_modified(|fatal| {
+                    self.fatal_tx.send_if_modified(|fatal| {
                         let first = fatal.is_none();
                         fatal.get_or_insert_with(|| {
                             let (what, error) = (what.to_owned(), error.to_string());
@@ -429,20 +426,8 @@ fn unreadable(staged: &Path, key: String, error: &io::Error) -> StorageError {
     }
 }
 
-/// Whether what failed may be done later.
-trait MayPass {
-    fn may_pass(&self) -> bool;
-}
-
-impl MayPass for StorageError {
-    fn may_pass(&self) -> bool {
-        self.is_retryable()
-    }
-}
-
-impl MayPass for LedgerError {
-    /// A ledger that lost the job is given it again, or the job is over and the node is told.
-    fn may_pass(&self) -> bool {
-        self.is_retryable() || self.kind == LedgerErrorKind::NotFound
-    }
+/// Whether a call to the ledger that failed may be done later. A ledger that lost the job is given it again, or the job is
+/// over and the node is told.
+fn may_pass(error: &LedgerError) -> bool {
+    error.is_retryable() || error.kind == LedgerErrorKind::NotFound
 }

@@ -9,7 +9,6 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::queue::Delivery;
 use prs_common::segment::{ErrorDetail, ProcessRef, TryRecord, TryStatus};
 use prs_common::timestamp::now_us;
-use prs_common::wire::{self, ErrorInfo};
 
 use crate::inputs::Pin;
 
@@ -20,8 +19,8 @@ pub(crate) struct Ready {
     pub(crate) delivery: Delivery,
     /// Which one it is.
     pub(crate) index: MiniBatchIndex,
-    /// Tries that were spoiled before.
-    pub(crate) spoiled: u32,
+    /// Tries that failed before.
+    pub(crate) failed_tries: u32,
     /// Its descriptor, as the planner wrote it.
     pub(crate) planned: Bytes,
     /// The same for a process: everything it names is on this host.
@@ -31,9 +30,16 @@ pub(crate) struct Ready {
     /// What the ledger calls its start; only one that was delivered before has it, see `suspects`.
     pub(crate) start: Option<String>,
     /// Nodes that were lost with it, as far as its start told.
-    pub(crate) lost: u32,
+    pub(crate) node_losses: u32,
     /// Counts it among those in hand.
     pub(crate) _held: Held,
+}
+
+impl Ready {
+    /// Whether it was delivered before, and may be what killed the node that had it.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.delivery.redelivered
+    }
 }
 
 /// Counts the mini-batches that a node has in hand.
@@ -75,7 +81,7 @@ pub(crate) struct Outcome {
 /// How a try ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It succeeded, or the user's code spoiled it.
+    /// It succeeded, or failed by the user's code.
     Tried(Box<Tried>),
     /// It ran on too many nodes that were lost.
     NodesLost,
@@ -101,17 +107,6 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    /// Why it failed; without a traceback.
-    pub(crate) fn error(&self) -> ErrorInfo {
-        ErrorInfo {
-            stage: wire::Stage::Run,
-            category: self.record.category.clone(),
-            message: self.record.message.clone(),
-            traceback: String::new(),
-            frame: self.error.as_ref().and_then(|error| error.frame.clone()).map(Box::new),
-        }
-    }
-
     /// Whether no server needs to be asked before it is committed.
     pub(crate) fn is_prepared(&self) -> bool {
         self.record.status == TryStatus::RunDone && self.files.is_empty()
@@ -121,7 +116,7 @@ impl Tried {
 /// The record of a mini-batch that no node survives.
 pub(crate) fn nodes_lost(ready: &Ready) -> TryRecord {
     TryRecord {
-        number: ready.spoiled + 1,
+        number: ready.failed_tries + 1,
         started_us: now_us(),
         items: planned_items(ready),
         category: "NodeLost".to_owned(),

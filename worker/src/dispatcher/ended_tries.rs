@@ -5,28 +5,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::job::JobSpec;
+use prs_common::ledger::NodeReport;
 use prs_common::mini_batch::id_of;
 use prs_common::process_page::Phase;
 use prs_common::segment::{ErrorDetail, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
+use tokio::sync::watch;
 
 use super::slot::{Kill, Running};
 use crate::commit::outcome::{Ended, Outcome, Ready, Tried, planned_items};
+use crate::process::seen_errors::{note_try, try_name};
 use crate::process::silent_death;
 use crate::process::stack::Stack;
-
-fn new_record(ready: &Ready) -> TryRecord {
-    TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone)
-}
-
-fn fail(record: &mut TryRecord, status: TryStatus, error: &ErrorInfo) -> ErrorDetail {
-    record.status = status;
-    record.category.clone_from(&error.category);
-    record.message.clone_from(&error.message);
-    ErrorDetail::new(&error.category, error.frame.as_deref().cloned(), &error.traceback)
-}
 
 /// Class of the error that fewer elements came back than there were items.
 const RETURNED_TOO_FEW: &str = "ReturnedTooFew";
@@ -40,17 +32,39 @@ fn miss(record: &mut TryRecord, run: Option<SourceLine>) -> ErrorDetail {
     ErrorDetail::new(RETURNED_TOO_FEW, run, "")
 }
 
-/// The outcome of a try that the process reported, with its rows.
-pub(crate) fn reported(running: &mut Running, ready: Ready, report: wire::Outcome, rows: Bytes) -> Outcome {
-    let mut record = new_record(&ready);
-    record.started_us = report.started_us;
-    record.elapsed_us = report.elapsed_us;
-    record.cpu_us = report.cpu_us;
-    record.run_us = report.run_us;
-    record.items = report.items;
-    let mut error = None;
-    match report.error {
-        None => {
+/// Makes the outcomes of ended tries, and tells the heartbeat of those that failed.
+pub(super) struct EndedTries<'a> {
+    pub(super) spec: &'a JobSpec,
+    /// What the heartbeat says: the dispatcher writes, the heartbeat reads.
+    pub(super) report_tx: &'a watch::Sender<NodeReport>,
+}
+
+impl EndedTries<'_> {
+    /// The outcome of a try that the process reported, with its rows.
+    pub(super) fn reported(
+        &self,
+        running: &mut Running,
+        ready: Ready,
+        report: wire::Outcome,
+        rows: Bytes,
+    ) -> Outcome {
+        let mut record = TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone);
+        record.started_us = report.started_us;
+        record.elapsed_us = report.elapsed_us;
+        record.cpu_us = report.cpu_us;
+        record.run_us = report.run_us;
+        record.items = report.items;
+        let mut error = None;
+        if let Some(mut told) = report.error {
+            self.note(&ready, &told);
+            let status = if told.stage == wire::Stage::Load {
+                TryStatus::LoadException
+            } else {
+                told.frame = told.frame.or_else(|| running.run.clone().map(Box::new));
+                TryStatus::RunException
+            };
+            error = Some(fail(&mut record, running, &ready, status, report.started_us, &told));
+        } else {
             record.returned = report.returned;
             record.succeeded = report.returned.min(report.items);
             record.header = report.header;
@@ -58,66 +72,82 @@ pub(crate) fn reported(running: &mut Running, ready: Ready, report: wire::Outcom
                 error = Some(miss(&mut record, running.run.clone()));
             }
         }
-        Some(mut told) => {
-            let loading = told.stage == wire::Stage::Load;
-            if !loading && told.frame.is_none() {
-                told.frame = running.run.clone().map(Box::new);
-            }
-            let status = if loading { TryStatus::LoadException } else { TryStatus::RunException };
-            error = Some(fail(&mut record, status, &told));
-            record.items = if report.items > 0 { report.items } else { planned_items(&ready) };
-            let what = format!("{} try {}", id_of(ready.index), ready.spoiled + 1);
-            running.log.error(&what, report.started_us, &told);
-        }
+        running.log.note(&record);
+        let rows = if record.status == TryStatus::RunDone { rows } else { Bytes::new() };
+        outcome_of(running, report.seq, ready, (record, error), rows, report.files)
     }
-    running.log.note(&record);
-    let rows = if record.status == TryStatus::RunDone { rows } else { Bytes::new() };
-    outcome_of(running, report.seq, ready, (record, error), rows, report.files)
+
+    /// The outcome of the mini-batch that a process was running when it died.
+    pub(super) fn died(&self, running: &mut Running, seq: u32, ready: Ready, death: Death) -> Outcome {
+        let mut record = TryRecord::new(ready.index, &ready.planned, TryStatus::RunDone);
+        let (status, mut error) = match running.killed {
+            Some(Kill::RunTimeout) => {
+                let limit = self.spec.run_invocation_timeout;
+                (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", limit))
+            }
+            Some(Kill::LoadTimeout) => {
+                let limit = self.spec.task_overhead_timeout;
+                (TryStatus::LoadTimeout, timeout("reading the data", "task_overhead_timeout", limit))
+            }
+            _ => {
+                let during = "while it ran this mini-batch";
+                (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
+            }
+        };
+        (error.traceback, error.frame) = (death.stack.text, death.stack.frame.map(Box::new));
+        running.sources.name(&mut error);
+        self.note(&ready, &error);
+        let long = death.long.as_micros() as u64;
+        record.started_us = now_us().saturating_sub(long);
+        record.elapsed_us = long;
+        record.run_us = if death.phase == Phase::Running { long } else { 0 };
+        record.items = death.items;
+        let detail = fail(&mut record, running, &ready, status, now_us(), &error);
+        running.log.note(&record);
+        running.log.flush();
+        outcome_of(running, seq, ready, (record, Some(detail)), Bytes::new(), Vec::new())
+    }
+
+    /// Tells the heartbeat of a try that failed by the user's code.
+    fn note(&self, ready: &Ready, error: &ErrorInfo) {
+        let name = || try_name(ready.index, &ready.planned, ready.failed_tries + 1, self.spec.run_max_try);
+        self.report_tx.send_modify(|report| note_try(report, error, name));
+    }
+}
+
+/// Notes in its record and in the log that a try failed. Where the process did not say how many items it had, they are
+/// those that were planned.
+fn fail(
+    record: &mut TryRecord,
+    running: &Running,
+    ready: &Ready,
+    status: TryStatus,
+    at_us: u64,
+    error: &ErrorInfo,
+) -> ErrorDetail {
+    record.status = status;
+    record.category.clone_from(&error.category);
+    record.message.clone_from(&error.message);
+    if record.items == 0 {
+        record.items = planned_items(ready);
+    }
+    let what = format!("{} try {}", id_of(ready.index), ready.failed_tries + 1);
+    running.log.error(&what, at_us, error);
+    ErrorDetail::new(&error.category, error.frame.as_deref().cloned(), &error.traceback)
 }
 
 /// How a process died.
-pub(crate) struct Death {
+pub(super) struct Death {
     /// As Python's `subprocess` says it.
-    pub(crate) returncode: i32,
+    pub(super) returncode: i32,
     /// What it was doing.
-    pub(crate) phase: Phase,
+    pub(super) phase: Phase,
     /// For how long.
-    pub(crate) long: Duration,
+    pub(super) long: Duration,
     /// Input items of the mini-batch, 0 where unknown.
-    pub(crate) items: u64,
+    pub(super) items: u64,
     /// Where it was.
-    pub(crate) stack: Stack,
-}
-
-/// The outcome of the mini-batch that a process was running when it died.
-pub(crate) fn died(spec: &JobSpec, running: &mut Running, seq: u32, ready: Ready, death: Death) -> Outcome {
-    let mut record = new_record(&ready);
-    let (status, mut error) = match running.killed {
-        Some(Kill::RunTimeout) => {
-            (TryStatus::RunTimeout, timeout("run()", "run_invocation_timeout", spec.run_invocation_timeout))
-        }
-        Some(Kill::LoadTimeout) => (
-            TryStatus::LoadTimeout,
-            timeout("reading the data", "task_overhead_timeout", spec.task_overhead_timeout),
-        ),
-        _ => {
-            let during = "while it ran this mini-batch";
-            (TryStatus::ProcessDied, silent_death(wire::Stage::Run, death.returncode, during))
-        }
-    };
-    (error.traceback, error.frame) = (death.stack.text, death.stack.frame.map(Box::new));
-    running.sources.name(&mut error);
-    let detail = fail(&mut record, status, &error);
-    let long = death.long.as_micros() as u64;
-    record.started_us = now_us().saturating_sub(long);
-    record.elapsed_us = long;
-    record.run_us = if death.phase == Phase::Running { long } else { 0 };
-    record.items = if death.items > 0 { death.items } else { planned_items(&ready) };
-    let what = format!("{} try {}", id_of(ready.index), ready.spoiled + 1);
-    running.log.error(&what, now_us(), &error);
-    running.log.note(&record);
-    running.log.flush();
-    outcome_of(running, seq, ready, (record, Some(detail)), Bytes::new(), Vec::new())
+    pub(super) stack: Stack,
 }
 
 fn timeout(what: &str, key: &str, seconds: u64) -> ErrorInfo {

@@ -46,7 +46,7 @@ impl Dispatcher<'_> {
         let what = if error.stage == wire::Stage::Import { "import" } else { "init" };
         running.log.error(what, now_us(), error);
         let (started, python) = (Started::of(running), running.python.clone());
-        let (name, node_id) = (&started.name, self.with.node_id);
+        let (name, node_id) = (&started.name, self.launch.node_id);
         self.with.main_log.line(format_args!(
             "{name}: {}: {}: {}",
             failed(error),
@@ -55,7 +55,7 @@ impl Dispatcher<'_> {
         ));
         self.note_init_failure(&started.name, error);
         // Where a process of this node could use it, whatever this one lacks comes and goes.
-        if is_permanent && !self.with.report.borrow().ever_ready {
+        if is_permanent && !self.with.report_tx.borrow().ever_ready {
             self.cannot_be_used(&python, error);
         } else {
             let file = format!("logs/user/error/{node_id}/{name}.txt");
@@ -72,7 +72,7 @@ impl Dispatcher<'_> {
             frame: error.frame.as_deref().cloned(),
             process: name.to_owned(),
         };
-        self.with.report.send_modify(|report| report.init_failure = Some(failure));
+        self.with.report_tx.send_modify(|report| report.init_failure = Some(failure));
     }
 
     /// No process of this host can use the script.
@@ -80,13 +80,12 @@ impl Dispatcher<'_> {
         if self.ending.is_some() {
             return;
         }
-        let (settings, job) = (self.with.settings, self.with.job);
+        let (settings, job) = (self.launch.settings, self.launch.job);
         let host = format!("{} ({})", settings.host.name, settings.host.ip);
-        let line = self.with.with_code(|code| code.line_of(error));
         let found = how_found(job.spec.environment.as_deref());
         let failure = ImportFailure {
             error,
-            line: line.as_ref(),
+            line: error.frame.as_deref(),
             python: &settings.python,
             version,
             found: &found,
@@ -94,29 +93,26 @@ impl Dispatcher<'_> {
         };
         let reason = failure.explain();
         self.with.main_log.line(format_args!("{}: the node gives up", failure.cause()));
-        self.with.with_code(|code| {
-            self.with.report.send_modify(|report| {
-                report.init_failures += 1;
-                report.fails_to_import = error.stage == wire::Stage::Import;
-                report.fatal = Some(reason);
-                report.is_unfit = true;
-                // Without others the job ends with it at once, and says it all.
-                if job.policy.has_others {
-                    seen_errors::note(report, code, error, || format!("{} on {host}", failed(error)));
-                }
-            });
+        self.with.report_tx.send_modify(|report| {
+            report.init_failures += 1;
+            report.fails_to_import = error.stage == wire::Stage::Import;
+            report.fatal = Some(reason);
+            report.is_unfit = true;
+            // Without others the job ends with it at once, and says it all.
+            if job.policy.has_others {
+                seen_errors::note(report, error, || format!("{} on {host}", failed(error)));
+            }
         });
         self.obey(Signal::Stop);
     }
 
     /// Counts a process that did not become ready, and gives the node up when there were too many (spec S6).
     pub(super) fn init_failed(&mut self, position: usize, process: &Started, error: &ErrorInfo, file: &str) {
-        let most = init_failures::failures_of_a_node(self.with.settings.slots);
-        let line = self.with.with_code(|code| code.line_of(error));
-        let place = line.map(|line| format!("{line}; ")).unwrap_or_default();
+        let most = init_failures::failures_of_a_node(self.launch.settings.slots);
+        let place = error.frame.as_deref().map(|line| format!("{line}; ")).unwrap_or_default();
         let summary = format!("{}: {} ({place}{file})", error.category, error.message);
-        let (node, who) = if self.with.job.policy.has_others {
-            (format!(" of node {}", self.with.node_id), "the node gives up")
+        let (node, who) = if self.launch.job.policy.has_others {
+            (format!(" of node {}", self.launch.node_id), "the node gives up")
         } else {
             (String::new(), "the job fails")
         };
@@ -126,23 +122,17 @@ impl Dispatcher<'_> {
             process.name,
             process.long.as_secs_f64()
         );
-        self.with.with_code(|code| {
-            self.with.report.send_modify(|report| seen_errors::note(report, code, error, || what));
-        });
+        self.with.report_tx.send_modify(|report| seen_errors::note(report, error, || what));
         self.count_failure(position, error.stage, &summary);
     }
 
-    /// A process could not even be started.
-    pub(super) fn could_not_start(&mut self, position: usize, error: &str) {
-        self.count_failure(position, wire::Stage::Import, error);
-    }
-
-    fn count_failure(&mut self, position: usize, stage: wire::Stage, error: &str) {
+    /// Counts a failure of the process in a slot, and starts another one there after a pause.
+    pub(super) fn count_failure(&mut self, position: usize, stage: wire::Stage, error: &str) {
         self.failures_in_a_row += 1;
         let row = self.failures_in_a_row;
-        let gives_up = init_failures::node_gives_up(row, self.with.settings.slots);
+        let gives_up = init_failures::node_gives_up(row, self.launch.settings.slots);
         let fails_to_import = stage == wire::Stage::Import;
-        self.with.report.send_modify(|report| {
+        self.with.report_tx.send_modify(|report| {
             report.init_failures += 1;
             report.fails_to_import = fails_to_import;
             report.init_error = Some(error.to_owned());

@@ -11,11 +11,9 @@ use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ToProcess};
 
 use super::Dispatcher;
-use super::ended_tries::{Death, died};
+use super::ended_tries::Death;
 use super::init_failures::Started;
-use crate::commit::outcome::Ended;
-use crate::dispatcher::slot::{Hang, Kill, Running, Stage};
-use crate::dispatcher::suspects::Ask;
+use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
 use crate::host::gpu;
 use crate::process::launch::{CODE, process_name};
 use crate::process::log::ProcessLog;
@@ -41,29 +39,27 @@ impl Dispatcher<'_> {
         let number = self.processes_started;
         self.processes_started += 1;
         let name = process_name(number);
-        let used =
-            self.slots.iter().filter_map(|slot| slot.running.as_ref()).filter_map(|running| running.gpu);
-        let gpu = gpu::lowest_free(self.with.settings.host.gpus, used);
-        let folder = self.with.folder.join(&name);
-        let launch = self.launch();
-        let start = launch.start_message(&name);
-        let settings = launch.process_settings(&name, &start, gpu);
+        let used = running(&self.slots).filter_map(|running| running.gpu);
+        let gpu = gpu::lowest_free(self.launch.settings.host.gpus, used);
+        let folder = self.launch.folder.join(&name);
+        let start = self.launch.start_message(&name);
+        let settings = self.launch.process_settings(&name, &start, gpu);
         let printed = Printed::from_now_on(&settings.streams);
         let process = match Process::start(&settings, position, number, &self.tending) {
             Ok(process) => process,
             Err(error) => {
                 self.with.main_log.line(format_args!("{name} could not be started: {error}"));
-                self.could_not_start(position, &error.to_string());
+                self.count_failure(position, wire::Stage::Import, &error.to_string());
                 return;
             }
         };
         let staging = Arc::from(Path::new(&start.staging_dir));
-        process.send(wire::encode(&ToProcess::Start(Box::new(start)), []));
+        process.say(&ToProcess::Start(Box::new(start)));
         let pid = process.pid;
         let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
         self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
-        let log = ProcessLog::new(&self.with.job.logs, self.with.node_id, &name);
-        log.line(format_args!("{name} at {}, pid {pid}{with}", self.with.settings.host.ip));
+        let log = ProcessLog::new(&self.launch.job.logs, self.launch.node_id, &name);
+        log.line(format_args!("{name} at {}, pid {pid}{with}", self.launch.settings.host.ip));
         self.slots[position].running = Some(Running {
             number,
             who: Arc::new(ProcessRef { name, pid }),
@@ -97,9 +93,8 @@ impl Dispatcher<'_> {
         let name = running.who.name.clone();
         self.with.main_log.line(format_args!("{name} exits with returncode {returncode}."));
         if left_behind > 0 {
-            self.with
-                .main_log
-                .line(format_args!("{name} left {left_behind} processes behind; they are killed"));
+            let line = format_args!("{name} left {left_behind} processes behind; they are killed");
+            self.with.main_log.line(line);
         }
         let started = running.process.page.claim().started;
         let (phase, long) = running.phase();
@@ -109,14 +104,10 @@ impl Dispatcher<'_> {
                 running.worked = true;
                 let stack = self.stack_of(&running, returncode);
                 let death = Death { returncode, phase, long, items, stack };
-                let tried = self.with.name_of(&ready);
-                let outcome = died(&self.with.job.spec, &mut running, seq, ready, death);
-                if let Ended::Tried(died) = &outcome.ended {
-                    self.with.saw_failed_try(&tried, &died.error());
-                }
+                let outcome = self.ended_tries().died(&mut running, seq, ready, death);
                 let _ = self.with.outcomes_tx.send(outcome);
             } else if self.ending.is_some() {
-                let _ = self.with.ask.send(Ask::GiveBack(ready));
+                self.give_back(ready);
             } else if ready.start.is_some() {
                 self.cleared.push_front(ready);
             } else {
@@ -125,32 +116,30 @@ impl Dispatcher<'_> {
             }
         }
         running.log.line(format_args!("exits with returncode {returncode}"));
-        let expected = running.init_failed || running.killed.is_some() || self.ending.is_some();
-        if running.stage == Stage::Starting && !expected {
-            let mut error =
-                silent_death(wire::Stage::Init, returncode, "while it imported the script or ran init()");
+        let during = match running.stage {
+            _ if running.init_failed || running.killed.is_some() || self.ending.is_some() => None,
+            Stage::Starting => Some("while it imported the script or ran init()"),
+            Stage::Ready if !running.worked => {
+                self.failures_in_a_row = running.failures_before;
+                Some("after init(), before its first mini-batch")
+            }
+            Stage::Ready | Stage::Ending => None,
+        };
+        if let Some(during) = during {
+            let mut error = silent_death(wire::Stage::Init, returncode, during);
             let stack = self.stack_of(&running, returncode);
             (error.traceback, error.frame) = (stack.text, stack.frame.map(Box::new));
             running.sources.name(&mut error);
             running.log.error("init", now_us(), &error);
             self.note_init_failure(&name, &error);
-            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
-            self.init_failed(position, &Started::of(&running), &error, &file);
-        } else if running.stage == Stage::Ready && !running.worked && !expected {
-            self.failures_in_a_row = running.failures_before;
-            let error =
-                silent_death(wire::Stage::Init, returncode, "after init(), before its first mini-batch");
-            running.log.error("init", now_us(), &error);
-            self.note_init_failure(&name, &error);
-            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.with.node_id);
+            let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.launch.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         }
-        let folder = running.folder.clone();
         // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
         // the folder of the node.
         for name in ["working", "output"] {
             // What cannot be removed is told when the folder of the node goes.
-            let _ = remove_tree(&folder.join(name));
+            let _ = remove_tree(&running.folder.join(name));
         }
         if !running.init_failed && self.slots[position].restart_at.is_none() {
             self.slots[position].restart_at = Some(Instant::now());
@@ -161,7 +150,7 @@ impl Dispatcher<'_> {
 
     /// Where a process was when it crashed, or was killed for taking too long.
     fn stack_of(&self, running: &Running, returncode: i32) -> Stack {
-        let (path, code) = (stack::file(&running.folder), self.with.folder.join(CODE));
+        let (path, code) = (stack::file(&running.folder), self.launch.folder.join(CODE));
         match running.killed {
             Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_asked(&path, &code),
             Some(Kill::Stop | Kill::ProtocolViolation) => Stack::default(),
@@ -171,6 +160,6 @@ impl Dispatcher<'_> {
 
     /// Where a process is that was asked.
     pub(super) fn present_stack(&self, running: &Running) -> Stack {
-        stack::when_asked(&stack::file(&running.folder), &self.with.folder.join(CODE))
+        stack::when_asked(&stack::file(&running.folder), &self.launch.folder.join(CODE))
     }
 }

@@ -26,11 +26,14 @@ pub(crate) struct Slot {
     pub(crate) restart_at: Option<Instant>,
 }
 
-impl Slot {
-    /// The suspect that runs in it.
-    pub(crate) fn suspect(&self) -> Option<&Ready> {
-        self.running.as_ref()?.suspect()
-    }
+/// The processes in `slots`.
+pub(crate) fn running(slots: &[Slot]) -> impl Iterator<Item = &Running> {
+    slots.iter().filter_map(|slot| slot.running.as_ref())
+}
+
+/// The same, to be changed.
+pub(crate) fn running_mut(slots: &mut [Slot]) -> impl Iterator<Item = &mut Running> {
+    slots.iter_mut().filter_map(|slot| slot.running.as_mut())
 }
 
 /// How far a process has come.
@@ -135,7 +138,7 @@ impl Running {
         }
         let assigned = |(seq, ready): &(u32, Ready)| Assignment {
             seq: *seq,
-            retry_count: ready.spoiled,
+            retry_count: ready.failed_tries,
             bytes: ready.local.len() as u32,
         };
         let run = ToProcess::Run(self.in_hand.range(first..).map(assigned).collect());

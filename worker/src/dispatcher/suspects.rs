@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{Begin, LedgerError};
+use prs_common::ledger::Begin;
 use prs_orchestrator::JobContext;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
@@ -24,33 +24,34 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) enum Ask {
     /// May it run?
     Begin(Ready),
-    /// It will not run here; somebody else may have it.
+    /// It will not run here; another node may have it.
     GiveBack(Ready),
 }
 
-/// The one who knows the suspects of a node.
+/// Asks the ledger about the suspects of a node, and gives back what does not run.
 pub(crate) struct Suspects {
     pub(crate) job: JobContext,
     /// Begins the names of starts; unique among all nodes.
     pub(crate) prefix: String,
-    /// Those that may run, and nothing for one that need not.
-    pub(crate) cleared: mpsc::UnboundedSender<Option<Ready>>,
+    /// Those that may run, and nothing for one that need not: this task writes, the dispatcher reads.
+    pub(crate) cleared_tx: mpsc::UnboundedSender<Option<Ready>>,
+    /// Those that no node survives: this task writes, the committer reads.
     pub(crate) outcomes_tx: mpsc::UnboundedSender<Outcome>,
     /// Begin nothing more.
     pub(crate) stop: CancellationToken,
 }
 
 impl Suspects {
-    /// Answers until nobody asks any more.
-    pub(crate) async fn run(self, mut asked: mpsc::UnboundedReceiver<Ask>) {
+    /// Answers until the dispatcher asks no more.
+    pub(crate) async fn run(self, mut asks_rx: mpsc::UnboundedReceiver<Ask>) {
         let mut starts: u64 = 0;
-        while let Some(ask) = asked.recv().await {
+        while let Some(ask) = asks_rx.recv().await {
             match ask {
                 Ask::Begin(ready) => {
                     starts += 1;
                     let cleared = self.begin(ready, starts).await;
-                    // Nobody hears it when the node has ended meanwhile.
-                    if let Err(SendError(Some(ready))) = self.cleared.send(cleared) {
+                    // The dispatcher is gone when the node has ended meanwhile.
+                    if let Err(SendError(Some(ready))) = self.cleared_tx.send(cleared) {
                         self.give_back(ready).await;
                     }
                 }
@@ -64,7 +65,7 @@ impl Suspects {
         loop {
             match self.job.ledger.begin(ready.index, &start).await {
                 Ok(Begin::Run { failed_tries, node_losses }) => {
-                    (ready.spoiled, ready.lost) = (failed_tries, node_losses);
+                    (ready.failed_tries, ready.node_losses) = (failed_tries, node_losses);
                     ready.start = Some(start);
                     return Some(ready);
                 }
@@ -76,24 +77,14 @@ impl Suspects {
                     let _ = self.outcomes_tx.send(Outcome { ready, ended: Ended::NodesLost });
                     return None;
                 }
-                Err(error) => {
-                    if self.pause(&error).await.is_none() {
-                        // It may be noted although nobody said so.
-                        ready.start = Some(start);
-                        self.give_back(ready).await;
-                        return None;
-                    }
-                }
+                Err(error) => tracing::warn!(%error, "a mini-batch waits: the ledger does not answer"),
             }
-        }
-    }
-
-    /// Waits before the ledger is asked again; nothing when there is no time for that.
-    async fn pause(&self, error: &LedgerError) -> Option<()> {
-        tracing::warn!(%error, "a mini-batch waits: the ledger does not answer");
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => Some(()),
-            () = self.stop.cancelled() => None,
+            if self.stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+                // The ledger may have noted it all the same.
+                ready.start = Some(start);
+                self.give_back(ready).await;
+                return None;
+            }
         }
     }
 

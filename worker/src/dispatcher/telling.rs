@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::PrintedLine;
 
 use super::Dispatcher;
-use crate::dispatcher::slot::{Hang, Running, Stage};
+use crate::dispatcher::slot::{Hang, Running, Stage, running};
 use crate::process::printed;
 
 /// Between two looks at what processes print.
@@ -14,10 +14,10 @@ const PRINTED_INTERVAL: Duration = Duration::from_millis(500);
 impl Dispatcher<'_> {
     /// Tells the heartbeat how the node is.
     pub(super) fn tell(&self) {
-        let processes = self.running().count() as u32;
+        let processes = running(&self.slots).count() as u32;
         let starting = self.starting().count() as u32;
         let stuck = self.starting().filter(|one| one.hang == Hang::Told).count();
-        self.with.report.send_modify(|report| {
+        self.with.report_tx.send_modify(|report| {
             report.processes = processes;
             report.starting = starting;
             report.stuck_in_init = stuck == self.slots.len();
@@ -34,7 +34,7 @@ impl Dispatcher<'_> {
             return;
         }
         self.printed_at = Some(now);
-        let node_id = self.with.node_id;
+        let node_id = self.launch.node_id;
         let line = printed::last(self.starting().map(|one| (one, &one.printed)));
         let line = line.map(|(running, at_us, line)| PrintedLine {
             at_us,
@@ -42,15 +42,11 @@ impl Dispatcher<'_> {
             process: running.who.name.clone(),
             line,
         });
-        self.with.report.send_modify(|report| report.printed = line);
-    }
-
-    fn running(&self) -> impl Iterator<Item = &Running> {
-        self.slots.iter().filter_map(|slot| slot.running.as_ref())
+        self.with.report_tx.send_modify(|report| report.printed = line);
     }
 
     /// Processes that import the script or are in `init()`.
     pub(super) fn starting(&self) -> impl Iterator<Item = &Running> {
-        self.running().filter(|one| one.stage == Stage::Starting)
+        running(&self.slots).filter(|one| one.stage == Stage::Starting)
     }
 }

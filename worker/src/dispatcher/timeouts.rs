@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use prs_common::ledger::Signal;
 use prs_common::process_page::Phase;
 
-use super::{Dispatcher, Ending};
-use crate::dispatcher::slot::Kill;
+use super::Dispatcher;
+use super::ending::Ending;
+use crate::dispatcher::slot::{Kill, Running, running, running_mut};
 
 /// A process is stuck with its mini-batch this long before others are taken from it.
 const STUCK: Duration = Duration::from_millis(10);
@@ -23,17 +24,17 @@ impl Dispatcher<'_> {
             self.with.main_log.line("processes have not ended in time and are killed");
             self.obey(Signal::Stop);
         }
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+        for running in running_mut(&mut self.slots) {
             if running.said_bye.is_some_and(|at| now > at + EXIT_GRACE) && running.killed.is_none() {
                 let name = &running.who.name;
                 self.with.main_log.line(format_args!("{name} has said good-bye and stays; it is killed"));
                 running.kill(Kill::Stop);
             }
         }
-        let spec = &self.with.job.spec;
+        let spec = &self.launch.job.spec;
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+        for running in running_mut(&mut self.slots) {
             let started = running.process.page.claim().started;
             let kill = match running.phase() {
                 (Phase::Running, long) if long > run_limit => Kill::RunTimeout,
@@ -55,12 +56,11 @@ impl Dispatcher<'_> {
 
     /// Takes mini-batches back that wait behind a long one while another process has nothing to do.
     fn rebalance(&mut self) {
-        let running = || self.slots.iter().filter_map(|slot| slot.running.as_ref());
-        let somebody_idle = running().any(|running| running.takes_work() && running.in_hand.is_empty());
-        if self.ending.is_some() || !self.pending.is_empty() || !somebody_idle {
+        let is_one_idle = running(&self.slots).any(Running::is_free);
+        if self.ending.is_some() || !self.pending.is_empty() || !is_one_idle {
             return;
         }
-        for running in self.slots.iter_mut().filter_map(|slot| slot.running.as_mut()) {
+        for running in running_mut(&mut self.slots) {
             let (phase, long) = running.phase();
             let busy = matches!(phase, Phase::Loading | Phase::Running) && long > STUCK;
             if running.takes_work() && busy && running.unstarted() > 0 {

@@ -66,6 +66,7 @@ impl Mark {
 }
 
 /// Processes that belong together.
+#[derive(Debug, Clone)]
 pub(crate) struct Family {
     /// What their tokens begin with.
     tokens: String,
@@ -73,6 +74,7 @@ pub(crate) struct Family {
     marks: Marks,
 }
 
+#[derive(Debug, Clone)]
 enum Marks {
     OfJob(u64),
     OfProcesses(HashSet<u64>),

@@ -1,8 +1,10 @@
 //! What the host has: cores, GPUs, an address, a name.
 
 pub(crate) mod allocator;
+pub(crate) mod blocking;
 pub(crate) mod descendants;
 pub(crate) mod file_size_limit;
+pub(crate) mod folder_lock;
 pub(crate) mod gpu;
 pub(crate) mod interpreter;
 pub(crate) mod memory_folder;
@@ -14,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use nvml_wrapper::Nvml;
 use prs_common::host_name;
+use prs_common::ledger::NodeInfo;
 
 /// Overrides the number of GPUs (spec G2).
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
@@ -40,6 +43,18 @@ impl Host {
             name: host_name(),
             gpus: declared.and_then(|count| count.trim().parse().ok()).unwrap_or_else(count_gpus),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        }
+    }
+
+    /// What a program on this host, called `instance`, says of itself as the worker `worker` with so many slots.
+    pub(crate) fn node_info(&self, worker: &str, instance: &str, slots: u32) -> NodeInfo {
+        NodeInfo {
+            worker: worker.to_owned(),
+            ip: self.ip.clone(),
+            slots,
+            host: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: instance.to_owned(),
         }
     }
 

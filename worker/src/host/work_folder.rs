@@ -16,14 +16,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
 use prs_common::remove_tree::remove_tree;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::host::folder_lock::lock_in;
+
 /// What the name of a worker's folder begins with; 16 hexadecimal digits follow.
 const PREFIX: &str = "prs-worker-";
-/// The file that is locked.
-const LOCK: &str = ".lock";
 /// Name of the folder for all workers of this user, where only the folder above it is known.
 const OF_ALL: &str = "prs-worker";
 /// How many folders of this worker others may take away while it starts.
@@ -190,16 +190,11 @@ impl Own {
         if flock(&folder, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Ok(None);
         }
-        let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = match openat(&folder, LOCK, how, Mode::RUSR | Mode::WUSR) {
+        let lock = match lock_in(&folder) {
             Err(Errno::NOENT) => return Ok(None),
-            opened => File::from(opened?),
-        };
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
-        }
-        Ok(folder.is_there().then_some(Self { folder, _lock: lock }))
+        };
+        Ok(lock.filter(|_| folder.is_there()).map(|lock| Self { folder, _lock: lock }))
     }
 
     /// Removes a folder in `parent` whose worker is gone. It gets another name first: its maker may still be about to
@@ -265,6 +260,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::host::folder_lock::LOCK;
 
     fn names(folder: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(folder).unwrap();

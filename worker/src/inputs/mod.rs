@@ -70,6 +70,13 @@ pub struct Localized {
     pub pin: Pin,
 }
 
+impl Localized {
+    /// One that is run as it was planned.
+    fn as_planned(planned: Bytes) -> Self {
+        Self { local: planned.clone(), planned, pin: Pin::none() }
+    }
+}
+
 /// Fetches data into a folder of the node. Cheap to clone.
 #[derive(Clone)]
 pub struct Localizer {
@@ -98,6 +105,25 @@ enum LocalizeError {
     Store(StorageError),
     /// It may be later, or at another place of this node.
     Node(DiskError),
+}
+
+impl LocalizeError {
+    /// What it means for the mini-batch with this descriptor: it fails with the reason when it is run, or is localized
+    /// later.
+    fn of(self, planned: Bytes) -> Result<Localized, StorageError> {
+        let (origin, reason) = match self {
+            Self::Unreadable { origin, reason } => (origin, reason),
+            Self::Store(error) => return Err(error),
+            Self::Node(error) => return Err(of_node(&error)),
+        };
+        let (index, input) = match MiniBatch::decode(&planned) {
+            Ok(mini_batch) => (mini_batch.index, mini_batch.input),
+            Err(_) => (MiniBatch::peek_index(&planned).unwrap_or_default(), 0),
+        };
+        let work = Work::Unreadable { origin: &origin, offset: 0, reason: &reason };
+        let local = MiniBatch { index, input, work }.encode().into();
+        Ok(Localized { local, planned, pin: Pin::none() })
+    }
 }
 
 /// A file to be fetched.
@@ -202,19 +228,15 @@ impl Localizer {
     /// the node, or of a store that does not answer or cannot be opened here, and leaves nothing pinned.
     pub async fn localize(&self, body: &Bytes) -> Result<Localized, StorageError> {
         if MiniBatch::is_local(body) {
-            return Ok(Localized { planned: body.clone(), local: body.clone(), pin: Pin::none() });
+            return Ok(Localized::as_planned(body.clone()));
         }
         let planned = match self.planned(body).await {
             Ok(planned) => planned,
-            Err(LocalizeError::Store(error)) => return Err(error),
-            Err(LocalizeError::Node(error)) => return Err(of_node(&error)),
-            Err(LocalizeError::Unreadable { origin, reason }) => {
-                return Ok(unreadable(body.clone(), &origin, &reason));
-            }
+            Err(error) => return error.of(body.clone()),
         };
         let Ok(mini_batch) = MiniBatch::decode(&planned) else {
             // The process says what is wrong with it.
-            return Ok(Localized { local: planned.clone(), planned, pin: Pin::none() });
+            return Ok(Localized::as_planned(planned));
         };
         let MiniBatch { index, input, ref work } = mini_batch;
         let made = match work {
@@ -227,14 +249,12 @@ impl Localizer {
                 reason: "its descriptor names another one".to_owned(),
             }),
             Work::Files { .. } | Work::Slice(_) | Work::Unreadable { .. } => {
-                return Ok(Localized { local: planned.clone(), planned, pin: Pin::none() });
+                return Ok(Localized::as_planned(planned));
             }
         };
         match made {
             Ok((local, pin)) => Ok(Localized { planned, local, pin }),
-            Err(LocalizeError::Store(error)) => Err(error),
-            Err(LocalizeError::Node(error)) => Err(of_node(&error)),
-            Err(LocalizeError::Unreadable { origin, reason }) => Ok(unreadable(planned, &origin, &reason)),
+            Err(error) => error.of(planned),
         }
     }
 
@@ -368,10 +388,7 @@ impl Localizer {
                 fetched.map_err(Some)
             })
         }));
-        match fetched.await.into_iter().find_map(|fetched| fetched.err().flatten()) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        fetched.await.into_iter().find_map(|fetched| fetched.err().flatten()).map_or(Ok(()), Err)
     }
 
     /// Asks the store how large a file is, and which version of it is there.
@@ -402,16 +419,13 @@ impl Localizer {
         let mut again = 1..READS;
         loop {
             // A link that finds no room costs no download.
-            let linked = match cache.link(path, medium) {
-                Some(target) => link(&cache.path(path), target).await,
-                None => Ok(()),
-            };
-            let fetched = match linked {
-                Ok(()) => {
-                    file.object.fetch(&*store, cache.place(path, medium), cache.temporary(medium)).await
+            let fetching = async {
+                if let Some(target) = cache.link(path, medium) {
+                    link(&cache.path(path), target).await?;
                 }
-                Err(error) => Err(error),
+                file.object.fetch(&*store, cache.place(path, medium), cache.temporary(medium)).await
             };
+            let fetched = fetching.await;
             match fetched {
                 Ok((bytes, seen)) => {
                     cache.arrived(path, bytes);
@@ -462,14 +476,4 @@ fn lasting(error: StorageError) -> Result<String, StorageError> {
         StorageErrorKind::Changed => Ok(changed(&error.message)),
         _ => Err(error),
     }
-}
-
-/// A mini-batch that fails with a reason when it is run.
-fn unreadable(planned: Bytes, origin: &str, reason: &str) -> Localized {
-    let (index, input) = match MiniBatch::decode(&planned) {
-        Ok(mini_batch) => (mini_batch.index, mini_batch.input),
-        Err(_) => (MiniBatch::peek_index(&planned).unwrap_or_default(), 0),
-    };
-    let local = MiniBatch { index, input, work: Work::Unreadable { origin, offset: 0, reason } };
-    Localized { local: local.encode().into(), planned, pin: Pin::none() }
 }

@@ -21,21 +21,20 @@ use std::time::Duration;
 
 use prs_common::job::{InputKind, JobSpec};
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, open, openat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, open, symlinkat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::is_fetched;
+use crate::host::folder_lock::{LOCK, lock_in};
 
 /// The folder that every host has and everybody may make folders in. It is no other where `TMPDIR` names one: the path is to
 /// be the same everywhere.
 const SHARED: &str = "/tmp";
 /// What the name of the folder there begins with.
 const PREFIX: &str = "prs-job-";
-/// The file that is locked by the worker that has the link.
-const LOCK: &str = ".lock";
 /// The link.
 const INPUTS: &str = "inputs";
 /// Name of the folder of a node that its processes see instead.
@@ -135,14 +134,11 @@ impl Held {
             if !folder.is_there() {
                 continue;
             }
-            let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let lock = File::from(openat(&folder, LOCK, how, Mode::RUSR | Mode::WUSR).map_err(says)?);
-            let mut held = Self { folder, link: None };
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => return Ok(held),
-                locked => locked.map_err(says)?,
+            let link = lock_in(&folder).map_err(says)?;
+            let held = Self { folder, link };
+            if held.link.is_none() {
+                return Ok(held);
             }
-            held.link = Some(lock);
             // That of a worker that was killed may be there.
             let _ = unlinkat(&held.folder, INPUTS, AtFlags::empty());
             symlinkat(tree, &held.folder, INPUTS).map_err(says)?;

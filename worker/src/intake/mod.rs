@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::commit::outcome::{InHand, Ready};
 use crate::inputs::{Localized, Localizer, Pin};
 use crate::intake::plan_end::PlanEnd;
-use crate::intake::stalled_consumer::Silence;
+use crate::intake::stalled_consumer::StalledConsumerCheck;
 
 /// Deliveries taken at a time.
 const AT_ONCE: usize = 512;
@@ -56,15 +56,6 @@ pub(crate) struct IntakeEnd {
     pub(crate) release: CancellationToken,
 }
 
-/// Mini-batches that were taken together.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// Delivered for the first time.
-    pub(crate) fresh: Vec<Ready>,
-    /// Delivered before.
-    pub(crate) suspects: Vec<Ready>,
-}
-
 /// The index of a mini-batch of the job; an error for a message that is none. A ledger counts 32 bits, and one index
 /// beyond that would be an error in whatever call it is a part of.
 fn index_of(spec: &JobSpec, body: &[u8]) -> Result<MiniBatchIndex, String> {
@@ -90,11 +81,12 @@ pub(crate) struct Intake {
     /// How many may be unsettled at a time; it changes with what they take.
     pub(crate) prefetch: Arc<AtomicUsize>,
     pub(crate) in_hand: InHand,
-    pub(crate) ready: mpsc::Sender<Taken>,
+    /// Mini-batches that may run: the intake writes, the dispatcher reads.
+    pub(crate) ready_tx: mpsc::Sender<Vec<Ready>>,
     pub(crate) end: IntakeEnd,
     pub(crate) localizer: Localizer,
-    /// Tells why nothing can be fetched any more.
-    pub(crate) fatal: watch::Sender<Option<String>>,
+    /// Why nothing can be fetched any more: the intake writes, the dispatcher reads.
+    pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// Fetches under way.
     pub(crate) tasks: TaskTracker,
 }
@@ -102,7 +94,7 @@ pub(crate) struct Intake {
 impl Intake {
     /// Consumes the queue of the job until it is told to end. The consumer is kept until then: without it, nothing
     /// could be acknowledged any more.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(self: Arc<Self>) {
         let mut number = 0;
         while !self.end.stop.is_cancelled() {
             let prefetch = self.prefetch.load(Ordering::Relaxed);
@@ -123,9 +115,8 @@ impl Intake {
                     tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
                     let not_served = error.kind == QueueErrorKind::NotServed;
                     let pause = if not_served { NOT_SERVED_PAUSE } else { RECONSUME_PAUSE };
-                    tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
-                        () = self.end.stop.cancelled() => return,
+                    if !self.pause(pause).await {
+                        return;
                     }
                 }
             }
@@ -134,17 +125,20 @@ impl Intake {
 
     /// Number of the queue that the job is at, or else of that it was at before.
     async fn present_queue(&self, before: u32) -> u32 {
-        tokio::select! {
-            present = queue::present(&self.job) => present.unwrap_or(before),
-            () = self.end.stop.cancelled() => before,
-        }
+        let present = self.end.stop.run_until_cancelled(queue::present(&self.job)).await;
+        present.and_then(Result::ok).unwrap_or(before)
     }
 
     /// Takes from a consumer of the queue `number`; false when nothing more is wanted, true when the consumer is gone,
     /// or the job has left the queue.
-    async fn consume(&self, mut deliveries: Box<dyn Deliveries>, mut prefetch: usize, number: u32) -> bool {
+    async fn consume(
+        self: &Arc<Self>,
+        mut deliveries: Box<dyn Deliveries>,
+        mut prefetch: usize,
+        number: u32,
+    ) -> bool {
         let queue = queue::name(&self.job, number);
-        let mut silence = Silence::default();
+        let mut stalled = StalledConsumerCheck::default();
         let mut looked = Instant::now();
         loop {
             let wanted = self.prefetch.load(Ordering::Relaxed);
@@ -159,13 +153,13 @@ impl Intake {
                 taken = deliveries.next(AT_ONCE) => taken,
                 () = tokio::time::sleep(PREFETCH_INTERVAL) => {
                     if self.in_hand.count() > 0 {
-                        silence = Silence::default();
+                        stalled = StalledConsumerCheck::default();
                     } else if looked.elapsed() > QUEUE_INTERVAL {
                         if self.present_queue(number).await != number {
                             return true;
                         }
                         looked = Instant::now();
-                    } else if silence.shows_that_it_is_forgotten(&*self.job.queue, &queue).await {
+                    } else if stalled.is_stalled(&*self.job.queue, &queue).await {
                         return true;
                     }
                     continue;
@@ -175,13 +169,10 @@ impl Intake {
             if taken.is_empty() {
                 return true;
             }
-            silence = Silence::default();
+            stalled = StalledConsumerCheck::default();
             let Some(taken) = self.look_at(taken).await else { break };
-            let taken = self.fetch(taken);
-            if taken.fresh.is_empty() && taken.suspects.is_empty() {
-                continue;
-            }
-            if self.ready.send(taken).await.is_err() {
+            let ready = self.fetch(taken);
+            if !ready.is_empty() && self.ready_tx.send(ready).await.is_err() {
                 break;
             }
         }
@@ -215,17 +206,21 @@ impl Intake {
                 Ok(answer) => return Some(answer),
                 Err(error) => tracing::warn!(%error, "{what} waits: the ledger does not answer"),
             }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_UP_PAUSE) => {}
-                () = self.end.stop.cancelled() => return None,
+            if !self.pause(LOOK_UP_PAUSE).await {
+                return None;
             }
         }
     }
 
+    /// Waits; false when the node ends meanwhile.
+    async fn pause(&self, pause: Duration) -> bool {
+        self.end.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some()
+    }
+
     /// What to run of some deliveries; everything else about them is settled here. Nothing when the node ends
     /// meanwhile: what was taken goes back.
-    async fn look_at(&self, deliveries: Vec<Delivery>) -> Option<Taken> {
-        let mut taken = Taken::default();
+    async fn look_at(&self, deliveries: Vec<Delivery>) -> Option<Vec<Ready>> {
+        let mut taken = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let index = match self.index_of(&delivery.body).await? {
                 Ok(index) => index,
@@ -235,45 +230,36 @@ impl Intake {
                     continue;
                 }
             };
-            let again = delivery.redelivered;
             let (planned, local) = (delivery.body.clone(), delivery.body.clone());
-            let ready = Ready {
+            taken.push(Ready {
                 delivery,
                 index,
-                spoiled: 0,
+                failed_tries: 0,
                 planned,
                 local,
                 start: None,
                 pin: Pin::none(),
-                lost: 0,
+                node_losses: 0,
                 _held: self.in_hand.hold(),
-            };
-            if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
+            });
         }
-        if !taken.suspects.is_empty() {
-            taken.suspects = self.without_ended(taken.suspects).await?;
-        }
-        Some(taken)
+        self.without_ended(taken).await
     }
 
     /// What of `taken` is here already. The rest is handed over as it becomes ready.
-    fn fetch(&self, mut taken: Taken) -> Taken {
-        for (group, again) in [(&mut taken.fresh, false), (&mut taken.suspects, true)] {
-            for ready in group.extract_if(.., |ready| !MiniBatch::is_local(&ready.local)) {
-                let fetching = Fetching {
-                    fatal: self.fatal.clone(),
-                    localizer: self.localizer.clone(),
-                    ready: self.ready.clone(),
-                    stop: self.end.stop.clone(),
-                };
-                self.tasks.spawn(fetching.run(ready, again));
-            }
+    fn fetch(self: &Arc<Self>, mut taken: Vec<Ready>) -> Vec<Ready> {
+        for ready in taken.extract_if(.., |ready| !MiniBatch::is_local(&ready.local)) {
+            self.tasks.spawn(Arc::clone(self).bring(ready));
         }
         taken
     }
 
-    /// Acknowledges those that have their outcome, and returns the others.
-    async fn without_ended(&self, suspects: Vec<Ready>) -> Option<Vec<Ready>> {
+    /// Acknowledges those that were delivered before and have their outcome, and returns the others.
+    async fn without_ended(&self, mut taken: Vec<Ready>) -> Option<Vec<Ready>> {
+        let suspects: Vec<Ready> = taken.extract_if(.., |ready| ready.is_suspect()).collect();
+        if suspects.is_empty() {
+            return Some(taken);
+        }
         let indexes: Vec<_> = suspects.iter().map(|ready| ready.index).collect();
         let ended = self.asked("what was delivered before", || self.job.ledger.ended(&indexes));
         let mut ended = ended.await?.into_iter();
@@ -282,7 +268,39 @@ impl Intake {
         if let Err(error) = ack_all(done.into_iter().map(|ready| ready.delivery)) {
             tracing::debug!(%error, "mini-batches that are done will be delivered once more");
         }
-        Some(open)
+        taken.extend(open);
+        Some(taken)
+    }
+
+    /// Brings the data of one mini-batch here, as often as it takes; when the node ends meanwhile, or cannot read
+    /// anything, the mini-batch goes back.
+    async fn bring(self: Arc<Self>, mut ready: Ready) {
+        let mut failures = 0;
+        loop {
+            let localizing = self.localizer.localize(&ready.delivery.body);
+            let Some(localized) = self.end.stop.run_until_cancelled(localizing).await else { return };
+            match localized {
+                Ok(Localized { planned, local, pin }) => {
+                    (ready.planned, ready.local, ready.pin) = (planned, local, pin);
+                    break;
+                }
+                Err(error) => {
+                    failures += 1;
+                    if is_of_this_node(error.kind, failures) {
+                        let reason = EndReason::InputsNotRead { error: error.to_string() }.to_string();
+                        self.fatal_tx
+                            .send_if_modified(|fatal| fatal.is_none() && fatal.replace(reason).is_none());
+                        return;
+                    }
+                    tracing::warn!(%error, "the data of a mini-batch is not here yet; trying again");
+                }
+            }
+            if !self.pause(FETCH_PAUSE).await {
+                return;
+            }
+        }
+        // A node that has ended takes nothing more: then it goes back.
+        let _ = self.ready_tx.send(vec![ready]).await;
     }
 }
 
@@ -295,50 +313,5 @@ fn is_of_this_node(kind: StorageErrorKind, failures: u32) -> bool {
         // What others need meanwhile goes away as they end.
         StorageErrorKind::Full => failures >= FULL_AT_MOST,
         _ => false,
-    }
-}
-
-/// Brings the data of one mini-batch here.
-struct Fetching {
-    fatal: watch::Sender<Option<String>>,
-    localizer: Localizer,
-    ready: mpsc::Sender<Taken>,
-    stop: CancellationToken,
-}
-
-impl Fetching {
-    /// As often as it takes; when the node ends meanwhile, or cannot read anything, the mini-batch goes back.
-    async fn run(self, mut ready: Ready, again: bool) {
-        let mut failures = 0;
-        loop {
-            let localized = tokio::select! {
-                localized = self.localizer.localize(&ready.delivery.body) => localized,
-                () = self.stop.cancelled() => return,
-            };
-            match localized {
-                Ok(Localized { planned, local, pin }) => {
-                    (ready.planned, ready.local, ready.pin) = (planned, local, pin);
-                    break;
-                }
-                Err(error) => {
-                    failures += 1;
-                    if is_of_this_node(error.kind, failures) {
-                        let reason = EndReason::InputsNotRead { error: error.to_string() }.to_string();
-                        self.fatal
-                            .send_if_modified(|fatal| fatal.is_none() && fatal.replace(reason).is_none());
-                        return;
-                    }
-                    tracing::warn!(%error, "the data of a mini-batch is not here yet; trying again");
-                }
-            }
-            tokio::select! {
-                () = tokio::time::sleep(FETCH_PAUSE) => {}
-                () = self.stop.cancelled() => return,
-            }
-        }
-        let mut taken = Taken::default();
-        if again { &mut taken.suspects } else { &mut taken.fresh }.push(ready);
-        // A node that has ended takes nothing more: then it goes back.
-        let _ = self.ready.send(taken).await;
     }
 }

@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 use prs_common::queue::Queue;
 
 /// Between two looks at the queue while nothing comes.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const DEPTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long nothing has come to a consumer that has room for more.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub(crate) struct StalledConsumerCheck {
     since: Option<Instant>,
     /// Whether messages waited at the last look.
     waited: bool,
 }
 
-impl Silence {
-    /// Whether the consumer is forgotten; looks at the queue now and then. To be asked while nothing is in hand.
-    pub(crate) async fn shows_that_it_is_forgotten(&mut self, queue: &dyn Queue, name: &str) -> bool {
-        if self.since.get_or_insert_with(Instant::now).elapsed() < LOOK_INTERVAL {
+impl StalledConsumerCheck {
+    /// Whether the broker has forgotten the consumer; looks at the queue now and then. To be asked while nothing is in hand.
+    pub(crate) async fn is_stalled(&mut self, queue: &dyn Queue, name: &str) -> bool {
+        if self.since.get_or_insert_with(Instant::now).elapsed() < DEPTH_INTERVAL {
             return false;
         }
         let waiting = queue.depth(name).await.map_or(0, |depth| depth.ready);
-        let forgotten = self.look(waiting);
-        if forgotten {
+        let stalled = self.look(waiting);
+        if stalled {
             tracing::warn!(queue = name, waiting, "messages wait and none comes: consuming the queue anew");
         }
-        forgotten
+        stalled
     }
 
     /// A look at the queue found so many messages.
@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn messages_must_wait_twice_in_a_row() {
-        let mut silence = Silence::default();
-        let looks = [3, 0, 2, 1, 1].map(|waiting| silence.look(waiting));
+        let mut check = StalledConsumerCheck::default();
+        let looks = [3, 0, 2, 1, 1].map(|waiting| check.look(waiting));
         assert_eq!(looks, [false, false, false, true, true]);
     }
 }

@@ -12,9 +12,11 @@ pub(crate) struct Heartbeat {
     pub(crate) job: JobContext,
     pub(crate) node_id: u32,
     pub(crate) info: NodeInfo,
-    pub(crate) report: watch::Receiver<NodeReport>,
+    /// How the node is: node and dispatcher write, the heartbeat reads.
+    pub(crate) report_rx: watch::Receiver<NodeReport>,
     pub(crate) in_hand: InHand,
-    pub(crate) signal: watch::Sender<Signal>,
+    /// What the job wants: the heartbeat writes, node and dispatcher read.
+    pub(crate) signal_tx: watch::Sender<Signal>,
 }
 
 impl Heartbeat {
@@ -29,7 +31,7 @@ impl Heartbeat {
                 _ = ticks.tick() => false,
                 () = stop.cancelled() => true,
             };
-            let said = NodeReport { in_hand: self.in_hand.count(), ..self.report.borrow().clone() };
+            let said = NodeReport { in_hand: self.in_hand.count(), ..self.report_rx.borrow().clone() };
             match job.ledger.heartbeat(node_id, &self.info.worker, &said).await {
                 // The ledger was rebuilt. Logs and segments keep the id they began with.
                 Ok(Signal::Rejoin) => match job.ledger.join(&self.info, Some(self.node_id)).await {
@@ -37,7 +39,7 @@ impl Heartbeat {
                     Err(error) => tracing::warn!(%error, "the node is not in the rebuilt ledger yet"),
                 },
                 Ok(wanted) => {
-                    self.signal.send_if_modified(|signal| std::mem::replace(signal, wanted) != wanted);
+                    self.signal_tx.send_if_modified(|signal| std::mem::replace(signal, wanted) != wanted);
                 }
                 Err(error) => tracing::warn!(%error, "the ledger does not hear this node; it works on"),
             }

@@ -6,7 +6,7 @@
 mod heartbeat;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -30,14 +30,15 @@ use crate::commit::committer::{Backlog, Committer};
 use crate::commit::outcome::InHand;
 use crate::dispatcher::suspects::Suspects;
 use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
-use crate::host::python_home;
+use crate::host::blocking::blocking;
 use crate::host::unique::unique;
-use crate::host::work_folder;
+use crate::host::{python_home, work_folder};
 use crate::inputs::{InputPlace, Localizer};
 use crate::intake::plan_end::PlanEnd;
 use crate::intake::{Intake, IntakeEnd};
 use crate::node::heartbeat::Heartbeat;
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
+use crate::process::launch::Launch;
 
 /// Pause before the code is fetched again from a store that did not answer.
 const CODE_PAUSE: Duration = Duration::from_secs(1);
@@ -66,17 +67,17 @@ pub async fn run_node(
         settings.host.gpus,
         settings.python.display()
     ));
-    let (report, reported) = watch::channel(NodeReport::default());
-    let (signal, wanted) = watch::channel(Signal::Run);
+    let (report_tx, report_rx) = watch::channel(NodeReport::default());
+    let (signal_tx, signal_rx) = watch::channel(Signal::Run);
     let in_hand = InHand::default();
     let stop_heartbeat = CancellationToken::new();
     let heartbeat = Heartbeat {
         job: job.clone(),
         node_id,
         info,
-        report: reported.clone(),
+        report_rx: report_rx.clone(),
         in_hand: in_hand.clone(),
-        signal,
+        signal_tx,
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
@@ -84,7 +85,7 @@ pub async fn run_node(
         prepared = prepare(&job, &settings, &folder) => Some(prepared),
         () = end.drain.cancelled() => None,
         () = end.stop.cancelled() => None,
-        () = unwanted(wanted.clone()) => None,
+        () = unwanted(signal_rx.clone()) => None,
     };
     match prepared {
         None => main_log.line("there is nothing to do here any more"),
@@ -93,15 +94,16 @@ pub async fn run_node(
                 job: &job,
                 settings: &settings,
                 node_id,
-                name: service,
+                name: &service,
+                folder: &folder,
                 main_log: &main_log,
                 in_hand,
             };
-            node.serve(folder.clone(), report, wanted, end).await;
+            node.serve(report_tx, signal_rx, end).await;
         }
         Some(Err(Unfit { reason, is_of_host })) => {
             main_log.line(&reason);
-            report.send_modify(|report| {
+            report_tx.send_modify(|report| {
                 report.fatal = Some(reason.to_string());
                 report.is_unfit = is_of_host;
                 if is_of_host {
@@ -120,11 +122,9 @@ pub async fn run_node(
     if let Err(panic) = beating.await {
         tracing::error!(%panic, "the heartbeat broke; the node will be missed");
     }
-    // Nobody waits for the files of the inputs to go.
-    if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
-        tracing::error!(%panic, "the scratch folder of the node is left behind");
-    }
-    let last = reported.borrow().clone();
+    // The job does not wait for the files of the inputs to go.
+    blocking(move || work_folder::remove(&folder)).await;
+    let last = report_rx.borrow().clone();
     Ok(last)
 }
 
@@ -156,8 +156,8 @@ async fn keep_former_logs(job: &JobContext, node_id: u32) {
 }
 
 /// Ends when the job wants no more nodes.
-async fn unwanted(mut wanted: watch::Receiver<Signal>) {
-    let _ = wanted.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
+async fn unwanted(mut signal_rx: watch::Receiver<Signal>) {
+    let _ = signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
 }
 
 /// The code archive, as often as it takes. One that is not what its name says is read some times, for it may have been
@@ -168,9 +168,7 @@ async fn fetch_code(job: &JobContext) -> Result<Bytes, EndReason> {
         match job.storage.get(&job.code).await {
             Ok(body) => {
                 let (archive, key) = (body.clone(), job.code.clone());
-                let checked =
-                    tokio::task::spawn_blocking(move || is_intact(&archive, checksum_of_code(&key)));
-                if checked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
+                if blocking(move || is_intact(&archive, checksum_of_code(&key))).await {
                     return Ok(body);
                 }
                 damaged += 1;
@@ -189,13 +187,13 @@ async fn fetch_code(job: &JobContext) -> Result<Bytes, EndReason> {
 }
 
 /// Brings the code and prs's own Python into the scratch folder.
-async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &std::path::Path) -> Result<(), Unfit> {
+async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &Path) -> Result<(), Unfit> {
     if let Some(unfit) = &settings.unfit {
         return Err(unfit.clone());
     }
     let archive = fetch_code(job).await?;
     let (folder, extension) = (folder.to_owned(), settings.extension.clone());
-    let prepared = tokio::task::spawn_blocking(move || {
+    let prepared = blocking(move || {
         unpack(&archive, &folder.join("code"))
             .map_err(|error| EndReason::CodeNotUnpacked { error: error.to_string() })?;
         let home = folder.join("python");
@@ -204,23 +202,18 @@ async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &std::path::
             EndReason::NotPrepared { folder, error }
         })
     });
-    let prepared = prepared.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    Ok(prepared?)
+    Ok(prepared.await?)
 }
 
 /// Makes the folder for the data that is fetched.
-async fn localizer(
-    job: &JobContext,
-    settings: &NodeSettings,
-    folder: &std::path::Path,
-) -> io::Result<Localizer> {
+async fn localizer(job: &JobContext, settings: &NodeSettings, folder: &Path) -> io::Result<Localizer> {
     let (stores, spec, folder) = (job.inputs.clone(), Arc::clone(&job.spec), folder.to_owned());
     let (cache_bytes, memory_bytes) = (settings.cache_bytes, settings.memory_bytes);
-    let made = tokio::task::spawn_blocking(move || {
-        let place = |tree: &std::path::Path| InputPlace::of(&spec, tree, &folder);
+    let made = blocking(move || {
+        let place = |tree: &Path| InputPlace::of(&spec, tree, &folder);
         Localizer::new(stores, Arc::clone(&spec), &folder.join("inputs"), cache_bytes, memory_bytes, place)
     });
-    made.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    made.await
 }
 
 /// What a node at work consists of.
@@ -229,7 +222,9 @@ struct Service<'a> {
     settings: &'a NodeSettings,
     node_id: u32,
     /// Tells this service of the node from all others.
-    name: String,
+    name: &'a str,
+    /// Its scratch folder.
+    folder: &'a Path,
     main_log: &'a LogFile,
     in_hand: InHand,
 }
@@ -238,99 +233,94 @@ impl Service<'_> {
     /// Runs mini-batches until the job wants no more.
     async fn serve(
         self,
-        folder: PathBuf,
-        report: watch::Sender<NodeReport>,
-        wanted: watch::Receiver<Signal>,
+        report_tx: watch::Sender<NodeReport>,
+        signal_rx: watch::Receiver<Signal>,
         end: NodeEnd,
     ) {
-        let (job, settings) = (self.job, self.settings);
-        let localizer = match localizer(job, settings, &folder).await {
+        let Self { job, settings, node_id, main_log, .. } = self;
+        let localizer = match localizer(job, settings, self.folder).await {
             Ok(localizer) => localizer,
             Err(error) => {
-                let (folder, error) = (folder.display().to_string(), error.to_string());
+                let (folder, error) = (self.folder.display().to_string(), error.to_string());
                 let reason = EndReason::NoInputFolder { folder, error }.to_string();
-                self.main_log.line(&reason);
-                report.send_modify(|report| report.fatal = Some(reason));
+                main_log.line(&reason);
+                report_tx.send_modify(|report| report.fatal = Some(reason));
                 return;
             }
         };
-        let place = localizer.place();
+        // Processes see the files as long as this is kept.
+        let held = localizer.clone();
+        let place = held.place();
         if let Some(reason) = place.refused() {
-            self.main_log.line(format_args!(
+            main_log.line(format_args!(
                 "scripts see inputs below {}, a path of this node alone: {reason}",
                 place.inputs().display()
             ));
         }
-        let mount = place.mount().cloned();
-        // Processes see the files as long as somebody has it.
-        let _held = localizer.clone();
         let tasks = TaskTracker::new();
         let intake_end = IntakeEnd::default();
-        let (ready, taken) = mpsc::channel(INTAKE_AHEAD);
+        let (ready_tx, ready_rx) = mpsc::channel(INTAKE_AHEAD);
         let (outcomes_tx, outcomes_rx) = mpsc::unbounded_channel();
-        let (ask, asked) = mpsc::unbounded_channel();
-        let (cleared, clear) = mpsc::unbounded_channel();
-        let (idle, is_idle) = watch::channel(false);
-        let (fatal, is_fatal) = watch::channel(None);
+        let (asks_tx, asks_rx) = mpsc::unbounded_channel();
+        let (cleared_tx, cleared_rx) = mpsc::unbounded_channel();
+        let (idle_tx, idle_rx) = watch::channel(false);
+        let (fatal_tx, fatal_rx) = watch::channel(None);
         let backlog = Backlog::default();
         let over = end.stop.child_token();
         let prefetch = Arc::new(AtomicUsize::new(match settings.prefetch {
             Prefetch::Fixed(fixed) => fixed,
             Prefetch::UpTo(most) => (settings.slots as usize + 1).min(most),
         }));
-        let intake = Intake {
+        let intake = Arc::new(Intake {
             job: job.clone(),
             plan_end: PlanEnd::default(),
             prefetch: Arc::clone(&prefetch),
             in_hand: self.in_hand,
-            ready,
+            ready_tx,
             end: intake_end.clone(),
             localizer,
-            fatal: fatal.clone(),
+            fatal_tx: fatal_tx.clone(),
             tasks: tasks.clone(),
-        };
+        });
         tasks.spawn(intake.run());
         let suspects = Suspects {
             job: job.clone(),
-            prefix: format!("{}-{}-{}", job.incarnation, self.node_id, self.name),
-            cleared,
+            prefix: format!("{}-{node_id}-{}", job.incarnation, self.name),
+            cleared_tx,
             outcomes_tx: outcomes_tx.clone(),
             stop: intake_end.stop.clone(),
         };
-        tasks.spawn(suspects.run(asked));
+        tasks.spawn(suspects.run(asks_rx));
         let committer = Committer {
             job: job.clone(),
-            node_id: self.node_id,
-            service: self.name.clone(),
+            node_id,
+            service: self.name.to_owned(),
             ip: settings.host.ip.clone(),
             prefetch: Arc::clone(&prefetch),
             backlog: backlog.clone(),
-            fatal,
+            fatal_tx,
             over: over.clone(),
         };
-        let mut committing = tokio::spawn(committer.run(outcomes_rx, is_idle));
-        let dispatcher = Dispatcher::new(Surroundings {
-            job,
-            settings,
-            node_id: self.node_id,
-            service: self.name,
-            folder,
-            main_log: self.main_log,
-            mount,
+        let mut committing = tokio::spawn(committer.run(outcomes_rx, idle_rx));
+        let launch =
+            Launch { job, settings, node_id, service: self.name, folder: self.folder, mount: place.mount() };
+        let surroundings = Surroundings {
+            main_log,
             outcomes_tx,
-            ask,
+            asks_tx,
             prefetch,
-            idle,
+            idle_tx,
             backlog,
-            report,
+            report_tx,
             tasks: tasks.clone(),
-        });
+        };
         let drain = end.drain.clone();
-        let commands = Commands { wanted, fatal: is_fatal, end, stop_intake: intake_end.stop.clone() };
-        dispatcher.run(taken, clear, commands).await;
+        let stop_intake = intake_end.stop.clone();
+        let commands = Commands { ready_rx, cleared_rx, signal_rx, fatal_rx, end, stop_intake };
+        Dispatcher::new(launch, surroundings).run(commands).await;
         let ended = tokio::select! {
             ended = &mut committing => ended,
-            // Whoever asks a worker to leave does not wait for a store that is away.
+            // A worker that is asked to leave does not wait for a store that is away.
             () = drained(&drain) => {
                 over.cancel();
                 committing.await

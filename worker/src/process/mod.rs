@@ -20,20 +20,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prs_common::process_page::ProcessPage;
-use prs_common::wire::{ErrorInfo, FromProcess, Stage};
+use prs_common::wire::{ErrorInfo, FromProcess, Stage, ToProcess, encode};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use frames::FrameReader;
-pub(crate) use spawn::{ProcessSettings, SpawnError, Spawned, Streams, spawn};
+use frames::FrameReader;
+pub(crate) use spawn::{ProcessSettings, Streams};
+use spawn::{SpawnError, spawn};
 
 use crate::host::descendants::Family;
 
 /// How long the last frames of a dead process may take to arrive.
-pub(crate) const LAST_FRAMES: Duration = Duration::from_secs(2);
+const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// Something a process said or did.
 #[derive(Debug)]
@@ -79,9 +80,9 @@ pub(crate) struct Process {
 /// What the processes of a node have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Tending {
-    /// Where their events go.
-    pub(crate) events: mpsc::Sender<Event>,
-    /// Who waits for their tasks.
+    /// What they said and did: their supervisors write, the dispatcher reads.
+    pub(crate) events_tx: mpsc::Sender<Event>,
+    /// Holds their tasks.
     pub(crate) tasks: TaskTracker,
     /// Set when all of them end at once: what they left behind is then looked for once, not once for each.
     pub(crate) all_end: CancellationToken,
@@ -108,9 +109,9 @@ impl Process {
             slot,
             number,
             pid,
-            family: Arc::new(Family::of_process(&settings.token, settings.mark)),
+            family: Family::of_process(&settings.token, settings.mark),
             child: spawned.child,
-            events: tending.events.clone(),
+            events_tx: tending.events_tx.clone(),
             all_end: tending.all_end.clone(),
             kill: kill.clone(),
             wants_stack: Arc::clone(&wants_stack),
@@ -119,6 +120,11 @@ impl Process {
         };
         tending.tasks.spawn(supervisor.run(read));
         Ok(Self { pid, page, frames, kill, wants_stack, ask })
+    }
+
+    /// Says something to it.
+    pub(crate) fn say(&self, message: &ToProcess) {
+        self.send(encode(message, []));
     }
 
     /// Sends a frame. A process that is gone does not read it; its end is reported as an event.
@@ -163,9 +169,9 @@ struct Supervisor {
     slot: usize,
     number: u32,
     pid: u32,
-    family: Arc<Family>,
+    family: Family,
     child: Child,
-    events: mpsc::Sender<Event>,
+    events_tx: mpsc::Sender<Event>,
     all_end: CancellationToken,
     kill: CancellationToken,
     wants_stack: Arc<AtomicBool>,
@@ -179,7 +185,7 @@ impl Supervisor {
         let status = self.until_exit(&mut reader).await;
         // First end what may still hold the socket open, then read what the process had written.
         spawn::kill_group(self.pid);
-        let family = Arc::clone(&self.family);
+        let family = self.family.clone();
         let left_behind = if self.all_end.is_cancelled() {
             0
         } else {
@@ -208,13 +214,11 @@ impl Supervisor {
                 status = self.child.wait() => return status.ok(),
                 message = reader.next(), if reading => {
                     if let Some((message, rows)) = message {
-                        let kind = EventKind::Said(message, rows);
-                        let event = Event { slot: self.slot, number: self.number, kind };
-                        if self.events.send(event).await.is_err() {
+                        if !self.report(EventKind::Said(message, rows)).await {
                             self.kill.cancel();
                         }
                     } else {
-                        // It closed its socket, or speaks rubbish: it is of no use any more.
+                        // It closed its socket, or broke the protocol: it is of no use any more.
                         reading = false;
                         self.kill.cancel();
                     }
@@ -229,21 +233,26 @@ impl Supervisor {
                         stack::ask(self.pid, &self.stack).await;
                     }
                     spawn::kill_group(self.pid);
+                    // One that has the terminal leads no group.
+                    let _ = self.child.start_kill();
                 }
             }
         }
     }
 
-    async fn report(&self, kind: EventKind) {
+    /// Tells the dispatcher; false when that is gone.
+    async fn report(&self, kind: EventKind) -> bool {
         let event = Event { slot: self.slot, number: self.number, kind };
-        if self.events.send(event).await.is_err() {
+        let is_told = self.events_tx.send(event).await.is_ok();
+        if !is_told {
             tracing::debug!(pid = self.pid, "the node has left before its process ended");
         }
+        is_told
     }
 }
 
 /// How a process ended, as Python's `subprocess` says it.
-pub(crate) fn returncode(status: Option<ExitStatus>) -> i32 {
+fn returncode(status: Option<ExitStatus>) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| -signal))).unwrap_or(-1)
 }

@@ -1,8 +1,5 @@
 //! The first distinct errors of a node, which people see while the job runs: they travel with its heartbeat.
 
-use std::path::Path;
-
-use bytes::Bytes;
 use prs_common::ledger::{MOST_SEEN_ERRORS, NodeReport, SeenError};
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex};
 use prs_common::source_line::SourceLine;
@@ -12,57 +9,21 @@ use prs_common::wire::ErrorInfo;
 /// Longest message and longest name of what failed, bytes.
 const LONGEST: usize = 160;
 
-/// A try of a mini-batch.
-#[derive(Debug, Clone)]
-pub(crate) struct TryName {
-    /// The mini-batch.
-    pub(crate) index: MiniBatchIndex,
-    /// Its descriptor.
-    pub(crate) planned: Bytes,
-    /// Which try it is, from 1.
-    pub(crate) number: u32,
-    /// Tries that it may have.
-    pub(crate) most: u32,
+/// What a try of a mini-batch with the descriptor `planned` is called; `number` says which of its `most` tries it is, from 1.
+pub(crate) fn try_name(index: MiniBatchIndex, planned: &[u8], number: u32, most: u32) -> String {
+    let detail = MiniBatch::decode(planned).map(|mini_batch| mini_batch.detail());
+    let of = detail.map(|detail| format!(" ({})", cut(&detail))).unwrap_or_default();
+    format!("mini-batch {index}{of}, try {number} of {most}")
 }
 
-impl TryName {
-    fn words(&self) -> String {
-        let detail = MiniBatch::decode(&self.planned).map(|mini_batch| mini_batch.detail());
-        let of = detail.map(|detail| format!(" ({})", cut(&detail))).unwrap_or_default();
-        format!("mini-batch {}{of}, try {} of {}", self.index, self.number, self.most)
-    }
-}
-
-/// Where the user's code is: for the process, and for the user.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CodeFolders<'a> {
-    pub(crate) code_dir: &'a Path,
-    pub(crate) source_directory: &'a Path,
-}
-
-impl CodeFolders<'_> {
-    /// The line of the user's code that `error` came from.
-    pub(crate) fn line_of(self, error: &ErrorInfo) -> Option<SourceLine> {
-        let told = error.frame.as_deref().cloned();
-        told.or_else(|| {
-            SourceLine::last_of(&error.traceback, &self.code_dir.to_string_lossy(), self.source_directory)
-        })
-    }
-}
-
-/// Notes that a try failed by the user's code.
-pub(crate) fn note_try(report: &mut NodeReport, code: CodeFolders<'_>, tried: &TryName, error: &ErrorInfo) {
+/// Notes that a try failed by the user's code; `what` says which.
+pub(crate) fn note_try(report: &mut NodeReport, error: &ErrorInfo, what: impl FnOnce() -> String) {
     report.failed_tries += 1;
-    note(report, code, error, || tried.words());
+    note(report, error, what);
 }
 
 /// Notes an error, where it is one of the first that are distinct; `what` says what failed.
-pub(crate) fn note(
-    report: &mut NodeReport,
-    code: CodeFolders<'_>,
-    error: &ErrorInfo,
-    what: impl FnOnce() -> String,
-) {
+pub(crate) fn note(report: &mut NodeReport, error: &ErrorInfo, what: impl FnOnce() -> String) {
     if report.errors.len() >= MOST_SEEN_ERRORS {
         return;
     }
@@ -73,7 +34,7 @@ pub(crate) fn note(
         category: cut(&error.category),
         message: cut(first_line),
         // What stands in the line is not needed to find it.
-        line: code.line_of(error).map(|line| SourceLine { text: String::new(), ..line }),
+        line: error.frame.as_deref().map(|line| SourceLine { text: String::new(), ..line.clone() }),
     };
     if report.errors.iter().any(|known| known.is_as(&seen)) {
         return;
@@ -96,14 +57,14 @@ mod tests {
     use super::*;
 
     fn error(category: &str, message: &str, line: u32) -> ErrorInfo {
-        let traceback =
-            format!("  File \"/work/code/main.py\", line {line}, in run\n    x()\n{category}: x\n");
+        let file = "/home/ana/code/main.py".to_owned();
+        let frame = SourceLine { file, line, function: "run".to_owned(), text: "x()".to_owned() };
         ErrorInfo {
             stage: Stage::Run,
             category: category.into(),
             message: message.into(),
-            traceback,
-            frame: None,
+            traceback: String::new(),
+            frame: Some(Box::new(frame)),
         }
     }
 
@@ -111,10 +72,7 @@ mod tests {
     fn the_first_of_each_distinct_error_is_noted_and_all_are_counted() {
         let paths = vec!["a.txt", "b.txt"];
         let work = Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
-        let planned: Bytes = MiniBatch { index: 7, input: 0, work }.encode().into();
-        let tried = TryName { index: 7, planned, number: 2, most: 3 };
-        let code =
-            CodeFolders { code_dir: Path::new("/work/code"), source_directory: Path::new("/home/ana/code") };
+        let planned = MiniBatch { index: 7, input: 0, work }.encode();
         let mut report = NodeReport::default();
         let errors = [
             error("ValueError", "cannot parse a.txt\nat all", 9),
@@ -124,7 +82,7 @@ mod tests {
             error("KeyError", "one more", 13),
         ];
         for error in &errors {
-            note_try(&mut report, code, &tried, error);
+            note_try(&mut report, error, || try_name(7, &planned, 2, 3));
         }
         assert_eq!(report.failed_tries, 5);
         let told: Vec<_> = report

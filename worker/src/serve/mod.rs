@@ -1,8 +1,8 @@
 //! A worker: looks for jobs of its targets that want nodes, and serves them, one after the other.
 //!
-//! An idle worker needs the ledger and storage alone, and has no connection to the broker. It is a steward too: it fills a ledger that was lost, ends a job
-//! that nobody ends, and tidies up behind one that has ended. It never ends because a server went away: every wait is
-//! repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
+//! An idle worker needs the ledger and storage alone, and has no connection to the broker. It is a steward too: it fills
+//! a ledger that was lost, ends a job that nobody ends, and tidies up behind one that has ended. It never ends because a
+//! server went away: every wait is repeated. How it ends is said by its [`NodeEnd`], by `idle_limit`, or by the one job it was started for.
 
 mod choice;
 pub(crate) mod connect;
@@ -21,9 +21,8 @@ use tokio::time::Instant;
 use crate::host::unique::unique;
 use crate::{Host, NodeEnd, WorkFolder};
 use choice::{Choice, Left, choices};
-use service::{Served, Service};
-
-pub use service::Parting;
+pub use service::ServeOutcome;
+use service::Service;
 
 /// Between two looks of an idle worker, on average: when its bell does not ring.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -97,16 +96,9 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
 
 /// What a worker says of itself while it has no job.
 fn idle_info(settings: &WorkerSettings) -> NodeInfo {
-    let WorkerSettings { host, slots, .. } = settings;
     let instance = instance(settings);
-    NodeInfo {
-        worker: instance.clone(),
-        ip: host.ip.clone(),
-        slots: slots.unwrap_or_else(|| host.default_slots()),
-        host: host.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        instance,
-    }
+    let slots = settings.slots.unwrap_or_else(|| settings.host.default_slots());
+    settings.host.node_info(&instance, &instance, slots)
 }
 
 /// A name for this program that no other has.
@@ -174,46 +166,47 @@ impl Search<'_> {
                 return false;
             }
             let run = choice.offer.run.clone();
-            let served = service.serve_offer(choice).await;
-            if !matches!(served, Served::Full | Served::OtherVersion) {
-                tracing::info!(run, "this worker stops serving the job: {served}");
+            let outcome = service.serve_offer(choice).await;
+            if !matches!(outcome, ServeOutcome::Full | ServeOutcome::OtherVersion) {
+                tracing::info!(run, "this worker stops serving the job: {outcome}");
             }
-            match served {
-                Served::Full => continue,
-                Served::NotHere => {
-                    self.left.insert(run, Left::Until(Instant::now() + LEFT_FOR));
-                    continue;
-                }
-                Served::OtherVersion => {
-                    self.left.insert(run, Left::All);
-                    continue;
-                }
-                Served::Useless => {
-                    self.left.insert(run, Left::Nodes);
-                }
-                Served::Over(_) | Served::Left | Served::Again => {}
+            let left = match outcome {
+                ServeOutcome::Full => continue,
+                ServeOutcome::NotHere => Left::Until(Instant::now() + LEFT_FOR),
+                ServeOutcome::OtherVersion => Left::All,
+                ServeOutcome::Useless => Left::Nodes,
+                _ => return true,
+            };
+            self.left.insert(run, left);
+            if outcome == ServeOutcome::Useless {
+                return true;
             }
-            return true;
         }
         false
     }
 }
 
 /// Serves one job, whether or not it wants more nodes, until it is over or the worker is asked to end.
-pub async fn serve_job(fleet: &Fleet, settings: &WorkerSettings, job_id: &str, end: &NodeEnd) -> Parting {
+pub async fn serve_job(
+    fleet: &Fleet,
+    settings: &WorkerSettings,
+    job_id: &str,
+    end: &NodeEnd,
+) -> ServeOutcome {
     let instance = instance(settings);
     loop {
         let service = Service { fleet, settings, end, instance: &instance };
         match service.serve(job_id).await {
             // Its result is being written by another node: how it ends shows then.
-            Served::Over(Parting::JobGoesOn) | Served::Again | Served::NotHere | Served::Full => {}
-            Served::Over(parting) => return parting,
-            Served::OtherVersion => return Parting::OtherVersion,
-            Served::Left | Served::Useless => return Parting::JobGoesOn,
+            ServeOutcome::EndsElsewhere
+            | ServeOutcome::Again
+            | ServeOutcome::NotHere
+            | ServeOutcome::Full => {}
+            ServeOutcome::Useless => return ServeOutcome::Left,
+            outcome => return outcome,
         }
-        tokio::select! {
-            () = tokio::time::sleep(USELESS_PAUSE) => {}
-            () = end.drain.cancelled() => return Parting::JobGoesOn,
+        if end.drain.run_until_cancelled(tokio::time::sleep(USELESS_PAUSE)).await.is_none() {
+            return ServeOutcome::Left;
         }
     }
 }

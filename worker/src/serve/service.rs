@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
+use crate::host::blocking::blocking;
 use crate::host::unique::unique;
 use crate::host::work_folder;
 use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node};
@@ -25,29 +26,22 @@ const MOST_TAKEN: usize = 4_000;
 /// Pause before a job is joined again.
 const JOIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// How a worker and the one job it was started for part.
+/// How the service of a job by a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum ServeOutcome {
     /// The job completed.
     Completed,
     /// It failed.
     Failed,
     /// It was canceled.
     Canceled,
-    /// It goes on without this worker.
-    JobGoesOn,
+    /// Another worker ends the job.
+    EndsElsewhere,
     /// There is no such job.
     Unknown,
-    /// It needs a worker of another version.
+    /// The job needs a worker of another version.
     OtherVersion,
-}
-
-/// What a service came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Served {
-    /// The job is over.
-    Over(Parting),
-    /// The worker leaves while the job goes on; somebody else may take its place.
+    /// The worker leaves while the job goes on; another one may take its place.
     Left,
     /// The worker is of no use to the job (`init()` fails here, no room on the disk); another one may not be either.
     Useless,
@@ -57,19 +51,17 @@ pub(super) enum Served {
     NotHere,
     /// The job has enough nodes, or another worker ends it.
     Full,
-    /// The job needs a worker of another version.
-    OtherVersion,
 }
 
-impl fmt::Display for Served {
+impl fmt::Display for ServeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Over(Parting::Completed) => "it completed",
-            Self::Over(Parting::Failed) => "it failed",
-            Self::Over(Parting::Canceled) => "it was canceled",
-            Self::Over(Parting::JobGoesOn) => "another worker ends it",
-            Self::Over(Parting::Unknown) => "there is no such job",
-            Self::Over(Parting::OtherVersion) | Self::OtherVersion => "it needs a worker of another version",
+            Self::Completed => "it completed",
+            Self::Failed => "it failed",
+            Self::Canceled => "it was canceled",
+            Self::EndsElsewhere => "another worker ends it",
+            Self::Unknown => "there is no such job",
+            Self::OtherVersion => "it needs a worker of another version",
             Self::Left => "this worker leaves, and the job goes on",
             Self::Useless => "this worker is of no use to it",
             Self::Again => "its service begins anew",
@@ -90,47 +82,47 @@ pub(super) struct Service<'a> {
 
 impl Service<'_> {
     /// Serves an offered job, as far as it still wants a worker, until it is over or the worker is asked to end.
-    pub(super) async fn serve_offer(&self, choice: Choice) -> Served {
+    pub(super) async fn serve_offer(&self, choice: Choice) -> ServeOutcome {
         let Choice { target, offer, role } = choice;
         if offer.prs_version != env!("CARGO_PKG_VERSION") {
             return other_version(&offer.job_id, &offer.prs_version);
         }
         let record = match self.read(&offer.job_id).await {
             Ok(record) => record,
-            Err(Served::Over(parting)) => {
+            Err(ServeOutcome::Unknown) => {
                 // What is left of it is the offer alone.
                 let forgotten =
                     membership::forget(self.fleet, &target, &offer.job_id, offer.incarnation).await;
-                return forgotten.map_or(Served::NotHere, |()| Served::Over(parting));
+                return forgotten.map_or(ServeOutcome::NotHere, |()| ServeOutcome::Unknown);
             }
-            Err(served) => return served,
+            Err(outcome) => return outcome,
         };
         if record.incarnation < offer.incarnation {
             tracing::warn!(job = offer.job_id, "storage gives back a record from before the job was resumed");
-            return Served::NotHere;
+            return ServeOutcome::NotHere;
         }
         if record.incarnation > offer.incarnation {
             // A start that was superseded is tidied up.
             let former = JobRecord { incarnation: offer.incarnation, ..record };
             return self.serve_as(&former, Some(Role::Steward)).await;
         }
-        let role = if parting(&record).is_some() { Role::Steward } else { role };
+        let role = if end_of(&record).is_some() { Role::Steward } else { role };
         self.serve_as(&record, Some(role)).await
     }
 
     /// Serves a job, whether or not it wants more nodes, until it is over or the worker is asked to end.
-    pub(super) async fn serve(&self, job_id: &str) -> Served {
+    pub(super) async fn serve(&self, job_id: &str) -> ServeOutcome {
         let record = match self.read(job_id).await {
             Ok(record) => record,
-            Err(served) => return served,
+            Err(outcome) => return outcome,
         };
-        let Some(parting) = parting(&record) else { return self.serve_as(&record, None).await };
+        let Some(end) = end_of(&record) else { return self.serve_as(&record, None).await };
         // There may be no other worker to tidy up behind it.
         self.serve_as(&record, Some(Role::Steward)).await;
-        Served::Over(parting)
+        end
     }
 
-    async fn read(&self, job_id: &str) -> Result<JobRecord, Served> {
+    async fn read(&self, job_id: &str) -> Result<JobRecord, ServeOutcome> {
         match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
             Ok(record) if record.prs_version != env!("CARGO_PKG_VERSION") => {
                 Err(other_version(job_id, &record.prs_version))
@@ -138,47 +130,48 @@ impl Service<'_> {
             Ok(record) => Ok(record),
             Err(JobRecordError::Absent { place, .. }) => {
                 tracing::error!(job = job_id, place, "there is no such job; nobody is to serve it any more");
-                Err(Served::Over(Parting::Unknown))
+                Err(ServeOutcome::Unknown)
             }
             Err(error) => {
                 tracing::warn!(job = job_id, %error, "the job cannot be read here; others may");
-                Err(Served::NotHere)
+                Err(ServeOutcome::NotHere)
             }
         }
     }
 
     /// Serves a job in a role, where that is still to be taken; in any case without one.
-    async fn serve_as(&self, record: &JobRecord, role: Option<Role>) -> Served {
+    async fn serve_as(&self, record: &JobRecord, role: Option<Role>) -> ServeOutcome {
         let job_id = &record.job_id;
         let worker = format!("{}-{}-{}", self.settings.name, std::process::id(), unique());
         let folder = match self.settings.work_folder.folder(&format!("{job_id}-{worker}")) {
             Ok(folder) => folder.path().to_owned(),
             Err(error) => {
                 tracing::error!(%error, "this worker cannot serve jobs: it has no folder");
-                return Served::NotHere;
+                return ServeOutcome::NotHere;
             }
         };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
         let job = JobContext::on(&self.fleet, record, folders);
-        let served = match role {
+        let outcome = match role {
             Some(Role::Steward) => self.end_it(&job, &worker).await,
-            Some(Role::Node) if !self.takes_seat(&job, &worker).await => Served::Full,
+            Some(Role::Node) if !self.takes_seat(&job, &worker).await => ServeOutcome::Full,
             _ => {
                 tracing::info!(job = job_id, worker, "serving the job");
-                self.work(&job, &worker).await
+                let settings = self.node_settings(&job, &worker);
+                self.work(&job, &worker, Some(settings)).await
             }
         };
-        if let Err(panic) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
-            tracing::error!(%panic, "the folder of the job is left behind");
-        }
-        if matches!(served, Served::Left | Served::Useless) {
-            membership::ring(&job).await;
-        }
-        match served {
+        blocking(move || work_folder::remove(&folder)).await;
+        match outcome {
             // Another worker may have ended it.
-            Served::Over(_) => Served::Over(self.ended(job_id).await),
-            served => served,
+            ServeOutcome::EndsElsewhere => {
+                let record = JobRecord::read(&*self.fleet.job_storage(job_id)).await;
+                return record.ok().as_ref().and_then(end_of).unwrap_or(outcome);
+            }
+            ServeOutcome::Left | ServeOutcome::Useless => membership::ring(&job).await,
+            _ => {}
         }
+        outcome
     }
 
     /// Takes one of the seats for nodes; false when none is free.
@@ -192,68 +185,52 @@ impl Service<'_> {
     }
 
     /// Watches over a job that wants no more nodes to its end, unless another worker does.
-    async fn end_it(&self, job: &JobContext, worker: &str) -> Served {
+    async fn end_it(&self, job: &JobContext, worker: &str) -> ServeOutcome {
         match job.ledger.lease(Duty::Watch, worker, job.policy.lease).await {
             Ok(Some(_)) => {}
-            Ok(None) => return Served::Full,
+            Ok(None) => return ServeOutcome::Full,
             Err(error) if error.kind == LedgerErrorKind::NotFound => {}
             Err(error) => {
                 tracing::warn!(job = job.id, %error, "the job cannot be ended from here for now");
-                return Served::NotHere;
+                return ServeOutcome::NotHere;
             }
         }
-        if let Err(served) = make_folders(job).await {
-            return served;
-        }
         tracing::info!(job = job.id, worker, "nobody ends the job; this worker does");
-        let watch_end = OrchestratorEnd { stop: self.end.drain.child_token(), ..OrchestratorEnd::default() };
-        watch_end.alone.cancel();
-        let stop_shipping = CancellationToken::new();
-        let shipping = tokio::spawn(ship_logs(job.clone(), stop_shipping.clone()));
-        let watching = {
-            let (job, owner) = (job.clone(), worker.to_owned());
-            tokio::spawn(async move { orchestrate(&job, &owner, &watch_end).await })
-        };
-        let place = watching.await.unwrap_or_else(|panic| {
-            tracing::error!(%panic, "the orchestrator broke; another worker takes over");
-            WatchEnd::Stopped
-        });
-        stop_shipping.cancel();
-        let _ = shipping.await;
-        match place {
-            WatchEnd::Ended(_) | WatchEnd::Over => Served::Over(Parting::JobGoesOn),
-            WatchEnd::Again => Served::Again,
-            WatchEnd::Stopped => Served::NotHere,
-        }
+        self.work(job, worker, None).await
     }
 
-    /// Runs node and orchestrator side by side, until both have come to their ends.
-    async fn work(&self, job: &JobContext, worker: &str) -> Served {
-        if let Err(served) = make_folders(job).await {
-            return served;
+    /// Runs node and orchestrator side by side, until both have come to their ends; without settings for a node the
+    /// orchestrator alone.
+    async fn work(&self, job: &JobContext, worker: &str, settings: Option<NodeSettings>) -> ServeOutcome {
+        for folder in [&job.logs, &job.work] {
+            if let Err(error) = tokio::fs::create_dir_all(folder).await {
+                tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
+                return ServeOutcome::NotHere;
+            }
         }
-        let node_end = NodeEnd::default();
-        let watch_end = OrchestratorEnd::default();
+        let (node_end, watch_end) = (NodeEnd::default(), OrchestratorEnd::default());
+        let is_steward = settings.is_none();
+        if is_steward {
+            watch_end.alone.cancel();
+        }
         let stop_shipping = CancellationToken::new();
         let shipping = tokio::spawn(ship_logs(job.clone(), stop_shipping.clone()));
-        let node = run_when_known(job.clone(), self.node_settings(job, worker), node_end.clone());
-        let mut node = tokio::spawn(node);
-        let owner = worker.to_owned();
+        let mut node = tokio::spawn(run_when_known(job.clone(), settings, node_end.clone()));
         let mut watching = {
-            let (job, end) = (job.clone(), watch_end.clone());
+            let (job, owner, end) = (job.clone(), worker.to_owned(), watch_end.clone());
             tokio::spawn(async move { orchestrate(&job, &owner, &end).await })
         };
-        let (mut node_came_to, mut place) = (None, None);
-        while node_came_to.is_none() || place.is_none() {
+        let (mut node_exit, mut place) = (None, None);
+        while node_exit.is_none() || place.is_none() {
             tokio::select! {
-                ended = &mut node, if node_came_to.is_none() => {
+                ended = &mut node, if node_exit.is_none() => {
                     let ended = ended.unwrap_or_else(|panic| {
                         tracing::error!(%panic, "the node broke");
-                        NodeCameTo::Useless
+                        NodeExit::Useless
                     });
-                    node_came_to = Some(ended);
-                    // Whoever writes the result may die over it: somebody who still knows of the job must be there then.
-                    if ended == NodeCameTo::End {
+                    node_exit = Some(ended);
+                    // The orchestrator that writes the result may die over it: a worker that knows of the job must be there then.
+                    if ended == NodeExit::Unwanted {
                         watch_end.alone.cancel();
                     } else {
                         watch_end.retire.cancel();
@@ -287,12 +264,13 @@ impl Service<'_> {
         }
         stop_shipping.cancel();
         let _ = shipping.await;
-        match (place, node_came_to) {
-            (Some(WatchEnd::Ended(_) | WatchEnd::Over), _) => Served::Over(Parting::JobGoesOn),
-            (Some(WatchEnd::Again), _) => Served::Again,
-            (_, Some(NodeCameTo::Useless)) => Served::Useless,
-            // Also when the job wants no more nodes: whoever writes its result may be this worker, which leaves.
-            _ => Served::Left,
+        match (place, node_exit) {
+            (Some(WatchEnd::Ended(_) | WatchEnd::Over), _) => ServeOutcome::EndsElsewhere,
+            (Some(WatchEnd::Again), _) => ServeOutcome::Again,
+            (_, Some(NodeExit::Useless)) => ServeOutcome::Useless,
+            _ if is_steward => ServeOutcome::NotHere,
+            // Also when the job wants no more nodes: this worker may be the one that writes its result, and leaves.
+            _ => ServeOutcome::Left,
         }
     }
 
@@ -328,62 +306,45 @@ impl Service<'_> {
             (None, None) => self.settings.host.default_slots(),
         }
     }
-
-    /// How the job ended, as its record says.
-    async fn ended(&self, job_id: &str) -> Parting {
-        match JobRecord::read(&*self.fleet.job_storage(job_id)).await {
-            Ok(record) => parting(&record).unwrap_or(Parting::JobGoesOn),
-            Err(_) => Parting::JobGoesOn,
-        }
-    }
 }
 
 /// How a node ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodeCameTo {
+enum NodeExit {
     /// The job wants no more nodes.
-    End,
+    Unwanted,
     /// It was asked to leave.
     Leaving,
     /// It cannot be of use.
     Useless,
 }
 
-/// Runs the node, once the ledger can be reached.
-async fn run_when_known(job: JobContext, settings: NodeSettings, end: NodeEnd) -> NodeCameTo {
+/// Runs the node, if there is to be one, once the ledger can be reached.
+async fn run_when_known(job: JobContext, settings: Option<NodeSettings>, end: NodeEnd) -> NodeExit {
+    let Some(settings) = settings else { return NodeExit::Unwanted };
     loop {
         match run_node(job.clone(), settings.clone(), end.clone()).await {
-            Ok(report) if report.gave_up || report.fatal.is_some() => return NodeCameTo::Useless,
-            Ok(_) if end.drain.is_cancelled() || end.stop.is_cancelled() => return NodeCameTo::Leaving,
-            Ok(_) => return NodeCameTo::End,
+            Ok(report) if report.gave_up || report.fatal.is_some() => return NodeExit::Useless,
+            Ok(_) if end.drain.is_cancelled() || end.stop.is_cancelled() => return NodeExit::Leaving,
+            Ok(_) => return NodeExit::Unwanted,
             Err(error) => tracing::warn!(job = job.id, %error, "the job cannot be joined yet; trying again"),
         }
         tokio::select! {
             () = tokio::time::sleep(JOIN_PAUSE) => {}
-            () = end.drain.cancelled() => return NodeCameTo::Leaving,
-            () = end.stop.cancelled() => return NodeCameTo::Leaving,
+            () = end.drain.cancelled() => return NodeExit::Leaving,
+            () = end.stop.cancelled() => return NodeExit::Leaving,
         }
     }
 }
 
-fn other_version(job_id: &str, submitted_with: &str) -> Served {
+fn other_version(job_id: &str, submitted_with: &str) -> ServeOutcome {
     tracing::error!(
         job = job_id,
         submitted_with,
         worker = env!("CARGO_PKG_VERSION"),
         "the job is of another version of prs and is left to a worker of that version; update one of the two"
     );
-    Served::OtherVersion
-}
-
-async fn make_folders(job: &JobContext) -> Result<(), Served> {
-    for folder in [&job.logs, &job.work] {
-        if let Err(error) = tokio::fs::create_dir_all(folder).await {
-            tracing::error!(path = %folder.display(), %error, "this worker cannot serve jobs: it has no folder");
-            return Err(Served::NotHere);
-        }
-    }
-    Ok(())
+    ServeOutcome::OtherVersion
 }
 
 /// Brings the logs to storage while they grow, and all of them at the end.
@@ -403,12 +364,12 @@ async fn ship_logs(job: JobContext, stop: CancellationToken) {
     }
 }
 
-/// How a job that has ended did.
-fn parting(record: &JobRecord) -> Option<Parting> {
+/// How a job ended, if it has.
+fn end_of(record: &JobRecord) -> Option<ServeOutcome> {
     match record.state {
-        JobState::Completed => Some(Parting::Completed),
-        JobState::Failed => Some(Parting::Failed),
-        JobState::Canceled => Some(Parting::Canceled),
+        JobState::Completed => Some(ServeOutcome::Completed),
+        JobState::Failed => Some(ServeOutcome::Failed),
+        JobState::Canceled => Some(ServeOutcome::Canceled),
         _ => None,
     }
 }

@@ -18,6 +18,7 @@ use arrow_schema::DataType;
 
 use self::cell::Cells;
 use self::quote::Quoting;
+use crate::dialect::can_delimit;
 
 /// How many cells pandas formats at a time.
 const CELLS_TOGETHER: usize = 100_000;
@@ -85,24 +86,17 @@ pub enum WriteError {
 
 /// Whether columns of this type can be written.
 pub fn supports(data_type: &DataType) -> bool {
-    matches!(
-        data_type,
-        DataType::Int8
-            | DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::UInt8
-            | DataType::UInt16
-            | DataType::UInt32
-            | DataType::UInt64
-            | DataType::Float32
-            | DataType::Float64
-            | DataType::Boolean
-            | DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Timestamp(_, None)
-    ) || matches!(data_type, DataType::Dictionary(_, words) if **words == DataType::Utf8 || **words == DataType::LargeUtf8)
+    match data_type {
+        DataType::Float32 | DataType::Float64 | DataType::Boolean | DataType::Utf8View => true,
+        DataType::Timestamp(_, zone) => zone.is_none(),
+        DataType::Dictionary(_, words) => is_text(words),
+        other => other.is_integer() || is_text(other),
+    }
+}
+
+/// Whether values of this type are strings that lie one after the other.
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8)
 }
 
 /// Appends rows to a buffer.
@@ -118,19 +112,14 @@ pub struct Writer {
 impl Writer {
     /// A writer for the given options.
     pub fn new(options: &WriteOptions) -> Result<Self, WriteError> {
-        if matches!(options.separator, b'"' | b'\n' | b'\r' | 0 | 0x80..) {
+        if !can_delimit(options.separator) {
             return Err(WriteError::Separator(char::from(options.separator)));
         }
         let quoting = Quoting::new(options.separator, options.quote_carriage_return);
-        let quoted = |text: &str| {
-            let mut bytes = vec![];
-            quoting.write(text.as_bytes(), &mut bytes);
-            bytes
-        };
         let short: String = options.na_rep.chars().take(FLOAT_NA_LENGTH).collect();
         Ok(Self {
-            na_rep: quoted(&options.na_rep),
-            float_na_rep: quoted(&short),
+            na_rep: quoting.quoted(&options.na_rep),
+            float_na_rep: quoting.quoted(&short),
             quoting,
             float32_exponent_from: options.float32_exponent_from,
         })
@@ -141,16 +130,11 @@ impl Writer {
         let start = out.len();
         let mut columns = 0;
         for name in names {
-            if columns > 0 {
-                out.push(self.quoting.separator());
-            }
-            columns += 1;
             self.quoting.write(name.as_bytes(), out);
+            out.push(self.quoting.separator());
+            columns += 1;
         }
-        if columns == 1 && out.len() == start {
-            out.extend_from_slice(b"\"\"");
-        }
-        out.push(b'\n');
+        end_line(start, columns, out);
     }
 
     /// Appends the rows of a frame. A frame must be given whole, for times are written alike within (parts
@@ -195,14 +179,22 @@ impl Writer {
                 cells.write(row, &self.quoting, out);
                 out.push(separator);
             }
-            // The last separator makes room for the line end; a row of one empty field must not look blank.
-            out.pop();
-            if out.len() == start && cells.len() == 1 {
-                out.extend_from_slice(b"\"\"");
-            }
-            out.push(b'\n');
+            end_line(start, cells.len(), out);
         }
     }
+}
+
+/// Ends a line of fields that begins at `start` of `out`, each with a separator behind it.
+#[inline]
+fn end_line(start: usize, fields: usize, out: &mut Vec<u8>) {
+    if fields > 0 {
+        out.pop();
+    }
+    // A line of one empty field must not look blank.
+    if out.len() == start && fields == 1 {
+        out.extend_from_slice(b"\"\"");
+    }
+    out.push(b'\n');
 }
 
 #[cfg(test)]

@@ -1,0 +1,115 @@
+//! What processes say: that they are ready, or cannot be, and what became of their mini-batches.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prs_common::end_reason::EndReason;
+use prs_common::ledger::Signal;
+use prs_common::timestamp::now_us;
+use prs_common::wire::{self, FromProcess, PROTOCOL_VERSION};
+
+use super::Dispatcher;
+use crate::dispatcher::batch_size::Cost;
+use crate::dispatcher::ended_tries::EndedTries;
+use crate::dispatcher::slot::{Kill, Stage};
+use crate::process::{Event, EventKind};
+
+impl Dispatcher<'_> {
+    /// Takes in what a process said or did; nothing of one that is not in its slot any more.
+    pub(super) fn handle(&mut self, event: Event) {
+        let position = event.slot;
+        if self.slots[position].running.as_ref().is_none_or(|running| running.number != event.number) {
+            return;
+        }
+        match event.kind {
+            EventKind::Said(message, rows) => self.hear(position, message, rows),
+            EventKind::StackWritten => self.hangs(position),
+            EventKind::Exited { returncode, left_behind } => self.exited(position, returncode, left_behind),
+        }
+    }
+
+    fn hear(&mut self, position: usize, message: FromProcess, rows: Bytes) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        let name = &running.who.name;
+        match message {
+            FromProcess::Hello { protocol, python } => {
+                running.log.line(format_args!("Python {python}"));
+                running.python = python;
+                if protocol != PROTOCOL_VERSION {
+                    self.with.main_log.line(format_args!(
+                        "{name} speaks protocol {protocol}, this program {PROTOCOL_VERSION}: the extension is of another version"
+                    ));
+                    running.kill(Kill::ProtocolViolation);
+                }
+            }
+            FromProcess::Ready { seconds, run } => {
+                self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
+                if running.stage == Stage::Starting {
+                    running.stage = Stage::Ready;
+                }
+                running.run = run;
+                if let Some(run) = &mut running.run {
+                    running.sources.name_frame(run);
+                }
+                running.failures_before = std::mem::take(&mut self.failures_in_a_row);
+                self.with.report_tx.send_modify(|report| report.ever_ready = true);
+            }
+            FromProcess::InitFailed { mut error, is_permanent } => {
+                running.sources.name(&mut error);
+                self.not_ready(position, &error, is_permanent);
+            }
+            FromProcess::Outcomes(outcomes) => self.finished(position, outcomes, rows),
+            FromProcess::Skipped(seqs) => {
+                running.unacknowledged = running.unacknowledged.saturating_sub(seqs.len());
+            }
+            FromProcess::Notice(text) => self.with.main_log.line(format_args!("{name}: {text}")),
+            FromProcess::Bye(error) => {
+                running.said_bye = Some(Instant::now());
+                if let Some(mut error) = error {
+                    running.sources.name(&mut error);
+                    running.log.error("shutdown", now_us(), &error);
+                    self.with.main_log.line(format_args!("{name}: shutdown() failed: {}", error.message));
+                }
+            }
+        }
+    }
+
+    /// Settles mini-batches that a process has finished; `rows` are those of all of them.
+    fn finished(&mut self, position: usize, outcomes: Vec<wire::Outcome>, mut rows: Bytes) {
+        let Some(running) = &mut self.slots[position].running else { return };
+        running.worked = true;
+        let count = outcomes.len() as u32;
+        let took: u64 = outcomes.iter().map(|outcome| outcome.elapsed_us).sum();
+        let bytes = rows.len();
+        let ended = EndedTries { spec: &self.launch.job.spec, report_tx: &self.with.report_tx };
+        for mut outcome in outcomes {
+            let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
+                self.with.main_log.line(format_args!(
+                    "{} answered for a mini-batch it does not have; it is killed",
+                    running.who.name
+                ));
+                running.kill(Kill::ProtocolViolation);
+                return;
+            };
+            self.with.backlog.add(outcome.rows as usize);
+            if let Some(error) = &mut outcome.error {
+                running.sources.name(error);
+            }
+            let rows = rows.split_to(outcome.rows as usize);
+            let outcome = ended.reported(running, ready, outcome, rows);
+            if self.with.outcomes_tx.send(outcome).is_err() {
+                let reason = EndReason::CommitterEnded.to_string();
+                self.with.report_tx.send_modify(|report| report.fatal = Some(reason));
+                self.obey(Signal::Stop);
+                return;
+            }
+        }
+        running.log.flush();
+        if count > 0 {
+            let took = Duration::from_micros(took);
+            running.cost = Some(Cost::learn(running.cost, took, bytes, count));
+            self.recent.took += took;
+            self.recent.count += count;
+        }
+    }
+}
