@@ -151,7 +151,7 @@ impl Service<'_> {
             }
         };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
-        let job = JobContext::on(&self.fleet, record, folders);
+        let job = JobContext::on(self.fleet, record, folders);
         let outcome = match role {
             Some(Role::Steward) => self.end_it(&job, &worker).await,
             Some(Role::Node) if !self.takes_seat(&job, &worker).await => ServeOutcome::Full,
