@@ -1,6 +1,6 @@
 //! Failpoints: places where a program can be made to die, to stop or to panic, for tests of what happens then.
 //!
-//! `PRS_FAILPOINT=committed:3` kills the program, as `kill -9` would, when it comes to `committed` for the third time;
+//! `PRS_FAILPOINT=committed:3` kills the program, as `kill -9` would, when it passes `committed` for the third time;
 //! `committed:3:stop` stops it there, as `kill -STOP` would; `committed:3:panic` panics there, and `committed:3:panics`
 //! each of the first three times. Without the variable a failpoint costs one load of a pointer.
 

@@ -57,11 +57,11 @@ struct Open {
 struct Call {
     first: Instant,
     last: Instant,
-    /// Whether somebody was told of it, and not of everything.
+    /// Whether the log has it, and not as one of all calls.
     is_told: bool,
 }
 
-/// What a refusal of something that was accepted before comes to.
+/// What follows from a refusal of what was accepted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It may pass.

@@ -1,4 +1,4 @@
-//! `output_format`: returned DataFrames as CSV, with one header, whatever order mini-batches end in and whoever runs them.
+//! `output_format`: returned DataFrames as CSV, with one header, whatever order mini-batches end in and wherever they run.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 

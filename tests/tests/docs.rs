@@ -76,6 +76,31 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// A name such as `s3/trust.rs` is that of any file whose path ends so.
+#[test]
+fn every_file_that_the_architecture_names_is_there() {
+    let folders = ["common", "orchestrator", "producer", "python", "tabular", "tests", "worker", "ops"];
+    let mut files = Vec::new();
+    let mut open: Vec<_> = folders.iter().map(|folder| root().join(folder)).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let named = text.split('`').skip(1).step_by(2);
+    let is_source = |name: &&Path| name.extension().is_some_and(|suffix| suffix == "rs" || suffix == "py");
+    let named: BTreeSet<_> = named.map(Path::new).filter(is_source).collect();
+    let missing: Vec<_> =
+        named.iter().filter(|name| !files.iter().any(|file| file.ends_with(name))).collect();
+    assert!(named.len() > 50 && missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn the_index_names_every_page() {
     let index: Vec<String> = prose(&root().join("docs/README.md"));

@@ -29,7 +29,7 @@ mod storage {
 
     prs_tests::storage_conformance!(fresh());
 
-    /// Every file below `folder`, whoever put it there.
+    /// Every file below `folder`, whichever program put it there.
     fn files(folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {

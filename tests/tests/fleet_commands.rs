@@ -404,7 +404,7 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
         ended.expect_code(0);
         assert!(ended.stdout.contains("canceled") && ended.stderr.is_empty(), "{ended:?}");
     }
-    // Somebody who may read but not write.
+    // A user who may read but not write.
     let (key, secret) = fleet.s3.key(Rights::Read);
     let reader = [("AWS_ACCESS_KEY_ID", &*key), ("AWS_SECRET_ACCESS_KEY", &*secret)];
     refused(&run(&reader, &submit), 3, &["cannot write to the storage", "permission"]);

@@ -1,4 +1,4 @@
-//! `output` on a fleet: a local folder that whoever waits for the job gets filled, and who does not hears about.
+//! `output` on a fleet: a local folder that the command fills that waits for the job; one that does not wait says so.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -76,7 +76,7 @@ fn a_result_is_told_though_its_copy_fails() {
 }
 
 #[test]
-fn whoever_does_not_wait_hears_that_nothing_is_filled() {
+fn a_command_that_does_not_wait_says_that_nothing_is_filled() {
     let fleet = Fleet::shared();
     let job = job(&fleet, "left", WAITS);
     let hears = |said: &str, id: &str| {

@@ -71,7 +71,7 @@ fn the_end_of_a_job_says_what_is_missing_and_why() {
     assert!(text.starts_with("completed: 3 of 8 items are missing from the result\n"), "{text}");
     says(&text, &["3 failed; later tries made 1 of them good", "ReturnedTooFew", "main.py:6 in parse)"]);
 
-    // The same later, by whoever asks.
+    // The same later, by any command that asks.
     let status = job.command(&["status", "run"]);
     status.expect_code(0);
     assert_eq!(status.stdout, ended.stdout);

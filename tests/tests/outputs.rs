@@ -313,7 +313,7 @@ def run(mini_batch, context):
 }
 
 #[test]
-fn somebody_elses_file_of_the_same_name_stays_and_ours_is_beside_it() {
+fn another_file_of_the_same_name_stays_and_ours_is_beside_it() {
     let script = r#"
 import os
 from azureml_user.parallel_run import EntryScript

@@ -64,7 +64,7 @@ async fn a_server_that_is_not_there_is_unavailable() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://ana:hush@{}", silent.local_addr().unwrap());
     refused(&url, Unavailable, "in time").await;
-    // A Redis without TLS is as silent towards somebody who begins with it.
+    // A Redis without TLS is as silent towards a client that begins with it.
     refused(&url.replace("redis:", "rediss:"), Unavailable, "rediss://").await;
 }
 
@@ -431,7 +431,7 @@ async fn a_log_in_that_was_good_may_be_good_again() {
     for part in ["NOAUTH", "the same was accepted before"] {
         assert!(error.to_string().contains(part), "{part:?} is not said: {error}");
     }
-    // Whoever comes now was never accepted.
+    // A client that comes now was never accepted.
     refused(&server.url(), LedgerErrorKind::Refused, "wants a password").await;
     server.cli(&["-a", "another", "config", "set", "requirepass", ""]);
     assert_eq!(ledger.job("job").state().await.unwrap(), JobState::Queued);

@@ -102,7 +102,7 @@ fn a_job_of_a_fleet_goes_with_all_it_has_in_storage() {
     assert!(fleet.id_of("first").is_none() && fleet.id_of("second").is_some());
     assert!(!fleet.stored(&second).keys().is_empty());
 
-    // Somebody was stopped while it was removed.
+    // A command was stopped while it was removed.
     fleet.stored(&second).delete("job.json");
     let ended = job.command(&["rm", &second, "--yes"]);
     ended.expect_code(0);

@@ -49,7 +49,7 @@ async fn opened(server: &S3Server) -> S3Storage {
 
 async fn opened_through(proxy: &HttpProxy, server: &S3Server) -> S3Storage {
     let options = S3Options { endpoint: Some(proxy.endpoint()), ..options(server, Rights::All) };
-    // Opening tries less often than the rest: somebody waits for it.
+    // Opening tries less often than the rest: a user waits for it.
     let mut again = 0..5;
     loop {
         match S3Storage::open(BUCKET, PREFIX, &options).await {

@@ -1,4 +1,4 @@
-//! Tries of a mini-batch: what spoils one, how often it is tried, what is told of it (spec E7, E10, S3-S5, S11).
+//! Tries of a mini-batch: what makes one fail, how often it is made, what the reports say of it (spec E7, E10, S3-S5, S11).
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
@@ -158,7 +158,7 @@ fn the_death_of_a_process_fails_only_its_current_try() {
         assert_eq!(counts(&job.completes()), one_failed().each_ref(), "{body}");
         assert_eq!(job.run().rows(), OTHERS, "{body}");
         assert_eq!(job.run().statuses()["mb-0000000001"], ["PROCESS_DIED"; 2], "{body}");
-        // What a dying process had finished but not told runs again; none of that is a spoiled try.
+        // What a dying process had finished but not told runs again; none of that is a failed try.
         let ran: BTreeSet<_> = job.marks("ran").into_iter().collect();
         assert_eq!(ran, ["0 0", "1 0", "1 1", "2 0", "3 0"].map(str::to_owned).into(), "{body}");
         let main = job.run().text("logs/sys/node/0/_main.txt");

@@ -50,7 +50,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Vec<String> {
     texts
 }
 
-/// The arguments that prs gives the script, in front of those of the job (spec E11). What a key comes to in one process
+/// The arguments that prs gives the script, in front of those of the job (spec E11). What a key is in one process
 /// is in `of_process`, by its name.
 pub fn given_arguments(spec: &JobSpec, of_process: &[(&str, String)]) -> Vec<String> {
     let settings = spec.stored();

@@ -56,7 +56,7 @@ pub struct JobSpec {
     pub process_count_per_node: Option<u32>,
     /// Seconds one call of `run` may take, at least 1 (S4).
     pub run_invocation_timeout: u64,
-    /// Tries of a mini-batch that the user's code may spoil, at least 1 (S3).
+    /// Tries of a mini-batch that may fail in the user's code, at least 1 (S3).
     pub run_max_try: u32,
     /// Lowest level of the script's log messages that is kept.
     pub logging_level: LoggingLevel,

@@ -94,7 +94,7 @@ pub enum JobState {
     Completed,
     /// Ended badly.
     Failed,
-    /// Ended because somebody asked for it.
+    /// Ended because a user asked for it.
     Canceled,
 }
 
@@ -208,7 +208,7 @@ impl Conclusion {
         Self { state: JobState::Failed, reason: reason.to_string() }
     }
 
-    /// Somebody ended the job.
+    /// A user ended the job.
     pub fn canceled(reason: &EndReason) -> Self {
         Self { state: JobState::Canceled, reason: reason.to_string() }
     }
@@ -393,7 +393,7 @@ pub trait Ledger: Debug + Display + Send + Sync {
 ///
 /// # Contract
 /// * Every call may be repeated with the same arguments and has its effect once.
-/// * `commit`: for each mini-batch the first commit wins, whoever else commits it later.
+/// * `commit`: for each mini-batch the first commit wins, and later ones change nothing.
 /// * After a `commit`, a `record_failure` or a `checkpoint` has returned, `progress` shows it to everyone.
 #[async_trait]
 pub trait JobLedger: Debug + Send + Sync {
@@ -458,8 +458,8 @@ pub trait JobLedger: Debug + Send + Sync {
     async fn conclude(&self, conclusion: &Conclusion) -> Result<Conclusion, LedgerError>;
 
     /// Takes or renews the lease of a duty. Returns its fencing number, which grows whenever the lease changes
-    /// hands, also where the ledger was lost in between, or nothing while somebody else holds it.
+    /// hands, also where the ledger was lost in between, or nothing while another owner holds it.
     async fn lease(&self, duty: Duty, owner: &str, time: Duration) -> Result<Option<u64>, LedgerError>;
-    /// Gives a lease up before its time; one that somebody else holds stays theirs.
+    /// Gives a lease up before its time; one of another owner stays.
     async fn release(&self, duty: Duty, owner: &str) -> Result<(), LedgerError>;
 }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Gives a whole file its name.
 pub(super) fn place(temporary: &Path, target: &Path, mode: &PutMode) -> io::Result<()> {
-    // Somebody may remove the folder, when it is empty, just after it was made.
+    // Another program may remove the folder, when it is empty, just after it was made.
     let mut again = 0..3;
     loop {
         let placed = match mode {
@@ -49,7 +49,7 @@ fn replace(temporary: &Path, target: &Path, wanted: &str) -> io::Result<()> {
     loop {
         let file = open_to_lock(target)?;
         let lock = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        // Whoever had the lock before may have replaced the file. Where the file system knows no locks, this only looks.
+        // The program that had the lock before may have replaced the file. Where the file system knows no locks, this only looks.
         if lock != Err(Errno::WOULDBLOCK) && has_the_name(&file, target)? {
             if version(&file.metadata()?) != wanted {
                 return Err(io::Error::other(Replaced));

@@ -77,7 +77,7 @@ fn names<'a>(
         let id = id_of(index);
         let mut candidates = std::iter::once(id.clone()).chain((2..).map(|number| format!("{id}-{number}")));
         let free = candidates.find_map(|id| {
-            // Where a folder of it is somebody's file, the folder is renamed, else the file.
+            // Where a folder of it is another's file, the folder is renamed, else the file.
             let file = path.match_indices('/').find(|(at, _)| taken.contains(&path[..*at]));
             let renamed = file.map_or(path.len(), |(at, _)| at);
             let name = with_id(&path[..renamed], &id) + &path[renamed..];

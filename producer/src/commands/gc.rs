@@ -99,7 +99,7 @@ async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
     looks.try_filter_map(|doomed| std::future::ready(Ok(doomed))).try_collect().await
 }
 
-/// Removes these jobs, but for those that somebody goes on with, and gives back which.
+/// Removes these jobs, but for those that another command goes on with, and gives back which.
 async fn remove(jobs: Vec<Doomed>) -> Result<Vec<Doomed>, Failure> {
     let mut removed = Vec::<Doomed>::new();
     for job in jobs {

@@ -43,7 +43,7 @@ const LOCK: &str = ".lock";
 const CANCEL: &str = "cancel";
 /// Between two looks for such a wish.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long somebody who only looks whether a job is running may hold the lock.
+/// How long a command that only looks whether a job is running may hold the lock.
 const LOOKERS: Duration = Duration::from_millis(200);
 
 /// A run folder in which this program works alone.
@@ -195,7 +195,7 @@ pub(crate) fn forget_cancel(folder: &Path) {
     let _ = fs::remove_file(folder.join(CANCEL));
 }
 
-/// Waits until somebody asks to cancel the job in `folder`, and says who.
+/// Waits until a command asks to cancel the job in `folder`, and says who.
 pub(crate) async fn canceled_by(folder: &Path) -> String {
     loop {
         if let Ok(who) = fs::read_to_string(folder.join(CANCEL)) {

@@ -3,7 +3,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `facts` | what of a job is shown: its phase, counts, rates |
-//! | `news` | what is told once: the first errors, that no worker is there |
+//! | `news` | what is noted once: the first errors, that no worker is there |
 //! | `lines` | when a plain line is due |
 //! | `uploading` | inputs on their way to storage |
 

@@ -12,7 +12,7 @@ use prs_worker::{find_extension, prepare_python_home};
 
 use crate::failure::Failure;
 
-/// The lock of whoever unpacks code.
+/// The lock of the command that unpacks code.
 const LOCK: &str = "code.lock";
 /// Where code is unpacked before it gets its name.
 const UNPACKED: &str = "code.new";

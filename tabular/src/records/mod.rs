@@ -1,6 +1,6 @@
 //! Finds the fields of every record in a slice, a block of records at a time.
 //!
-//! Only positions are kept: where each record starts and where each of its fields ends. Whoever reads a
+//! Only positions are kept: where each record starts and where each of its fields ends. A reader of a
 //! column walks down the block with the column's type at hand, so nothing is decided per field but what its
 //! bytes say. A block is small enough to stay in the second-level cache while all columns walk it.
 

@@ -275,7 +275,7 @@ pub fn split_file(
         }
     }
     let header = splitter.finish(&mut slices)?;
-    // Whoever stops here stops at the end.
+    // A caller that stops here stops at the end.
     let _ = slices.drain(..).try_for_each(&mut on_slice);
     Ok(header)
 }

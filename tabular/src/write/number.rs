@@ -3,8 +3,6 @@
 //! The shortest digits that give the number back, at least one after the point; with an exponent of at
 //! least two digits when the magnitude is below 1e-4 or reaches a limit.
 
-use std::io::Write;
-
 /// From which magnitude on a float of 64 bits is written with an exponent.
 const EXPONENT_FROM: f64 = 1e16;
 /// Below which magnitude any float is.
@@ -33,30 +31,33 @@ pub(super) fn write_f64(value: f64, out: &mut Vec<u8>) {
             return;
         }
     }
+    if value.is_infinite() {
+        out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
+        return;
+    }
+    let mut buffer = ryu::Buffer::new();
+    let text = buffer.format_finite(value);
     if (EXPONENT_BELOW..EXPONENT_FROM).contains(&magnitude) {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-    } else if value.is_infinite() {
-        write_infinity(value > 0.0, out);
+        out.extend_from_slice(text.as_bytes());
     } else {
-        write_with_exponent(&format!("{value:e}"), out);
+        Decimal::parse(text).write_with_exponent(out);
     }
 }
 
 /// Appends a float of 32 bits that is not NaN.
 pub(super) fn write_f32(value: f32, exponent_from: f32, out: &mut Vec<u8>) {
-    let magnitude = value.abs();
     if value.is_infinite() {
-        write_infinity(value > 0.0, out);
-    } else if magnitude == 0.0 || (f64::from(magnitude) >= EXPONENT_BELOW && magnitude < exponent_from) {
-        // Shows such numbers without an exponent.
-        write!(out, "{value:?}").expect("a buffer takes all bytes");
-    } else {
-        write_with_exponent(&format!("{value:e}"), out);
+        out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
+        return;
     }
-}
-
-fn write_infinity(positive: bool, out: &mut Vec<u8>) {
-    out.extend_from_slice(if positive { b"inf" } else { b"-inf" });
+    let mut buffer = ryu::Buffer::new();
+    let decimal = Decimal::parse(buffer.format_finite(value));
+    let magnitude = value.abs();
+    if magnitude == 0.0 || (f64::from(magnitude) >= EXPONENT_BELOW && magnitude < exponent_from) {
+        decimal.write_plainly(out);
+    } else {
+        decimal.write_with_exponent(out);
+    }
 }
 
 fn write_millionths(negative: bool, millionths: u64, out: &mut Vec<u8>) {
@@ -78,13 +79,74 @@ fn write_millionths(negative: bool, millionths: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text[..length]);
 }
 
-/// Appends a number that `text` shows as `1.5e-7` or `1e300`, with a sign and at least two digits in the exponent.
-fn write_with_exponent(text: &str, out: &mut Vec<u8>) {
-    let (mantissa, exponent) = text.split_once('e').expect("it is shown with an exponent");
-    let (sign, digits) = exponent.strip_prefix('-').map_or(("e+", exponent), |digits| ("e-", digits));
-    let zero = if digits.len() < 2 { "0" } else { "" };
-    for part in [mantissa, sign, zero, digits] {
-        out.extend_from_slice(part.as_bytes());
+/// A finite number as `0.DIGITS * 10^point`; no digits for zero.
+struct Decimal {
+    negative: bool,
+    digits: [u8; 32],
+    length: usize,
+    point: i32,
+}
+
+impl Decimal {
+    /// Reads what `ryu` wrote: `-12.5`, `0.00012`, `1.5e-7`, `1e16`.
+    fn parse(text: &str) -> Self {
+        let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        let mut decimal = Self { negative, digits: [0; 32], length: 0, point: 0 };
+        let mut after_point = false;
+        for byte in mantissa.bytes() {
+            match byte {
+                b'.' => after_point = true,
+                b'0' if decimal.length == 0 => decimal.point -= i32::from(after_point),
+                _ => {
+                    decimal.digits[decimal.length] = byte;
+                    decimal.length += 1;
+                    decimal.point += i32::from(!after_point);
+                }
+            }
+        }
+        while decimal.length > 0 && decimal.digits[decimal.length - 1] == b'0' {
+            decimal.length -= 1;
+        }
+        decimal.point += exponent.parse::<i32>().expect("ryu writes whole exponents");
+        decimal
+    }
+
+    fn write_plainly(&self, out: &mut Vec<u8>) {
+        if self.negative {
+            out.push(b'-');
+        }
+        let digits = &self.digits[..self.length];
+        let point = usize::try_from(self.point).unwrap_or(0);
+        if point == 0 {
+            out.push(b'0');
+        }
+        for place in 0..point {
+            out.push(digits.get(place).copied().unwrap_or(b'0'));
+        }
+        out.push(b'.');
+        out.extend((self.point..0).filter(|_| !digits.is_empty()).map(|_| b'0'));
+        match digits.get(point..) {
+            Some(rest) if !rest.is_empty() => out.extend_from_slice(rest),
+            _ => out.push(b'0'),
+        }
+    }
+
+    fn write_with_exponent(&self, out: &mut Vec<u8>) {
+        if self.negative {
+            out.push(b'-');
+        }
+        out.push(self.digits[0]);
+        if self.length > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&self.digits[1..self.length]);
+        }
+        let exponent = self.point - 1;
+        out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+        if exponent.abs() < 10 {
+            out.push(b'0');
+        }
+        write_int(exponent.unsigned_abs(), out);
     }
 }
 

@@ -471,7 +471,7 @@ async fn two_consumers_share_without_loss(queue: &dyn Queue) {
     assert_eq!(seen, (0..10).collect(), "a message is with one consumer at a time");
     ack_all(left.into_iter().chain(right)).unwrap();
 
-    // The same with settling under way: every message once, whoever gets it.
+    // The same with settling under way: every message once, whichever consumer gets it.
     queue.publish(&name, numbered(0..1_000)).await.unwrap();
     let count = std::sync::atomic::AtomicU64::new(0);
     let shares = consumers.iter_mut().map(|consumer| async {

@@ -1,4 +1,4 @@
-//! The process that tries inputs: each is noted before it is tried, so that whoever watches knows what it died of.
+//! The process that tries inputs: each is noted before it is tried, so that the parent knows what it died of.
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -99,7 +99,7 @@ impl<'a> ChaosRun<'a> {
             .with("mini_batch_size", FILES)
             .with("node_count", shape.nodes)
             .with("process_count_per_node", shape.processes)
-            // Whoever kills processes spoils tries.
+            // Killing processes makes tries fail.
             .with("run_max_try", 20);
         let panics_before = panics(fleet);
         Self {
@@ -228,7 +228,7 @@ impl<'a> ChaosRun<'a> {
         }
     }
 
-    /// Lets go on whoever was stopped long enough.
+    /// Lets workers go on that were stopped long enough.
     fn let_go_on(&mut self) {
         for member in &mut self.crew {
             if member.stopped_until.is_some_and(|until| Instant::now() >= until) {
@@ -263,7 +263,7 @@ impl<'a> ChaosRun<'a> {
         self.kills += 1;
     }
 
-    /// Hires somebody for each worker that was killed.
+    /// Hires a worker for each that was killed.
     pub(crate) fn replace_the_dead(&mut self) {
         for at in (0..self.crew.len()).rev() {
             if self.crew[at].live.has_ended() {

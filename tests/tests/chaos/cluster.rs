@@ -23,7 +23,7 @@ fn is_known(chaos: &ChaosRun<'_>, queue: &str) {
     let known = chaos.fleet.living_node().known_queues();
     // It goes with the end of the job.
     let is_known = known.iter().any(|name| name == queue) || chaos.result().is_some();
-    assert!(is_known, "somebody deleted {queue}: {known:?}\n{}", chaos.story());
+    assert!(is_known, "{queue} was deleted: {known:?}\n{}", chaos.story());
 }
 
 /// The node that leads the job's queue is killed and started again, twice: another one leads, and the job goes on.

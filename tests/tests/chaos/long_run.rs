@@ -13,7 +13,7 @@ use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 
 /// What one job may take whatever happens to it.
 const LONGEST_JOB: Duration = Duration::from_mins(10);
-/// What a worker ends with that cannot reach a server when it starts; whoever looks after it starts it again.
+/// What a worker ends with that cannot reach a server when it starts; its supervisor starts it again.
 const CANNOT_CONNECT: i32 = 3;
 
 /// Between two starts of workers that ended so.

@@ -1,5 +1,5 @@
 //! Everybody who serves a job dies while the servers forget it, and workers come and go faster than anything ends: the
-//! job ends as soon as somebody lives.
+//! job ends as soon as a worker lives.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 const NOBODY: Duration = Duration::from_secs(10);
 /// How many times longer than undisturbed a job may take while workers come and go.
 const SLOWER: u32 = 3;
-/// What a job may take beyond its work once somebody is there again.
+/// What a job may take beyond its work once a worker is there again.
 const BEYOND: Duration = Duration::from_secs(30);
 
 /// Kills everybody, and lets broker and ledger forget everything.

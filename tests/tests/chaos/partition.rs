@@ -46,7 +46,7 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, second
             who.starts_with(name).then_some(node)
         });
         let node = joined.unwrap_or_else(|| panic!("{name} never joined\n{}", chaos.story()));
-        // Whoever watches next, after eight seconds, writes it down as well.
+        // The next orchestrator, after eight seconds, writes it down as well.
         let missed = decisions
             .iter()
             .any(|(time, words)| (cut_off..restored).contains(time) && *words == format!("{node} left"));

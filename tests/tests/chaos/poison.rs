@@ -7,7 +7,7 @@ use crate::chaos_run::{ChaosJob, ChaosRun, Expected};
 /// Losses of a node that a mini-batch is allowed.
 const LOSSES: u32 = 10;
 
-/// One mini-batch kills whoever runs it. It fails alone, and its neighbours are not blamed.
+/// One mini-batch kills each worker that runs it. It fails alone, and its neighbours are not blamed.
 pub(crate) fn kills_its_worker(fleet: &mut Fleet, _: &mut Random) {
     let mut chaos = ChaosRun::begin(
         fleet,

@@ -22,7 +22,12 @@ fn faults_are_done(chaos: &ChaosRun<'_>) {
 }
 
 /// Does something to the servers `times` times in one job, while there is work.
-fn spoil(fleet: &mut Fleet, random: &mut Random, times: u32, mut what: impl FnMut(&mut Fleet, &mut Random)) {
+fn do_while_it_works(
+    fleet: &mut Fleet,
+    random: &mut Random,
+    times: u32,
+    mut what: impl FnMut(&mut Fleet, &mut Random),
+) {
     let mut chaos = ChaosRun::begin(fleet, long());
     for done in 0..times {
         let more = chaos.begun() + 5;
@@ -40,7 +45,7 @@ fn a_while(random: &mut Random) {
 }
 
 pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 2, |fleet, random| {
+    do_while_it_works(fleet, random, 2, |fleet, random| {
         // RabbitMQ 3.10 forgets where a queue lies that was made some moments before it is killed.
         fleet.broker.write_out_declarations();
         fleet.broker.kill();
@@ -50,7 +55,7 @@ pub(crate) fn broker_is_restarted(fleet: &mut Fleet, random: &mut Random) {
 }
 
 pub(crate) fn store_is_restarted(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 2, |fleet, random| {
+    do_while_it_works(fleet, random, 2, |fleet, random| {
         fleet.s3.kill();
         a_while(random);
         fleet.s3.restart();
@@ -97,11 +102,11 @@ pub(crate) fn queue_is_not_served(fleet: &mut Fleet, random: &mut Random) {
 }
 
 pub(crate) fn broker_is_wiped(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 2, |fleet, _| fleet.broker.wipe_and_restart());
+    do_while_it_works(fleet, random, 2, |fleet, _| fleet.broker.wipe_and_restart());
 }
 
 pub(crate) fn redis_is_restarted(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 3, |fleet, random| {
+    do_while_it_works(fleet, random, 3, |fleet, random| {
         fleet.redis.kill();
         a_while(random);
         fleet.redis.restart();
@@ -109,11 +114,11 @@ pub(crate) fn redis_is_restarted(fleet: &mut Fleet, random: &mut Random) {
 }
 
 pub(crate) fn redis_is_wiped(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 2, |fleet, _| fleet.redis.wipe_and_restart());
+    do_while_it_works(fleet, random, 2, |fleet, _| fleet.redis.wipe_and_restart());
 }
 
 pub(crate) fn both_are_wiped(fleet: &mut Fleet, random: &mut Random) {
-    spoil(fleet, random, 1, |fleet, random| {
+    do_while_it_works(fleet, random, 1, |fleet, random| {
         fleet.redis.kill();
         fleet.broker.kill();
         a_while(random);

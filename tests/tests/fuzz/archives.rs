@@ -135,7 +135,7 @@ impl Archives {
         [b"z", &archive.body[..]].concat()
     }
 
-    /// What was unpacked can be packed, and comes to the same; some folders are never packed.
+    /// What was unpacked can be packed, and gives the same; some folders are never packed.
     fn comes_back(&self, out: &Path, files: &BTreeMap<String, Vec<u8>>) {
         let Ok(archive) = pack(out) else { return };
         let again = self.outer.path().join("again");

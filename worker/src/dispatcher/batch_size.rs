@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_millis(50);
 /// Mini-batches given at a time, at most.
 const MOST: usize = 512;
 
-/// What a mini-batch comes to in a process, as far as the latest ones tell.
+/// What a mini-batch costs in a process, as far as the latest ones tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// How long it takes.
@@ -36,7 +36,7 @@ impl Cost {
 
 /// How many more mini-batches to give to a process.
 ///
-/// `cost`: what a mini-batch comes to in this process, where that is known; `at_hand`: how many it has; `pending`: how
+/// `cost`: what a mini-batch costs in this process, where that is known; `at_hand`: how many it has; `pending`: how
 /// many are waiting; `slots`: how many processes share them; `room`: bytes of rows that the node has room for.
 pub(crate) fn more(cost: Option<Cost>, at_hand: usize, pending: usize, slots: usize, room: usize) -> usize {
     let first = usize::from(at_hand == 0 && pending > 0);

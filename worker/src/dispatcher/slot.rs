@@ -98,7 +98,7 @@ pub(crate) struct Running {
     pub(crate) next_seq: u32,
     /// Taken-back mini-batches it has not acknowledged; nothing is given to it before.
     pub(crate) unacknowledged: usize,
-    /// What a mini-batch comes to.
+    /// What a mini-batch costs.
     pub(crate) cost: Option<Cost>,
     pub(crate) killed: Option<Kill>,
     /// Whether it has begun any mini-batch.

@@ -235,7 +235,7 @@ pub(super) async fn link(path: &Path, target: PathBuf) -> Result<(), FetchError>
 /// Makes a file by `write`, and its folder where there is none.
 fn in_its_folder(file: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Somebody may remove the folder, when it is empty, while it is being made and just after it was.
+    // Another program may remove the folder, when it is empty, while it is being made and just after it was.
     let mut again = 0..100;
     let mut written = write();
     while let Err(error) = &written

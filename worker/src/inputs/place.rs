@@ -166,7 +166,7 @@ fn remove_unused(folder: &PrivateFolder) {
     if flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok() && folder.is_there() {
         let _ = unlinkat(folder, INPUTS, AtFlags::empty());
         let _ = unlinkat(folder, LOCK, AtFlags::empty());
-        // One in which somebody else put something stays.
+        // One in which another program put something stays.
         let _ = unlinkat(CWD, folder.path(), AtFlags::REMOVEDIR);
     }
 }
@@ -361,9 +361,9 @@ mod tests {
         assert_eq!((read(&place), host.entries()), ("a".to_owned(), 1));
         let used = host.shared.path().join(format!("{PREFIX}three"));
         fs::create_dir(&used).unwrap();
-        fs::write(used.join("of somebody"), "").unwrap();
+        fs::write(used.join("of another"), "").unwrap();
         drop((place, host.place("one", "b")));
-        assert!(used.join("of somebody").is_file());
+        assert!(used.join("of another").is_file());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What processes print, as far as people see it while they wait: the last line.
 //!
-//! Only the end of a file is read, and only when somebody asks.
+//! Only the end of a file is read, and only when it is asked for.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

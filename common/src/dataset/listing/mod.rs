@@ -176,7 +176,7 @@ pub struct Listing {
     found: bool,
 }
 
-/// What one path of an input comes to.
+/// The files that one path of an input names.
 #[derive(Debug)]
 struct Part {
     files: Files,

@@ -23,7 +23,7 @@ pub(super) struct RedisFailure {
     pub(super) refuses: Option<Refuses>,
 }
 
-/// What a server refuses to somebody.
+/// What a server refuses to a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refuses {
     /// The log-in, and so everything.

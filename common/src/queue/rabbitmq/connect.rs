@@ -33,7 +33,7 @@ type Stream = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 pub(super) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Ends the stream: whoever reads or writes it gets an error.
+    /// Ends the stream: reading and writing it fail from then on.
     pub(super) fn sever(&self) {
         // A socket that the other end has closed is severed already.
         let _ = shutdown(&self.0, Shutdown::Both);

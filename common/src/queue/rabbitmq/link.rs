@@ -1,6 +1,6 @@
 //! A connection that is built again when it was lost, and the channels on it.
 //!
-//! Whoever needs the connection next builds it: attempts are one at a time, with growing pauses between them, and
+//! The next call that needs the connection builds it: attempts are one at a time, with growing pauses between them, and
 //! nobody waits for them longer than [`REBUILD`]. Nothing of what was on a lost connection is recovered: consumers
 //! see their streams end, publishers an error that says so.
 
@@ -25,7 +25,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const REBUILD: Duration = Duration::from_secs(5);
 /// The pause after the first attempt that failed; they grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Well below [`REBUILD`]: the attempt of whoever waited for the pause needs the rest of that time, or it would be given
+/// Well below [`REBUILD`]: the attempt of a call that waited for the pause needs the rest of that time, or it would be given
 /// up each time just when the broker is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Channels that are kept open for the next calls.

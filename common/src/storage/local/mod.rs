@@ -113,7 +113,7 @@ impl LocalStorage {
         };
         for entry in entries.flatten() {
             if entry.file_name().to_str().is_some_and(is_left_behind) {
-                // Somebody else may sweep as well.
+                // Another program may sweep as well.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -15,7 +15,7 @@ use crate::storage::StorageErrorKind;
 
 /// Requests made for one call at most.
 const ATTEMPTS: u32 = 6;
-/// The same while a bucket is opened, which somebody waits for.
+/// The same while a bucket is opened, which a user waits for.
 const ATTEMPTS_TO_OPEN: u32 = 3;
 /// An answer, or the next bytes of it, that stay away for so long will not come.
 pub(super) const STALL: Duration = Duration::from_secs(10);

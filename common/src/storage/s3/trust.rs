@@ -93,7 +93,7 @@ impl Bucket {
         self.tell_of_success(what, key);
     }
 
-    /// Notes an answer that only somebody gets whose credentials are good: that there is no such object, for example.
+    /// Notes an answer that only good credentials get: that there is no such object, for example.
     fn tell_of_success(&self, what: &'static str, key: &str) {
         if let Some(lasted) = self.trust.refusals.accepted(|| format!("{what} {key}"), Instant::now()) {
             let after_s = lasted.as_secs();

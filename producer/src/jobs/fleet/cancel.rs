@@ -38,7 +38,7 @@ pub(crate) async fn cancel(fleet: &Fleet, record: &JobRecord, who: &str) -> Resu
     let waiting = async {
         let ended = until_ended(Some(&*job.membership), &*job.storage, record, view);
         let ended = tokio::time::timeout(CANCEL_PATIENCE, ended).await;
-        // Whoever watched over the job cleans up behind it.
+        // The orchestrator that watched over the job cleans up behind it.
         let enough = if ended.is_ok() { &end.retire } else { &end.stop };
         enough.cancel();
         ended

@@ -90,7 +90,8 @@ mod tests {
             "the code is {:?}",
             failure.code
         );
-        assert!((8..=12).contains(&calls), "{calls}");
+        // Each pause is cut by up to half.
+        assert!((8..=20).contains(&calls), "{calls}");
         assert!((20..=30).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     }
 

@@ -1,4 +1,4 @@
-//! The servers of a fleet as commands see them that only read: storage, and the ledger when somebody asks for it.
+//! The servers of a fleet as commands see them that only read: storage, and the ledger when they ask for it.
 //!
 //! The broker is never needed. A ledger that cannot be reached is said, and storage has to do.
 

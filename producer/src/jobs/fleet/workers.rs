@@ -1,4 +1,4 @@
-//! Whether workers serve a job, and whether more could: what is told to whoever hands one in.
+//! Whether workers serve a job, and whether more could: what a user hears who submits one.
 
 use prs_common::ledger::{JobState, Ledger};
 use prs_orchestrator::job::membership::{self, Workers, untried_workers};

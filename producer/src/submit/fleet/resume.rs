@@ -40,7 +40,7 @@ pub(crate) async fn resume(
         written => written.context("cannot store the job").map_err(Failure::server)?,
     }
     enter(fleet, &record, hint).await?;
-    // Whoever still works on the former start finds nothing under its name.
+    // A program that still works on the former start finds nothing under its name.
     let what = "close the books of the former start";
     repeated(what, WatchError::is_retryable, || clean_up(&before)).await?;
     let (job, folder) = context(fleet, &record)?;
@@ -56,7 +56,7 @@ pub(crate) async fn resume(
     hand_in(record, (job, folder), recovered.known).await
 }
 
-/// Refuses to start a job again that somebody works on, before anything is asked about that.
+/// Refuses to start a job again that another program works on, before anything is asked about that.
 pub(crate) async fn check_at_rest(fleet: &Fleet, record: &JobRecord) -> Result<(), Failure> {
     let (job, _folder) = context(fleet, record)?;
     refuse_at_work(&job, record).await
@@ -72,7 +72,7 @@ async fn refuse_at_work(job: &JobContext, record: &JobRecord) -> Result<(), Fail
     Ok(())
 }
 
-/// What somebody does with the job at the moment, if anybody does.
+/// What another program does with the job at the moment, where one does.
 async fn is_at_work(job: &JobContext) -> Result<Option<&'static str>, LedgerError> {
     match ask_who_works(job).await {
         Err(error) if error.kind == LedgerErrorKind::NotFound => Ok(None),

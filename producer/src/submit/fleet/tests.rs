@@ -112,7 +112,7 @@ async fn a_job_that_nobody_serves_is_canceled_however_slow_the_storage_is() {
 }
 
 #[tokio::test]
-async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
+async fn a_job_that_is_brought_to_its_end_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let fleet = fleet(folder.path(), Duration::ZERO);
     let record = stored(&fleet, "job-1").await;
@@ -133,7 +133,7 @@ async fn a_job_that_somebody_brings_to_its_end_is_not_resumed() {
     assert!(refused.is_usage() && refused.to_string().contains("at this moment"), "{refused}");
     let record = read(&fleet).await;
     assert_eq!(record.incarnation, 1);
-    // Whoever brought it to its end is gone.
+    // The worker that brought it to its end is gone.
     let same = NextStart::same(&record);
     let handed = resume(&fleet, record, same, &hint).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);

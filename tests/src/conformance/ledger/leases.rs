@@ -74,7 +74,7 @@ pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
         .await;
         assert_eq!(taken.len(), 1, "one owner at a time");
         fences.extend(taken);
-        // Somebody else has it in between, so it changes hands.
+        // Another owner has it in between, so it changes hands.
         let between = eventually("another owner", || async {
             job.lease(Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
         });
@@ -136,7 +136,7 @@ pub(super) async fn who_comes_again_keeps_the_number(ledger: &dyn Ledger) {
     let first = lease("a").await;
     assert_eq!(lease("a").await, first, "nobody had it in between");
     assert!(lease("b").await > first);
-    assert!(lease("a").await > first, "somebody had");
+    assert!(lease("a").await > first, "another owner had it");
 }
 
 pub(super) async fn duties_have_leases_of_their_own(ledger: &dyn Ledger) {

@@ -8,7 +8,7 @@ use prs_common::ledger::{
     NodeReport, Signal, Verdict,
 };
 
-use super::{LIMITS, ended, fresh, publishing, spoiled, succeeded, watching, worker};
+use super::{LIMITS, ended, failed_by_code, fresh, publishing, succeeded, watching, worker};
 use crate::conformance::unique;
 
 fn aborted(state: JobState, reason: &str) -> Conclusion {
@@ -54,7 +54,7 @@ pub(super) async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
     not_found(job.ended(&[0]).await.unwrap_err());
     not_found(job.commit("a", 1, &[succeeded(0)]).await.unwrap_err());
     not_found(job.segments(0, usize::MAX).await.unwrap_err());
-    not_found(job.record_failure(&spoiled(0, "a")).await.unwrap_err());
+    not_found(job.record_failure(&failed_by_code(0, "a")).await.unwrap_err());
     not_found(job.begin(0, "a").await.unwrap_err());
     not_found(job.abandon(0, "a").await.unwrap_err());
     not_found(job.join(&worker("w"), None).await.unwrap_err());
@@ -72,7 +72,7 @@ pub(super) async fn unknown_job_is_not_found(ledger: &dyn Ledger) {
 pub(super) async fn jobs_are_apart(ledger: &dyn Ledger) {
     let (one, other) = (fresh(ledger, "one").await, fresh(ledger, "other").await);
     one.commit("a", 1, &[succeeded(0)]).await.unwrap();
-    one.record_failure(&spoiled(1, "try")).await.unwrap();
+    one.record_failure(&failed_by_code(1, "try")).await.unwrap();
     one.join(&worker("w"), None).await.unwrap();
     one.conclude(&aborted(JobState::Failed, "why")).await.unwrap();
     one.lease(Duty::Watch, "me", Duration::from_mins(1)).await.unwrap();
@@ -89,7 +89,7 @@ pub(super) async fn job_is_reset_by_the_holder_of_its_watch_alone(ledger: &dyn L
     let job = fresh(ledger, "reset").await;
     assert!(!job.reset("a").await.unwrap(), "nobody watches");
     job.lease(Duty::Watch, "a", minute).await.unwrap();
-    assert!(!job.reset("b").await.unwrap(), "somebody else watches");
+    assert!(!job.reset("b").await.unwrap(), "another owner watches");
     assert!(job.reset("a").await.unwrap());
     assert_eq!(job.state().await.unwrap_err().kind, LedgerErrorKind::NotFound);
     assert!(job.reset("a").await.unwrap(), "it is forgotten already");
@@ -110,7 +110,7 @@ pub(super) async fn job_is_reset_by_the_holder_of_its_watch_alone(ledger: &dyn L
 pub(super) async fn removed_job_is_forgotten(ledger: &dyn Ledger) {
     let job = fresh(ledger, "remove").await;
     job.commit("a", 1, &[succeeded(0)]).await.unwrap();
-    job.record_failure(&spoiled(1, "try")).await.unwrap();
+    job.record_failure(&failed_by_code(1, "try")).await.unwrap();
     job.join(&worker("w"), None).await.unwrap();
     job.conclude(&aborted(JobState::Failed, "why")).await.unwrap();
     let fence = job.lease(Duty::Watch, "me", Duration::from_mins(1)).await.unwrap();
@@ -215,7 +215,7 @@ pub(super) async fn names_may_hold_anything(ledger: &dyn Ledger) {
         let segments = job.segments(0, usize::MAX).await.unwrap();
         assert!(segments.iter().map(|segment| segment.key.as_str()).eq([odd]), "{segments:?}");
         for _ in 0..2 {
-            let verdict = job.record_failure(&spoiled(1, odd)).await.unwrap();
+            let verdict = job.record_failure(&failed_by_code(1, odd)).await.unwrap();
             assert_eq!(verdict, Verdict::Retry { failed_tries: 1 });
             assert_eq!(job.begin(2, odd).await.unwrap(), Begin::Run { failed_tries: 0, node_losses: 0 });
         }

@@ -142,7 +142,7 @@ fn failed(index: u64) -> MiniBatchOutcome {
     MiniBatchOutcome { index, succeeded: false, items: 10, items_succeeded: 0 }
 }
 
-fn spoiled(index: u64, id: &str) -> FailedTry {
+fn failed_by_code(index: u64, id: &str) -> FailedTry {
     FailedTry { index, id: id.to_owned(), blame: Blame::Code }
 }
 

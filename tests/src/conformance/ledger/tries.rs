@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use prs_common::ledger::{Begin, Blame, FailedTry, JobProgress, Ledger, TryLimits, Verdict};
 
-use super::{failed, fresh, limited, spoiled, succeeded};
+use super::{failed, failed_by_code, fresh, limited, succeeded};
 
 fn node_lost(index: u64, id: &str) -> FailedTry {
     FailedTry { index, id: id.to_owned(), blame: Blame::Node }
@@ -12,13 +12,19 @@ fn node_lost(index: u64, id: &str) -> FailedTry {
 pub(super) async fn failures_count_by_their_names(ledger: &dyn Ledger) {
     let job = fresh(ledger, "failures").await;
     for _ in 0..3 {
-        let verdict = job.record_failure(&spoiled(4, "a")).await.unwrap();
+        let verdict = job.record_failure(&failed_by_code(4, "a")).await.unwrap();
         assert_eq!(verdict, Verdict::Retry { failed_tries: 1 }, "the same try counts once");
     }
-    assert_eq!(job.record_failure(&spoiled(5, "a")).await.unwrap(), Verdict::Retry { failed_tries: 1 });
-    assert_eq!(job.record_failure(&spoiled(4, "b")).await.unwrap(), Verdict::Retry { failed_tries: 2 });
+    assert_eq!(
+        job.record_failure(&failed_by_code(5, "a")).await.unwrap(),
+        Verdict::Retry { failed_tries: 1 }
+    );
+    assert_eq!(
+        job.record_failure(&failed_by_code(4, "b")).await.unwrap(),
+        Verdict::Retry { failed_tries: 2 }
+    );
     for _ in 0..2 {
-        let verdict = job.record_failure(&spoiled(4, "c")).await.unwrap();
+        let verdict = job.record_failure(&failed_by_code(4, "c")).await.unwrap();
         assert_eq!(verdict, Verdict::GiveUp { failed_tries: 3 });
     }
     // A failure is no outcome: that comes with a commit.
@@ -29,22 +35,34 @@ pub(super) async fn limits_of_code_and_node_are_apart(ledger: &dyn Ledger) {
     let job = limited(ledger, "apart", TryLimits { run_max_try: 2, max_node_losses: 3 }).await;
     assert_eq!(job.record_failure(&node_lost(0, "n1")).await.unwrap(), Verdict::Retry { failed_tries: 0 });
     assert_eq!(job.record_failure(&node_lost(0, "n2")).await.unwrap(), Verdict::Retry { failed_tries: 0 });
-    assert_eq!(job.record_failure(&spoiled(0, "c1")).await.unwrap(), Verdict::Retry { failed_tries: 1 });
+    assert_eq!(
+        job.record_failure(&failed_by_code(0, "c1")).await.unwrap(),
+        Verdict::Retry { failed_tries: 1 }
+    );
     assert_eq!(job.record_failure(&node_lost(0, "n2")).await.unwrap(), Verdict::Retry { failed_tries: 1 });
     assert_eq!(job.record_failure(&node_lost(0, "n3")).await.unwrap(), Verdict::GiveUp { failed_tries: 1 });
-    assert_eq!(job.record_failure(&spoiled(1, "c1")).await.unwrap(), Verdict::Retry { failed_tries: 1 });
-    assert_eq!(job.record_failure(&spoiled(1, "c2")).await.unwrap(), Verdict::GiveUp { failed_tries: 2 });
+    assert_eq!(
+        job.record_failure(&failed_by_code(1, "c1")).await.unwrap(),
+        Verdict::Retry { failed_tries: 1 }
+    );
+    assert_eq!(
+        job.record_failure(&failed_by_code(1, "c2")).await.unwrap(),
+        Verdict::GiveUp { failed_tries: 2 }
+    );
     let job = limited(ledger, "once", TryLimits { run_max_try: 1, max_node_losses: 10 }).await;
-    assert_eq!(job.record_failure(&spoiled(0, "c1")).await.unwrap(), Verdict::GiveUp { failed_tries: 1 });
+    assert_eq!(
+        job.record_failure(&failed_by_code(0, "c1")).await.unwrap(),
+        Verdict::GiveUp { failed_tries: 1 }
+    );
 }
 
 pub(super) async fn failure_after_the_outcome_changes_nothing(ledger: &dyn Ledger) {
     let job = fresh(ledger, "late").await;
-    job.record_failure(&spoiled(0, "a")).await.unwrap();
+    job.record_failure(&failed_by_code(0, "a")).await.unwrap();
     job.commit("s", 1, &[succeeded(0)]).await.unwrap();
     let before = job.progress().await.unwrap();
     for id in ["a", "b", "c", "d"] {
-        assert_eq!(job.record_failure(&spoiled(0, id)).await.unwrap(), Verdict::Done);
+        assert_eq!(job.record_failure(&failed_by_code(0, id)).await.unwrap(), Verdict::Done);
         assert_eq!(job.record_failure(&node_lost(0, id)).await.unwrap(), Verdict::Done);
     }
     assert_eq!(job.progress().await.unwrap(), before);
@@ -54,7 +72,7 @@ pub(super) async fn racing_failures_give_up_once_the_limit_is_reached(ledger: &d
     let job = limited(ledger, "tries", TryLimits { run_max_try: 6, max_node_losses: 10 }).await;
     let ids: Vec<String> = (0..6).map(|number| format!("try-{number}")).collect();
     let calls = ids.iter().map(|id| async {
-        let failed = spoiled(0, id);
+        let failed = failed_by_code(0, id);
         let first = job.record_failure(&failed).await.unwrap();
         job.record_failure(&failed).await.unwrap();
         first
@@ -69,7 +87,7 @@ pub(super) async fn racing_failures_give_up_once_the_limit_is_reached(ledger: &d
 
 pub(super) async fn begin_blames_the_start_before(ledger: &dyn Ledger) {
     let job = limited(ledger, "begin", TryLimits { run_max_try: 3, max_node_losses: 3 }).await;
-    job.record_failure(&spoiled(0, "t")).await.unwrap();
+    job.record_failure(&failed_by_code(0, "t")).await.unwrap();
     for (start, lost) in [("a", 0), ("b", 1), ("c", 2)] {
         let begun = job.begin(0, start).await.unwrap();
         assert_eq!(begun, Begin::Run { failed_tries: 1, node_losses: lost }, "start {start}");
@@ -86,7 +104,7 @@ pub(super) async fn begin_twice_blames_nobody(ledger: &dyn Ledger) {
     }
     // The repetition of a start that is known to be lost arrives late: the one under way is not to blame.
     job.begin(0, "a").await.unwrap();
-    let verdict = job.record_failure(&spoiled(0, "b")).await.unwrap();
+    let verdict = job.record_failure(&failed_by_code(0, "b")).await.unwrap();
     assert_eq!(verdict, Verdict::Retry { failed_tries: 1 });
     assert_eq!(job.begin(0, "c").await.unwrap(), Begin::Run { failed_tries: 1, node_losses: 1 });
 }
@@ -97,12 +115,12 @@ pub(super) async fn begin_after_a_recorded_failure_blames_nobody(ledger: &dyn Le
         let name = format!("try-{number}");
         let before = Begin::Run { failed_tries: number - 1, node_losses: 0 };
         assert_eq!(job.begin(0, &name).await.unwrap(), before, "no node was lost");
-        let verdict = job.record_failure(&spoiled(0, &name)).await.unwrap();
+        let verdict = job.record_failure(&failed_by_code(0, &name)).await.unwrap();
         assert_eq!(verdict, Verdict::Retry { failed_tries: number });
     }
     // A failure that is told again ends no start that came after it: that node is lost all the same.
     job.begin(0, "lost").await.unwrap();
-    job.record_failure(&spoiled(0, "try-4")).await.unwrap();
+    job.record_failure(&failed_by_code(0, "try-4")).await.unwrap();
     assert_eq!(job.begin(0, "next").await.unwrap(), Begin::GiveUp);
 }
 

@@ -1,5 +1,5 @@
 //! MinIO, a server that prs did not write, and its client: what the server of the tests takes for granted of S3 is
-//! tried against somebody else's idea of it.
+//! tried against another idea of it.
 //!
 //! Both programs are in the folder that `PRS_TEST_MINIO` names; `make test-minio` builds them from their Go modules.
 

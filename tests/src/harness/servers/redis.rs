@@ -52,7 +52,7 @@ impl Redis {
 
     fn begin(folder: TempDir, certificates: Option<Certificates>, lines: &[&str]) -> Self {
         let mut this = Self { server: Mutex::default(), port: 0, certificates, folder };
-        // Somebody else may take a port between the look at it and the start.
+        // Another program may take a port between the look at it and the start.
         for _ in 0..20 {
             this.port = free_port();
             this.configure(lines);
@@ -134,7 +134,7 @@ impl Redis {
         let mut server = Supervised::start(command, Some(folder)).unwrap_or_else(|error| {
             panic!("redis-server cannot be started: {error}; install it (`apt-get install redis-server`)")
         });
-        // Its own words: whoever answers on the port might be another server.
+        // Its own words: what answers on the port might be another server.
         let is_ready = wait_for("redis-server to become ready", PATIENCE, || {
             let has_ended = server.ended().is_some();
             let is_ready = self.log()[said_before..].contains("Ready to accept connections");

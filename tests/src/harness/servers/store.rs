@@ -13,7 +13,7 @@ pub trait Store: Debug + Send + Sync {
     /// The variables with which a program reaches it.
     fn env(&self) -> Vec<(String, String)>;
 
-    /// Access key and secret of somebody with these rights.
+    /// Access key and secret of a user with these rights.
     fn key(&self, rights: Rights) -> (String, String);
 
     /// Makes a bucket that is not there yet.

@@ -1,4 +1,4 @@
--- Takes or renews a lease. Returns its fencing number, or 0 while somebody else holds it.
+-- Takes or renews a lease. Returns its fencing number, or 0 while another owner holds it.
 -- The orchestrator keeps all keys of its job from expiring.
 -- The first key tells whether the job is there, the last has its leases.
 -- ARGV: duty, owner, time in microseconds, time to live of the keys in seconds

@@ -61,7 +61,7 @@ async fn a_result_stands_though_the_ledger_goes_away_right_after_it() {
 }
 
 #[tokio::test]
-async fn a_job_that_somebody_concluded_as_completed_gets_its_rows_from_the_next() {
+async fn a_job_that_was_concluded_as_completed_gets_its_rows_from_the_next() {
     let fixture = done().await;
     let completed = Conclusion { state: JobState::Completed, reason: String::new() };
     fixture.ledger.conclude(&completed).await.unwrap();
@@ -224,7 +224,7 @@ async fn many_segments_are_followed_in_few_calls_and_a_conclusion_comes_first() 
     fixture.succeed(0..3).await;
     let canceled = Conclusion { state: JobState::Canceled, reason: "canceled by a test".to_owned() };
     fixture.ledger.conclude(&canceled).await.unwrap();
-    // Whoever reads segments first meets this, and says so.
+    // The first reader of segments meets this, and says so.
     fixture.storage.fail("get segments/", 1, StorageErrorKind::Unavailable);
     let result = watched(&fixture).await.unwrap();
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Canceled, Some("canceled by a test")));
