@@ -2,7 +2,8 @@
 //!
 //! A library that knows no process and no command line: it speaks to the nodes of a job through queue, ledger
 //! and storage alone, so that the same code serves an embedded run and a fleet. Its folders, from the bottom up:
-//! `inputs`, `job`, `plan`, `report`, `publish`, `segments`, `result`, `watch`; a folder uses those before it alone.
+//! `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`; each uses those
+//! before it alone.
 
 #[cfg(test)]
 mod fixtures;

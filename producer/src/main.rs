@@ -1,4 +1,5 @@
-//! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it.
+//! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it. Its folders, from the bottom up: `terminal`,
+//! `cli`, `jobs`, `records`, `progress`, `submit`, `trial`, `commands`; a folder uses those before it alone.
 
 mod cli;
 mod commands;

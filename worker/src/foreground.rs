@@ -187,6 +187,8 @@ async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Resul
     let tending = Tending { events_tx, tasks: TaskTracker::new(), all_end: CancellationToken::new() };
     let process = Process::start(&settings, 0, 0, &tending)
         .map_err(|error| ForegroundError::Start(error.to_string()))?;
+    // The supervisor has the last sender: when it ends, nothing more comes.
+    drop(tending);
     process.say(&ToProcess::Start(Box::new(start)));
     let tried = converse(&process, events_rx, local, &with.stop).await.ok_or(ForegroundError::Stopped)?;
     match tried.error {

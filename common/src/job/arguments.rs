@@ -10,6 +10,7 @@ use super::form::RawSetting;
 use super::keys::{Argument, JOB};
 use super::reader::Reader;
 use super::spec::JobSpec;
+use super::takes::Takes;
 use super::yaml::Node;
 
 /// Reads `arguments`, and gives `reader` the settings among them.
@@ -83,6 +84,12 @@ fn setting(reader: &mut Reader<'_>, item: &RawSetting, name: &str, value: Option
     let Some(value) = value else {
         reader.refuse_at(&shown, item.line, "the value is missing");
         return;
+    };
+    // azureml takes both forms of a flag.
+    let value = match (value, JOB.find(name).map(|key| &key.takes)) {
+        ("1", Some(Takes::Boolean)) => "true",
+        ("0", Some(Takes::Boolean)) => "false",
+        (value, _) => value,
     };
     let value = Node::text(value, item.line);
     reader.add(RawSetting { key: name.to_owned(), shown, line: item.line, value });

@@ -67,6 +67,14 @@ where
     S: Deref<Target: Storage> + Clone + Send + Sync + 'a,
 {
     let Range { start, end } = options.range.unwrap_or(0..u64::MAX);
+    // A server that does not heed the version that is asked for.
+    let (place, shortened) = (storage.to_string(), key.clone());
+    let shorter = move || StorageError {
+        kind: StorageErrorKind::Changed,
+        place: place.clone(),
+        key: shortened.clone(),
+        message: "the object was replaced by a shorter one while it was read".to_owned(),
+    };
     let read = move |start: u64, end: u64, version: Option<Version>| {
         let (storage, key) = (storage.clone(), key.clone());
         async move { storage.get_opts(&key, GetOptions { range: Some(start..end), version }).await }
@@ -75,11 +83,17 @@ where
     let first = read(start, end.min(start.saturating_add(piece)), options.version);
     let all = stream::once(first).map_ok(move |GetResult { bytes, size, version }| {
         let next = start + bytes.len() as u64;
-        let (end, read) = (end.min(size), read.clone());
+        let (end, read, shorter) = (end.min(size), read.clone(), shorter.clone());
         let rest = stream::iter((next..end).step_by(piece as usize))
-            .map(move |start| read(start, end.min(start + piece), Some(version.clone())))
-            .buffered(AHEAD)
-            .map_ok(|read| read.bytes);
+            .map(move |start| {
+                let end = end.min(start + piece);
+                let (read, shorter) = (read(start, end, Some(version.clone())), shorter.clone());
+                async move {
+                    let bytes = read.await?.bytes;
+                    if bytes.len() as u64 == end - start { Ok(bytes) } else { Err(shorter()) }
+                }
+            })
+            .buffered(AHEAD);
         stream::once(future::ready(Ok(bytes))).chain(rest)
     });
     all.try_flatten().boxed()

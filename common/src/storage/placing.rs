@@ -39,7 +39,7 @@ pub(super) fn place(temporary: &Path, target: &Path, mode: &PutMode) -> io::Resu
 
 /// The file is another version than the one that was to be replaced.
 #[derive(Debug, thiserror::Error)]
-#[error("the file was replaced by another one")]
+#[error("the object was replaced by another one")]
 pub(super) struct Replaced;
 
 /// Gives a whole file the name of another, when that is of this version. Who does so holds the lock on the file that has

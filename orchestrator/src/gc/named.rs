@@ -33,8 +33,8 @@ fn half(digest: &str) -> Option<u128> {
     u128::from_str_radix(digest.get(..32)?, 16).ok()
 }
 
-/// Objects of one job that are listed before the others of it are passed over: about a page of a listing.
-const LOOKED_AT: usize = 500;
+/// Objects of one job that are listed before the others of it are passed over: some pages of a listing. A folder is walked anew each time.
+const LOOKED_AT: usize = 10_000;
 
 /// What the keys of a job begin with.
 pub(super) fn prefix(job_id: &str) -> String {

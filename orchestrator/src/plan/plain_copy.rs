@@ -13,8 +13,12 @@ pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result
     let size = tokio::fs::metadata(file).await.map_err(DiskError::about(file))?.len();
     match store.head(key).await {
         Ok(object) if object.size == size => {
-            if is_same(store, key, file).await? {
-                return Ok(());
+            match is_same(store, key, file, size).await {
+                Ok(true) => return Ok(()),
+                // Another scheduler stores it at this moment.
+                Err(TransferError::Store(error)) if error.kind == StorageErrorKind::Changed => {}
+                Ok(false) => {}
+                Err(error) => return Err(error),
             }
             tracing::warn!(key, store = %store, "the plain copy of an input is damaged; it is stored again");
         }
@@ -26,18 +30,23 @@ pub(super) async fn store(store: &dyn Storage, key: &str, file: &Path) -> Result
 }
 
 /// Whether an object holds what a file of its size does.
-async fn is_same(store: &dyn Storage, key: &str, file: &Path) -> Result<bool, TransferError> {
+async fn is_same(store: &dyn Storage, key: &str, file: &Path, size: u64) -> Result<bool, TransferError> {
     let disk = DiskError::about(file);
     let mut plain = File::open(file).await.map_err(&disk)?;
     let mut object = store.stream(key, GetOptions::default());
+    let mut compared = 0;
     while let Some(piece) = object.try_next().await? {
+        compared += piece.len() as u64;
+        if compared > size {
+            return Ok(false);
+        }
         let mut there = vec![0; piece.len()];
         plain.read_exact(&mut there).await.map_err(&disk)?;
         if piece != there {
             return Ok(false);
         }
     }
-    Ok(true)
+    Ok(compared == size)
 }
 
 #[cfg(test)]

@@ -157,7 +157,15 @@ impl WatchError {
             Self::Plan(error) => error.is_retryable(),
             // Nodes that cannot use it say so, and fail the job where no other can.
             Self::Queue(_) => true,
-            _ => false,
+            Self::Damaged(_)
+            | Self::RunAgain { .. }
+            | Self::Logs { .. }
+            | Self::NoPlan { .. }
+            | Self::NotTheOrchestrator
+            | Self::LedgerLost
+            | Self::Panicked { .. }
+            | Self::Superseded
+            | Self::Record(_) => false,
         }
     }
 

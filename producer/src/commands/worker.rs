@@ -62,7 +62,12 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
             ServeOutcome::Completed => Code::Completed,
             ServeOutcome::Failed | ServeOutcome::Canceled => Code::Failed,
             ServeOutcome::Unknown | ServeOutcome::OtherVersion => Code::Usage,
-            _ => Code::LeftJob,
+            ServeOutcome::Left
+            | ServeOutcome::EndsElsewhere
+            | ServeOutcome::Useless
+            | ServeOutcome::Again
+            | ServeOutcome::NotHere
+            | ServeOutcome::Full => Code::LeftJob,
         };
     } else {
         serve_jobs(&fleet, &settings, &end).await;

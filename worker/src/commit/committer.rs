@@ -351,13 +351,13 @@ impl Committer {
         }
         // Nothing is sent: the other end is dropped when the commit before has ended.
         let _ = turn.await;
-        let lost: Option<Vec<MiniBatchIndex>> =
+        let duplicates: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", may_pass, || self.job.ledger.commit(&key, size, &entries)).await;
-        let Some(lost) = lost else { return };
-        if !lost.is_empty() {
+        let Some(duplicates) = duplicates else { return };
+        if !duplicates.is_empty() {
             tracing::info!(
                 segment = key,
-                lost = lost.len(),
+                duplicates = duplicates.len(),
                 "outcomes were known already; the first ones count"
             );
         }

@@ -38,7 +38,6 @@ use self::sources::Sources;
 use self::suspects::Ask;
 use crate::commit::committer::Backlog;
 use crate::commit::outcome::{Outcome, Ready};
-use crate::host::blocking::blocking;
 use crate::node_settings::NodeEnd;
 use crate::process::launch::{CODE, Launch};
 use crate::process::{Event, Tending};
@@ -176,7 +175,7 @@ impl<'a> Dispatcher<'a> {
         }
         if self.tending.all_end.is_cancelled() {
             let family = self.launch.family(self.processes_started);
-            let count = blocking(move || family.kill()).await;
+            let count = tokio::task::spawn_blocking(move || family.kill()).await.unwrap_or(0);
             if count > 0 {
                 self.with.main_log.line(format_args!("{count} processes were left behind; they are killed"));
             }

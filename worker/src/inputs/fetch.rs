@@ -11,11 +11,17 @@ use std::path::{Path, PathBuf};
 use futures_util::TryStreamExt;
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::file_version::SeenFile;
-use prs_common::storage::{DiskError, GetOptions, Storage, StorageError, StorageExt, TransferError, Version};
+use prs_common::storage::{
+    DiskError, GetOptions, Storage, StorageError, StorageErrorKind, StorageExt, TransferError, Version,
+    pieces,
+};
 use prs_orchestrator::inputs::blob::{digest, promised_digest};
 
 /// Objects up to this size are read whole, then written at once, bytes.
 pub(super) const SMALL: u64 = 1 << 20;
+
+/// Bytes of a slice that are read at a time, some of them ahead, for each of many slices at once.
+const SLICE_PIECE: u64 = 1 << 20;
 
 /// An object, or a part of it, as it was planned.
 #[derive(Debug, Clone)]
@@ -172,8 +178,8 @@ impl Object {
         blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await?;
         let (mut checksum, mut at) = (Crc32c::new(), range.start);
         let options = GetOptions { range: Some(range.clone()), version: self.wanted() };
-        let mut slice = store.stream(&self.key, options);
-        while let Some(bytes) = slice.try_next().await.map_err(FetchError::Store)? {
+        let mut slice = pieces(store, self.key.clone(), options, SLICE_PIECE);
+        while let Some(bytes) = slice.try_next().await.map_err(|error| self.replaced(store, error))? {
             checksum.update(&bytes);
             let start = at;
             at += bytes.len() as u64;
@@ -193,6 +199,15 @@ impl Object {
     /// The version that was planned, where one was.
     fn wanted(&self) -> Option<Version> {
         Some(self.version.clone()).filter(|version| !version.is_empty())
+    }
+
+    /// What `error` means. An object whose version is not known may be written anew with the same bytes: it is read again.
+    fn replaced(&self, store: &dyn Storage, error: StorageError) -> FetchError {
+        if error.kind == StorageErrorKind::Changed && self.version.is_empty() {
+            self.damaged(store)
+        } else {
+            FetchError::Store(error)
+        }
     }
 
     fn damaged(&self, store: &dyn Storage) -> FetchError {

@@ -123,7 +123,9 @@ pub async fn run_node(
         tracing::error!(%panic, "the heartbeat broke; the node will be missed");
     }
     // The job does not wait for the files of the inputs to go.
-    blocking(move || work_folder::remove(&folder)).await;
+    if let Err(error) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
+        tracing::error!(%error, "a folder of the job is left behind");
+    }
     let last = report_rx.borrow().clone();
     Ok(last)
 }

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerSettings;
 use super::choice::{Choice, Role};
-use crate::host::blocking::blocking;
 use crate::host::unique::unique;
 use crate::host::work_folder;
 use crate::{NodeEnd, NodeSettings, Prefetch, Unfit, find_interpreter, run_node};
@@ -161,7 +160,9 @@ impl Service<'_> {
                 self.work(&job, &worker, Some(settings)).await
             }
         };
-        blocking(move || work_folder::remove(&folder)).await;
+        if let Err(error) = tokio::task::spawn_blocking(move || work_folder::remove(&folder)).await {
+            tracing::error!(%error, "a folder of the job is left behind");
+        }
         match outcome {
             // Another worker may have ended it.
             ServeOutcome::EndsElsewhere => {

@@ -100,7 +100,7 @@ impl Connection {
                     Err(error) => {
                         let failure = RedisFailure::of(&error);
                         if failure.connection_is_lost {
-                            self.forget(number).await;
+                            self.forget(number, deadline).await;
                         }
                         failure
                     }
@@ -150,8 +150,9 @@ impl Connection {
     }
 
     /// Makes the next caller connect anew, unless that has happened already.
-    async fn forget(&self, number: u64) {
-        let mut state = self.shared.state.lock().await;
+    async fn forget(&self, number: u64, deadline: Instant) {
+        // A call that holds it for so long is connecting anew.
+        let Ok(mut state) = timeout_at(deadline, self.shared.state.lock()).await else { return };
         if state.made == number {
             state.open = None;
         }

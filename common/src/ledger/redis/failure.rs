@@ -61,7 +61,9 @@ const CODES: &[(&str, LedgerErrorKind, &str)] = {
 
 /// The code that says nothing but that it is an error.
 const PLAIN: &str = "ERR";
-/// What can be done about plain errors, by a part of their words, which decides nothing else.
+/// How the remedies begin of what a user may not do.
+const LACKS_A_RIGHT: &str = "the user lacks a right";
+/// What can be done about plain errors, by a part of their words: before 7.2 servers give a right that a script lacks no code.
 const REMEDIES: &[(&str, &str)] = &[
     (
         "without any password configured",
@@ -110,7 +112,10 @@ impl RedisFailure {
         match error.kind() {
             ErrorKind::Io => Self::of_the_way(error),
             ErrorKind::Parse => {
-                Self { connection_is_lost: true, ..Self::strange("not the protocol of Redis") }
+                // What cannot be decoded has words, and came over a connection that is good.
+                let detail = error.detail();
+                let strange = Self::strange(detail.unwrap_or("not the protocol of Redis"));
+                Self { connection_is_lost: detail.is_none(), ..strange }
             }
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 Self::of_answer(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
@@ -144,7 +149,8 @@ impl RedisFailure {
         let refuses = match code {
             "NOAUTH" | "WRONGPASS" => Some(Refuses::LogIn),
             // Before 7.2 servers say no more than that of a right that a script lacks.
-            "NOPERM" | PLAIN => Some(Refuses::Call),
+            "NOPERM" => Some(Refuses::Call),
+            PLAIN if meaning.is_some_and(|meaning| meaning.starts_with(LACKS_A_RIGHT)) => Some(Refuses::Call),
             _ => None,
         };
         // Who is refused has to log in again. The name may stand for another server by now.
@@ -256,7 +262,7 @@ mod tests {
             let refuses = match code {
                 "NOAUTH" | "WRONGPASS" => Some(Refuses::LogIn),
                 "NOPERM" => Some(Refuses::Call),
-                "ERR" if kind == Refused => Some(Refuses::Call),
+                "ERR" if kind == Refused && part == "lacks a right" => Some(Refuses::Call),
                 _ => None,
             };
             assert_eq!(failure.refuses, refuses, "{code} {words}");

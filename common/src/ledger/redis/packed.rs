@@ -1,6 +1,6 @@
 //! What goes to the scripts and comes back: `MessagePack`, and the words of states.
 
-use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, ToSingleRedisArg, Value};
+use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,8 +16,6 @@ impl<T: Serialize> ToRedisArgs for Packed<T> {
         out.write_arg(&rmp_serde::to_vec_named(&self.0).expect("numbers, strings and flags can be packed"));
     }
 }
-
-impl<T: Serialize> ToSingleRedisArg for Packed<T> {}
 
 impl<T: DeserializeOwned> FromRedisValue for Packed<T> {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {

@@ -16,6 +16,8 @@ use super::link::Link;
 
 /// How many messages may wait for their confirms at a time.
 const IN_FLIGHT: usize = 1_024;
+/// How many bytes of them.
+const IN_FLIGHT_BYTES: usize = 16 << 20;
 /// AMQP's number for a message that is written to disk.
 const PERSISTENT: u8 = 2;
 
@@ -27,10 +29,12 @@ pub(super) async fn publish(
     bodies: Vec<Bytes>,
 ) -> Result<(), QueueError> {
     let lent = link.channel(name).await?;
+    let largest = bodies.iter().map(Bytes::len).max().unwrap_or(0).max(1);
+    let together = (IN_FLIGHT_BYTES / largest).clamp(1, IN_FLIGHT);
     {
         // Messages are begun one after the other, which gives them their numbers and so keeps their order.
         let sent = stream::iter(bodies).map(|body| send(lent.channel.clone(), queue.clone(), body));
-        let mut confirmed = pin!(sent.buffered(IN_FLIGHT));
+        let mut confirmed = pin!(sent.buffered(together));
         while let Some(confirmation) = lent.live.answer_of_queue(name, confirmed.try_next()).await? {
             check(name, &confirmation)?;
         }

@@ -65,6 +65,10 @@ impl<'a> Retry<'a> {
     /// Returns when the next attempt is due, or gives the failure back when there is none.
     pub(super) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
         self.attempts += 1;
+        if self.attempts == 1 && self.started.elapsed() >= give_up_after(self.bytes) {
+            // One attempt never takes so long: nothing polled the call, as happens to what a stream reads ahead.
+            self.started = Instant::now();
+        }
         self.refusals += u32::from(failure.is_refusal);
         let failure = Failure { attempts: self.attempts, ..failure };
         let failure = self.bucket.judged(self.what, self.key, failure, self.refusals).await;

@@ -9,11 +9,11 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::failure::Failure;
 use super::{Bucket, retry};
-use crate::refusals::{Refusals, Refused};
+use crate::refusals::Refusals;
 use crate::storage::StorageErrorKind;
 
 /// Refusals of one request, while others are accepted, before it stands that it alone is refused: the refusal of
@@ -93,17 +93,14 @@ impl Bucket {
         self.tell_of_success(what, key);
     }
 
+    /// The bucket and its server, for the log.
+    fn whole_name(&self) -> String {
+        format!("bucket {} of {}", self.name, self.server)
+    }
+
     /// Notes an answer that only good credentials get: that there is no such object, for example.
     fn tell_of_success(&self, what: &'static str, key: &str) {
-        if let Some(lasted) = self.trust.refusals.accepted(|| format!("{what} {key}"), Instant::now()) {
-            let after_s = lasted.as_secs();
-            tracing::info!(
-                bucket = self.name,
-                server = self.server,
-                after_s,
-                "the storage accepts again what it refused"
-            );
-        }
+        self.trust.refusals.has_accepted(&self.whole_name(), || format!("{what} {key}"));
     }
 
     /// What it means that the server refuses `what` about the object `key`, for the `times`-th time in one call.
@@ -130,21 +127,11 @@ impl Bucket {
             let kind = if times < DOUBTS { StorageErrorKind::Unavailable } else { failure.kind };
             return Failure { kind, ..failure };
         }
-        let refused = trust.refusals.refused(format!("{what} {key}"), everything, Instant::now());
-        let message = refused.explain(&failure.message);
-        let Refused::MayPass { is_new, left } = refused else { return Failure { message, ..failure } };
-        if is_new {
-            tracing::warn!(
-                bucket = self.name,
-                server = self.server,
-                request = what,
-                key,
-                refusal = failure.message,
-                wait_s = left.as_secs(),
-                "the storage refuses what it accepted before; it is asked again for so long"
-            );
-        }
-        Failure { kind: StorageErrorKind::Unavailable, message, ..failure }
+        let call = format!("{what} {key}");
+        let (may_pass, message) =
+            trust.refusals.judged(&self.whole_name(), call, everything, &failure.message);
+        let kind = if may_pass { StorageErrorKind::Unavailable } else { failure.kind };
+        Failure { kind, message, ..failure }
     }
 
     /// Whether what was accepted when the bucket was opened is refused now. No answer says nothing else.

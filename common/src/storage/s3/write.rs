@@ -60,19 +60,28 @@ impl S3Storage {
 
     async fn write_file(&self, full: &str, path: &Path, mode: PutMode) -> Result<Version, Failure> {
         let failed = |error: std::io::Error| {
-            let kind = StorageErrorKind::of_file(&error);
+            // A disk that fails stays so: the node leaves the job to others.
+            let kind = match StorageErrorKind::of_file(&error) {
+                StorageErrorKind::Unavailable => StorageErrorKind::PermissionDenied,
+                kind => kind,
+            };
             Failure::of(kind, format!("the local file {}: {error}", path.display()))
         };
         let mut file = File::open(path).await.map_err(failed)?;
         let size = file.metadata().await.map_err(failed)?.len();
         let mut writer = S3Writer::new(self.clone(), full.to_owned(), mode, Some(size));
+        let mut read = 0;
         loop {
             let mut piece = Vec::with_capacity(size.min(PIECE) as usize);
             (&mut file).take(PIECE).read_to_end(&mut piece).await.map_err(failed)?;
             if piece.is_empty() {
                 break;
             }
+            read += piece.len() as u64;
             writer.append(piece.into()).await?;
+        }
+        if read < size {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
         let version = writer.end().await?;
         tokio::fs::remove_file(path).await.map_err(failed)?;

@@ -1,15 +1,13 @@
 //! Reading a manifest, as a stream.
 
-use std::fmt::{self, Debug, Display};
+use std::fmt::{Debug, Display};
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
-use futures_util::TryStreamExt;
-use futures_util::stream::BoxStream;
 use prs_common::checksum::crc32c;
-use prs_common::storage::{GetOptions, Storage, StorageError, pieces};
+use prs_common::storage::{GetOptions, Storage, StorageError, Version};
 use prs_common::{hexadecimal, message_pack};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
@@ -38,8 +36,11 @@ impl ManifestReader<ObjectReader> {
         handle: &Handle,
     ) -> Result<Self, ManifestError> {
         let object = ObjectReader {
-            pieces: pieces(store, key.to_owned(), GetOptions::default(), PIECE as u64),
+            store,
+            key: key.to_owned(),
             handle: handle.clone(),
+            at: 0,
+            known: None,
             piece: Bytes::new(),
         };
         Self::new(object, key, checksum)
@@ -139,25 +140,42 @@ impl<R: Read> ManifestReader<R> {
     }
 }
 
-/// An object as a stream of bytes, read ahead.
+/// An object as a stream of bytes, read when they are asked for: a planner may rest for hours between two of them, and
+/// nothing would poll what was read ahead.
+#[derive(Debug)]
 pub struct ObjectReader {
-    pieces: BoxStream<'static, Result<Bytes, StorageError>>,
+    store: Arc<dyn Storage>,
+    key: String,
     handle: Handle,
+    /// Where the next piece begins.
+    at: u64,
+    /// Size and version of the object, once they are known.
+    known: Option<(u64, Version)>,
     piece: Bytes,
 }
 
-impl Debug for ObjectReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectReader").finish_non_exhaustive()
+impl ObjectReader {
+    async fn next(&mut self) -> Result<Bytes, StorageError> {
+        let (size, version) = match &self.known {
+            Some((size, version)) => (*size, Some(version.clone())),
+            None => (u64::MAX, None),
+        };
+        if self.at >= size {
+            return Ok(Bytes::new());
+        }
+        let range = self.at..size.min(self.at + PIECE as u64);
+        let read = self.store.get_opts(&self.key, GetOptions { range: Some(range), version }).await?;
+        self.at += read.bytes.len() as u64;
+        self.known = Some((read.size, read.version));
+        Ok(read.bytes)
     }
 }
 
 impl Read for ObjectReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.piece.is_empty() {
-            let next = self.handle.block_on(self.pieces.try_next()).map_err(io::Error::other)?;
-            let Some(piece) = next else { return Ok(0) };
-            self.piece = piece;
+        if self.piece.is_empty() {
+            let handle = self.handle.clone();
+            self.piece = handle.block_on(self.next()).map_err(io::Error::other)?;
         }
         let count = buffer.len().min(self.piece.len());
         buffer[..count].copy_from_slice(&self.piece.split_to(count));

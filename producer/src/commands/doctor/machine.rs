@@ -173,7 +173,7 @@ fn current_folder() -> Check {
         let finding = format!("{}: runs cannot be made here ({error})", here.display());
         return Check::new(name, Verdict::Warn, finding, "go elsewhere, or name a folder with --run-dir");
     }
-    room(name, &here, &here, "--run-dir names another subject for a run")
+    room(name, &here, &here, "--run-dir names another place for a run")
 }
 
 fn memory(meminfo: &str) -> Check {
