@@ -1,7 +1,7 @@
 //! Which jobs a compute target's workers are to serve, in storage and in the ledger.
 //!
 //! Storage has the truth: an empty object `active/<target>/<job>/<start>`, put when a start of a job is handed in, and
-//! deleted as the last act of its end. The ledger has the same as [`Offer`]s, with who serves what. A ledger that was lost
+//! deleted as the last act of its end. The ledger has the same as [`Offered`] jobs, with who serves what. A ledger that was lost
 //! is filled from storage by the first idle worker that looks, and compared with it each minute: all workers dead, all
 //! servers but storage emptied, the program that submitted gone, the next worker that starts finishes the job.
 
