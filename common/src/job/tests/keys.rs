@@ -457,7 +457,11 @@ fn mini_batch_size_of_tabular_inputs() {
 #[test]
 fn logs_for_a_pipeline_that_there_is_not_are_noted() {
     let project = Project::new();
-    for given in ["copy_logs_to_parent: true", "arguments: [--copy_logs_to_parent, True]"] {
+    for given in [
+        "copy_logs_to_parent: true",
+        "arguments: [--copy_logs_to_parent, True]",
+        "arguments: [--copy_logs_to_parent, 1]",
+    ] {
         let spec = project.load(&format!("{REQUIRED}{given}\n")).unwrap();
         assert!(spec.copy_logs_to_parent && spec.notes[0].starts_with("copy_logs_to_parent: "), "{spec:?}");
     }
