@@ -12,7 +12,7 @@ PYTHON ?= python3
 # Flags for every cargo command; CI sets --locked.
 CARGO_FLAGS ?=
 # What `make bench` runs and how often.
-BENCH ?= W1 W2 W3 W4 W5 W6 W7 W9 W10
+BENCH ?= W1 W2 W3 W4 W5 W6 W7 W9 W10 W11
 REPEAT ?= 3
 BENCH_FLAGS ?=
 
@@ -103,7 +103,7 @@ test-minio: test-build servers ## the storage suite and a selection of chaos ove
 		cargo test -p prs-tests --test minio --test chaos $(CARGO_FLAGS) -- --ignored --nocapture minio conformance
 
 .PHONY: test-python
-test-python: test-build
+test-python: test-build servers
 	PRS_PROCESS_EXTENSION="$(DEBUG)/libprs_process.so" $(IN_VENV) python -m pytest -q python/tests
 
 .PHONY: test-wheel
@@ -119,7 +119,7 @@ test-examples: test-build servers
 # Tiny sizes: that the benchmarks work and their rows are right, not how fast anything is.
 .PHONY: test-bench
 test-bench: test-build servers
-	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W6 W7 W9 W10 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
+	$(IN_VENV) python bench/run.py W1 W2 W3 W4 W5 W6 W7 W9 W10 W11 W12 --size tiny --repeat 1 --bin-dir $(DEBUG) --work-dir $(TARGET)/bench
 
 # Not part of `make test`: it wants root, and takes some minutes and gigabytes.
 .PHONY: compose-smoke
@@ -127,7 +127,7 @@ compose-smoke: test-build ## run docker-compose.yml for real, with images made o
 	ops/compose-smoke --programs $(DEBUG)
 
 .PHONY: lint
-lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, docs, licences, dependency rules
+lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, types, docs, licences, dependency rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
@@ -135,6 +135,7 @@ lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, docs, licences, depen
 	cargo deny $(CARGO_FLAGS) check licenses bans sources
 	$(VENV)/bin/ruff check $(PYTHON_SOURCES)
 	$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	$(VENV)/bin/mypy
 	@echo "lint passed; known vulnerabilities are looked up by 'make audit', which needs the network"
 
 .PHONY: audit

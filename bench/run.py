@@ -37,6 +37,8 @@ from w6 import TheEnd
 from w7 import LosingWorkers
 from w9 import ManyWorkers
 from w10 import Distance
+from w11 import AddAColumnToParquet
+from w12 import Shuffle
 from work import PROCESSES, Bench, Figure, Peer, Study, Work, WrongRows
 
 HERE = Path(__file__).resolve().parent
@@ -52,6 +54,8 @@ WORKS = {
         LosingWorkers,
         ManyWorkers,
         Distance,
+        AddAColumnToParquet,
+        Shuffle,
     )
 }
 

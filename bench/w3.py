@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from work import Peer, Work, WrongRows, job_file
+
+if TYPE_CHECKING:
+    import pandas
 
 # Two parsers may differ in the last digit of a float, and so in that of what is computed
 # from it (the default parser of pandas does not always round correctly); nothing else may differ.
@@ -39,7 +44,8 @@ class AddAColumn(Work):
             unfinished = self.folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(parents=True)
-            write_files(unfinished, self.files, self.rows_per_file)
+            for k, frame in enumerate(frames(self.files, self.rows_per_file)):
+                frame.to_csv(unfinished / f"part-{k:03d}.csv", index=False)
             unfinished.rename(self.folder)
         self.n = sum(path.stat().st_size for path in self.folder.glob("*.csv")) / 1e6
         rows = self.files * self.rows_per_file
@@ -93,14 +99,14 @@ def same_field(a: str, b: str) -> bool:
         return False
 
 
-def write_files(folder: Path, files: int, rows: int) -> None:
+def frames(files: int, rows: int) -> Iterator[pandas.DataFrame]:
     """Whole numbers, floats of few and of many digits, plain strings and strings that must be quoted."""
     import numpy as np
     import pandas as pd
 
     random = np.random.default_rng(0)
     for k in range(files):
-        frame = pd.DataFrame(
+        yield pd.DataFrame(
             {
                 "id": np.arange(k * rows, (k + 1) * rows),
                 "date": "2020-01-01",
@@ -113,4 +119,3 @@ def write_files(folder: Path, files: int, rows: int) -> None:
                 "note": random.choice(["plain", "with space", "comma, inside", 'quote "q" here'], rows),
             }
         )
-        frame.to_csv(folder / f"part-{k:03d}.csv", index=False)

@@ -17,7 +17,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -119,6 +121,15 @@ def test_http_api(tmp_path: Path):
     assert lines(output / "answers.txt") == expected
 
 
+def test_async(tmp_path: Path):
+    with started(sys.executable, HERE / "http_api/server.py", "--port", "0") as server:
+        url = server.stdout.readline().strip()
+        output = submit("async", tmp_path / "run", API_URL=url)
+    questions = sorted((HERE / "async/data").iterdir())
+    expected = [f"{file.name}: {len(file.read_text(encoding='utf-8').strip())}" for file in questions]
+    assert lines(output / "answers.txt") == expected
+
+
 def test_flaky(tmp_path: Path):
     job, run_dir = tmp_path / "flaky", tmp_path / "run"
     shutil.copytree(HERE / "flaky", job)
@@ -143,6 +154,32 @@ def test_flaky(tmp_path: Path):
 def test_pytorch(tmp_path: Path):
     rows = lines(submit("pytorch", tmp_path / "run") / "classes.txt")
     assert [row.split(":")[0] for row in rows] == [page.name for page in pages()]
+
+
+def test_notebook(tmp_path: Path):
+    """Runs every cell in a kernel of this interpreter; none may fail, and none is kept with its output."""
+    source = HERE / "notebook/sensors.ipynb"
+    notebook = nbformat.read(source, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    is_bare = all(cell.outputs == [] and cell.execution_count is None for cell in cells)
+    assert is_bare, f"jupyter nbconvert --clear-output --inplace {source}"
+    env = SURROUNDINGS | {"PRS_PROGRAM": program("prs"), "PYTHONPATH": str(HERE.parent / "python")}
+    client = NotebookClient(notebook, timeout=LONGEST, kernel_name="python3")
+    client.execute(env=env, cwd=str(tmp_path))
+
+    def printed(cell: dict) -> str:
+        """What stands below a cell."""
+        return "".join(
+            one.get("text", "") or one.get("data", {}).get("text/plain", "") for one in cell.outputs
+        )
+
+    assert "2 of 10 items are missing" in printed(cells[4])
+    assert "sensor_06.txt" in printed(cells[5])
+    assert printed(cells[6]) == "the script raises: could not convert string to float: 'n/a'\n"
+    (result,) = (tmp_path / "prs-runs").glob("*/output/parallel_run_step.txt")
+    rows = list(csv.DictReader(result.open(newline="")))
+    assert [row["sensor"] for row in rows] == [f"sensor_{number:02}" for number in range(10)]
+    assert rows[9]["sensor"] in printed(cells[-1])
 
 
 def test_s3(tmp_path: Path):

@@ -50,8 +50,10 @@ COPY Cargo.toml Cargo.lock ./
 COPY common common
 COPY tabular tabular
 COPY python python
+COPY portal portal
 COPY orchestrator orchestrator
 COPY worker worker
+COPY jobs jobs
 COPY producer producer
 COPY tests/Cargo.toml tests/
 COPY tests/src tests/src

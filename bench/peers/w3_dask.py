@@ -12,6 +12,6 @@ if __name__ == "__main__":
     cluster = LocalCluster(n_workers=PROCESSES, threads_per_worker=1, processes=True, dashboard_address=None)
     with cluster, Client(cluster) as client:
         client.submit(os.getpid).result()
-        with timed("dask.dataframe", "W3", megabytes(folder)):
+        with timed("dask.dataframe", "W3", megabytes(csv_files(folder))):
             frames = dd.read_csv(csv_files(folder), blocksize=1 << 20)
             frames.map_partitions(add_total).to_csv(output("rows"), sep=" ", header=False, index=False)

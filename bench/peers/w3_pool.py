@@ -37,7 +37,7 @@ def run(split):
 if __name__ == "__main__":
     folder = sys.argv[1]
     with (
-        timed("multiprocessing.Pool + pandas", "W3", megabytes(folder)),
+        timed("multiprocessing.Pool + pandas", "W3", megabytes(csv_files(folder))),
         multiprocessing.Pool(PROCESSES) as pool,
         open(output("rows.txt"), "w") as file,
     ):

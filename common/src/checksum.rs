@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Bytes read from a stream at a time.
-const PIECE: usize = 256 << 10;
+const READ_BUFFER: usize = 256 << 10;
 
 /// The checksum of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -45,10 +45,59 @@ impl Crc32c {
     }
 }
 
+/// The checksum that a store keeps of a whole object. The writer of the object chose the algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredChecksum {
+    /// CRC-32 as of zlib (ISO/HDLC).
+    Crc32(u32),
+    /// CRC-32C (Castagnoli).
+    Crc32c(u32),
+    /// CRC-64/NVME.
+    Crc64Nvme(u64),
+}
+
+impl StoredChecksum {
+    /// Begins to compare bytes that come piece by piece with it.
+    pub fn compare(self) -> Comparison {
+        let algorithm = match self {
+            Self::Crc32(_) => CrcAlgorithm::Crc32IsoHdlc,
+            Self::Crc32c(_) => CrcAlgorithm::Crc32Iscsi,
+            Self::Crc64Nvme(_) => CrcAlgorithm::Crc64Nvme,
+        };
+        Comparison { digest: Digest::new(algorithm), stored: self }
+    }
+
+    fn value(self) -> u64 {
+        match self {
+            Self::Crc32(value) | Self::Crc32c(value) => value.into(),
+            Self::Crc64Nvme(value) => value,
+        }
+    }
+}
+
+/// Bytes on their way to be compared with a [`StoredChecksum`].
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    digest: Digest,
+    stored: StoredChecksum,
+}
+
+impl Comparison {
+    /// Takes the next bytes in.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+    }
+
+    /// Whether all bytes so far are those of the object, as far as a checksum tells.
+    pub fn is_equal(&self) -> bool {
+        self.digest.finalize() == self.stored.value()
+    }
+}
+
 /// Length and [`crc32c()`] of what is left to read of `source`.
 pub fn crc32c_of(mut source: impl Read) -> io::Result<(u64, u32)> {
     let mut sum = Crc32c::new();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; READ_BUFFER];
     let mut length = 0;
     loop {
         match source.read(&mut piece) {
@@ -93,5 +142,21 @@ mod tests {
         }
         let read = crc32c_of(bytes.as_slice()).unwrap();
         assert_eq!(read, (bytes.len() as u64, crc32c(&bytes)));
+    }
+
+    #[test]
+    fn bytes_are_compared_with_what_a_store_keeps() {
+        // The check values of the catalogue of CRC algorithms.
+        for stored in [
+            StoredChecksum::Crc32(0xcbf4_3926),
+            StoredChecksum::Crc32c(0xe306_9283),
+            StoredChecksum::Crc64Nvme(0xae8b_1486_0a79_9888),
+        ] {
+            let mut compared = stored.compare();
+            compared.update(b"1234");
+            assert!(!compared.is_equal(), "{stored:?}");
+            compared.update(b"56789");
+            assert!(compared.is_equal(), "{stored:?}");
+        }
     }
 }

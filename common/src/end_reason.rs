@@ -41,10 +41,16 @@ end_reasons! {
     AllFailed = "summary_only: every mini-batch failed",
     /// `append_row`, and nothing was returned.
     NoRow =
-        "append_row: no row was returned in the whole job; return one element for each item, or use output_action summary_only",
+        "append_row: no row was returned in the whole job; check the format and types in your run(): return one element for each item, or use output_action summary_only",
     /// No header fits all rows.
     ColumnsDiffer { first: u64, columns: String, later: u64, others: String } =
         "output_format: mini-batch {first} returned the columns {columns} and mini-batch {later} {others}, so no header fits both: return the same columns in the same order from every run(), as with result[NAMES] or result.reindex(columns=NAMES), and submit the job anew",
+    /// No column of a Parquet file holds all values.
+    TypesDiffer { column: String, first: u64, kind: String, later: u64, other: String } =
+        "output_format: column {column} is of type {kind} in mini-batch {first} and of type {other} in mini-batch {later}, and no column of a Parquet file holds both: return the same type from every run(), as with result[NAME] = result[NAME].astype(TYPE), and submit the job anew",
+    /// Rows that a Parquet file cannot have.
+    NotInParquet { index: u64, error: String } =
+        "output_format: the rows of mini-batch {index} cannot be written as Parquet: {error}; convert them in run(), and submit the job anew",
 
     // The script cannot be made ready.
     /// What the import of the script lacks stays lacking.
@@ -66,6 +72,14 @@ end_reasons! {
         "every process has been in init() for more than {limit} s (3 * run_invocation_timeout + 30){place}",
     /// The interpreter is not on the host.
     NoInterpreter { error: String } = "no interpreter for the script: {error}",
+    /// The packages of the job cannot be installed on the host.
+    NoEnvironment { error: String } = "the environment of the script cannot be made: {error}",
+
+    /// The model is not to be had on the host.
+    NoModel { path: String, error: String } = "the model {path} cannot be read: {error}",
+    /// The model stays where it is, and was changed between two starts of the job.
+    ModelChanged { path: String } =
+        "the model changed since the job was first started: {path} is not what it was; submit the job as a new one",
 
     // The plan cannot be made.
     /// The inputs hold nothing.
@@ -82,7 +96,7 @@ end_reasons! {
         "no mini-batch was scheduled within first_task_creation_timeout ({limit} s)",
     /// No outcome in time.
     NothingEnded { seconds: u64, limit: u64 } =
-        "no mini-batch ended for {seconds} s, more than progress_update_timeout ({limit} s) allows",
+        "No progress update in {seconds} seconds: no mini-batch ended, and progress_update_timeout allows {limit} s",
 
     // A host cannot work.
     /// The code is not to be had.
@@ -94,6 +108,11 @@ end_reasons! {
     CodeNotUnpacked { error: String } = "the code of the job cannot be unpacked: {error}",
     /// prs's own Python cannot be written down.
     NotPrepared { folder: String, error: String } = "cannot prepare {folder}: {error}",
+    /// A side input is not to be had.
+    SideInputNotRead { name: String, error: String } = "side input {name} cannot be read: {error}",
+    /// A side input that stays where it is was changed between two starts of the job.
+    SideInputChanged { name: String, path: String } =
+        "side input {name} changed since the job was first started: {path} is not what it was; submit the job as a new one",
     /// There is no room for inputs.
     NoInputFolder { folder: String, error: String } = "cannot make the folder for inputs in {folder}: {error}",
     /// Inputs cannot be fetched to the host.
@@ -118,6 +137,26 @@ end_reasons! {
     NodeFailed { error: String } = "the node left the job: {error}",
     /// The only node panicked.
     NodePanicked { error: String } = "the node ended unexpectedly: {error}",
+
+    // A pipeline.
+    /// Steps failed.
+    StepsFailed { steps: String, reason: String } = "{steps} of the pipeline failed: {reason}",
+    /// What a step needs of another is not there.
+    NoOutputOfStep { step: String, output: String } =
+        "step {step} completed and brought no output {output}, which this step needs",
+    /// The MLTable that a step gets of another is wrong.
+    TableOfStep { step: String, output: String, error: String } =
+        "the MLTable in output {output} of step {step} cannot be used: {error}",
+    /// An output has a place of its own, and no room there.
+    NotDelivered { output: String, place: String, error: String } =
+        "the step completed, and its output {output} cannot be put to {place}: {error}; make room there and resume the pipeline, which runs nothing again",
+    /// A step cannot be started.
+    StepNotStarted { error: String } = "the step cannot be started: {error}",
+
+    /// The pipeline does not go on behind a failed step.
+    OtherStepFailed = "canceled: another step of the pipeline failed, and continue_on_step_failure is false",
+    /// The pipeline ended without it.
+    StepNotRun { pipeline: String } = "the step was not run: the pipeline {pipeline} ended without it",
 
     // A person.
     /// `cancel`.

@@ -13,7 +13,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::timestamp::format_us;
+use crate::timestamp::{format_us, now_us};
+
+/// The coarsest clock of a file system, seconds: of a file that was changed so shortly before it was looked at, a change
+/// afterwards need not show.
+const COARSE: i64 = 2;
+
+/// Another change of a file that was changed then or later, seconds since the Unix epoch, need not show.
+pub fn certain_before() -> i64 {
+    let now = i64::try_from(now_us() / 1_000_000).unwrap_or(i64::MAX);
+    now.saturating_sub(COARSE)
+}
 
 /// Size and time of change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -22,6 +22,8 @@ pub const PLAIN: &str = "plain/";
 pub const OUTPUT: &str = "output/";
 /// The logs (spec section 5).
 pub const LOGS: &str = "logs/";
+/// Lists of the files that mini-batches brought to the output; see [`output_files`].
+pub const OUTPUT_FILES: &str = "output-files/";
 /// The list of failed mini-batches in the output (spec S11).
 pub const FAILED_MINI_BATCHES: &str = "failed_mini_batches.jsonl";
 
@@ -96,6 +98,22 @@ pub fn published_files(incarnation: u32, checksum: &str) -> String {
 pub fn published_files_start(key: &str) -> Option<u32> {
     let note = key.strip_prefix(PUBLISHED)?.strip_suffix(".files").filter(|note| !note.contains('/'))?;
     note.split_once('-')?.0.parse().ok()
+}
+
+/// Key of the note of what this start of the job listed of local files: the sum that later jobs compare.
+pub fn listed(incarnation: u32) -> String {
+    format!("{NOTES}listed/{incarnation:04}")
+}
+
+/// Key of the note of a pipeline that the output of a step is at its own place.
+pub fn delivered(step: &str, output: &str) -> String {
+    format!("delivered/{step}/{output}")
+}
+
+/// Key of the list of the files of mini-batches that this start of the job brought to its output, with their sizes and
+/// checksums. It stays with the job: a later one that is given the output needs it.
+pub fn output_files(incarnation: u32) -> String {
+    format!("{OUTPUT_FILES}{incarnation:04}.json")
 }
 
 /// Notes of the queues that the job has left; see [`left_queue`].

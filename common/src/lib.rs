@@ -22,22 +22,26 @@ pub mod ledger;
 pub mod log_file;
 pub mod message_pack;
 pub mod mini_batch;
+pub mod near_name;
 pub mod output_name;
 pub mod private_folder;
 pub mod process_page;
 pub mod queue;
 #[cfg(feature = "fleet")]
 mod refusals;
+pub mod registry;
 pub mod remove_tree;
 pub mod seal;
 pub mod segment;
 #[cfg(feature = "fleet")]
 pub mod servers;
 pub mod source_line;
+mod split_mix;
+pub mod statistics;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;
 pub mod wire;
 
-pub use hexadecimal::hexadecimal;
+pub use hexadecimal::{bytes_of, hexadecimal};
 pub use host_name::host_name;

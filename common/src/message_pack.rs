@@ -2,7 +2,7 @@
 
 use rmp_serde::Deserializer;
 use rmp_serde::decode::{Error, ReadRefReader};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How deep what is read may be nested; nothing of prs comes near. Each level takes stack, also of what is skipped.
 const DEPTH: usize = 64;
@@ -10,6 +10,11 @@ const DEPTH: usize = 64;
 /// Reads a value, borrowing from `body`.
 pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
     T::deserialize(&mut reader(body))
+}
+
+/// Writes a value of prs, which has only what MessagePack has.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    rmp_serde::to_vec(value).expect("it holds only integers, strings, bytes, lists and maps of them")
 }
 
 /// Reads one value after the other.

@@ -2,8 +2,12 @@
 //!
 //! It tells, without a message, which mini-batch a process is running and since when, and it survives the
 //! process: after a crash the agent knows exactly which mini-batch to blame. It also lets the agent take back
-//! mini-batches that were handed over and not started. One side is the agent, the other one thread of the
-//! process; every word is an atomic, so neither ever waits for the other.
+//! mini-batches that were handed over and not started. One side is the agent, the other the process; every word is an
+//! atomic, so neither ever waits for the other.
+//!
+//! A process that has several mini-batches under way at once (an `async def run`, a streaming script) has a *lane* for
+//! each: two words behind the others. It also says which mini-batch has its main thread at the moment, and that the thread
+//! still goes round: that tells who hangs, and who only waits for it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,11 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::MmapRaw;
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create};
 
-/// Bytes of the page.
+/// Bytes of the page in front of its lanes.
 const SIZE: usize = 64;
 const CLAIM: usize = 0;
 const PHASE: usize = 1;
 const ITEMS: usize = 2;
+const STEP: usize = 3;
+const STEP_SINCE: usize = 4;
+const SIGN_OF_LIFE: usize = 5;
+/// The first word of the first lane.
+const FIRST_LANE: usize = SIZE / size_of::<u64>();
+/// Words of a lane.
+const LANE_WORDS: usize = 2;
 
 /// What a process is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +53,7 @@ const PHASES: [Phase; 6] =
 pub struct ProcessPage {
     map: MmapRaw,
     descriptor: OwnedFd,
+    lanes: usize,
 }
 
 impl std::fmt::Debug for ProcessPage {
@@ -69,15 +81,28 @@ impl Claim {
     }
 }
 
+/// A mini-batch that a process has under way in one of its lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    /// Which assignment.
+    pub seq: u32,
+    /// `Loading` or `Running`.
+    pub phase: Phase,
+    /// Since when, nanoseconds of [`monotonic_ns`].
+    pub since_ns: u64,
+    /// Its input items, 0 where they are not known.
+    pub items: u64,
+}
+
 impl ProcessPage {
-    /// Makes a page; its descriptor is closed on exec unless it is passed on.
+    /// Makes a page with so many lanes; its descriptor is closed on exec unless it is passed on.
     ///
     /// Its size is sealed: a script that cuts off what it finds among its descriptors would otherwise end the agent, at
     /// its next look at the page.
-    pub fn create() -> std::io::Result<Self> {
+    pub fn create(lanes: usize) -> std::io::Result<Self> {
         let descriptor = memfd_create("prs-process-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         fchmod(&descriptor, Mode::RUSR | Mode::WUSR)?;
-        ftruncate(&descriptor, SIZE as u64)?;
+        ftruncate(&descriptor, (SIZE + lanes * LANE_WORDS * size_of::<u64>()) as u64)?;
         fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Self::open(descriptor)
     }
@@ -85,11 +110,13 @@ impl ProcessPage {
     /// Opens the page behind an inherited descriptor.
     pub fn open(descriptor: OwnedFd) -> std::io::Result<Self> {
         let file = File::from(descriptor);
-        if file.metadata()?.len() < SIZE as u64 {
+        let bytes = file.metadata()?.len() as usize;
+        let Some(behind) = bytes.checked_sub(SIZE) else {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "not a process page"));
-        }
+        };
         let map = MmapRaw::map_raw(&file)?;
-        Ok(Self { map, descriptor: file.into() })
+        let lanes = behind / (LANE_WORDS * size_of::<u64>());
+        Ok(Self { map, descriptor: file.into(), lanes })
     }
 
     /// The descriptor, to be inherited by the process.
@@ -100,8 +127,8 @@ impl ProcessPage {
     #[expect(unsafe_code, reason = "the words live in memory shared with another process")]
     #[expect(clippy::cast_ptr_alignment, reason = "a map starts at a page boundary")]
     fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!((index + 1) * size_of::<AtomicU64>() <= SIZE);
-        // SAFETY: the map is page-aligned, at least SIZE long, mapped read-write for as long as `self`
+        debug_assert!(index < FIRST_LANE + self.lanes * LANE_WORDS);
+        // SAFETY: the map is page-aligned, long enough for SIZE and the lanes, mapped read-write for as long as `self`
         // lives, and both processes reach these words through atomics only.
         unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(index)) }
     }
@@ -160,6 +187,90 @@ impl ProcessPage {
     pub fn items(&self) -> u64 {
         self.word(ITEMS).load(Ordering::Acquire)
     }
+
+    /// How many lanes it has.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// The words of a lane; nothing beyond the last one.
+    fn lane(&self, lane: usize) -> Option<(&AtomicU64, &AtomicU64)> {
+        let first = FIRST_LANE + lane * LANE_WORDS;
+        (lane < self.lanes).then(|| (self.word(first), self.word(first + 1)))
+    }
+
+    /// Process: `seq` takes a lane.
+    pub fn begin_lane(&self, lane: usize, seq: u32, now_ns: u64) {
+        if let Some((which, phase)) = self.lane(lane) {
+            which.store(u64::from(seq) << 32, Ordering::Release);
+            phase.store(now_ns << 3 | Phase::Loading as u64, Ordering::Release);
+        }
+    }
+
+    /// Process: what has the lane enters `Running`, and has this many input items.
+    pub fn run_lane(&self, lane: usize, seq: u32, items: u64, now_ns: u64) {
+        if let Some((which, phase)) = self.lane(lane) {
+            which.store(u64::from(seq) << 32 | items.min(u64::from(u32::MAX)), Ordering::Release);
+            phase.store(now_ns << 3 | Phase::Running as u64, Ordering::Release);
+        }
+    }
+
+    /// Process: nothing has the lane.
+    pub fn end_lane(&self, lane: usize) {
+        if let Some((_, phase)) = self.lane(lane) {
+            phase.store(Phase::Idle as u64, Ordering::Release);
+        }
+    }
+
+    /// What is under way in the lanes.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        let lanes = (0..self.lanes).filter_map(|lane| self.lane(lane));
+        let used = lanes.filter_map(|(which, phase)| {
+            let before = phase.load(Ordering::Acquire);
+            let named = which.load(Ordering::Acquire);
+            // One that changes hands is looked at next time.
+            if before != phase.load(Ordering::Acquire) {
+                return None;
+            }
+            let phase = *PHASES.get((before & 7) as usize)?;
+            let (seq, items) = ((named >> 32) as u32, named & u64::from(u32::MAX));
+            matches!(phase, Phase::Loading | Phase::Running).then_some(InFlight {
+                seq,
+                phase,
+                since_ns: before >> 3,
+                items,
+            })
+        });
+        used.collect()
+    }
+
+    /// Process: `seq` has its main thread from now on.
+    pub fn begin_step(&self, seq: u32, now_ns: u64) {
+        self.word(STEP_SINCE).store(now_ns, Ordering::Release);
+        self.word(STEP).store(u64::from(seq), Ordering::Release);
+    }
+
+    /// Process: nobody has its main thread.
+    pub fn end_step(&self) {
+        self.word(STEP).store(0, Ordering::Release);
+    }
+
+    /// Which mini-batch has the main thread of the process, and since when.
+    pub fn step(&self) -> Option<(u32, u64)> {
+        let seq = self.word(STEP).load(Ordering::Acquire);
+        let since_ns = self.word(STEP_SINCE).load(Ordering::Acquire);
+        (seq != 0 && seq == self.word(STEP).load(Ordering::Acquire)).then_some((seq as u32, since_ns))
+    }
+
+    /// Process: its main thread goes round.
+    pub fn show_life(&self, now_ns: u64) {
+        self.word(SIGN_OF_LIFE).store(now_ns, Ordering::Release);
+    }
+
+    /// When the main thread last went round, nanoseconds of [`monotonic_ns`]; 0 where it never did.
+    pub fn last_sign_of_life(&self) -> u64 {
+        self.word(SIGN_OF_LIFE).load(Ordering::Acquire)
+    }
 }
 
 /// Nanoseconds of the clock both sides share (`CLOCK_MONOTONIC`).
@@ -174,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_mini_batch_is_either_started_or_taken_back() {
-        let page = ProcessPage::create().unwrap();
+        let page = ProcessPage::create(0).unwrap();
         let other = ProcessPage::open(page.descriptor().try_clone_to_owned().unwrap()).unwrap();
         assert!(!other.start(1), "nothing was granted");
         page.grant(3);
@@ -190,8 +301,33 @@ mod tests {
     }
 
     #[test]
+    fn lanes_tell_what_is_under_way() {
+        let page = ProcessPage::create(2).unwrap();
+        let process = ProcessPage::open(page.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!((process.lanes(), page.in_flight()), (2, Vec::new()));
+        process.begin_lane(1, 7, 100);
+        process.begin_lane(0, 8, 110);
+        process.run_lane(1, 7, 5, 120);
+        process.begin_lane(2, 9, 130);
+        let expected = [
+            InFlight { seq: 8, phase: Phase::Loading, since_ns: 110, items: 0 },
+            InFlight { seq: 7, phase: Phase::Running, since_ns: 120, items: 5 },
+        ];
+        assert_eq!(page.in_flight(), expected, "there is no third lane");
+        process.end_lane(0);
+        process.end_lane(1);
+        assert_eq!(page.in_flight(), []);
+        assert_eq!(page.step(), None);
+        process.begin_step(7, 200);
+        process.show_life(210);
+        assert_eq!((page.step(), page.last_sign_of_life()), (Some((7, 200)), 210));
+        process.end_step();
+        assert_eq!(page.step(), None);
+    }
+
+    #[test]
     fn a_page_cannot_be_cut_off_under_its_other_side() {
-        let page = ProcessPage::create().unwrap();
+        let page = ProcessPage::create(0).unwrap();
         let inherited = File::from(page.descriptor().try_clone_to_owned().unwrap());
         for size in [0, 1 << 20] {
             let refused = inherited.set_len(size).unwrap_err();
@@ -205,7 +341,7 @@ mod tests {
 
     #[test]
     fn recall_races_with_start_and_one_of_them_wins() {
-        let page = ProcessPage::create().unwrap();
+        let page = ProcessPage::create(0).unwrap();
         let limit = 100_000;
         page.grant(limit);
         let started = std::thread::scope(|scope| {

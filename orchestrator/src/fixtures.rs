@@ -12,8 +12,8 @@ use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, MiniBat
 use prs_common::layout;
 use prs_common::ledger::{
     Begin, Checkpoint, CommittedSegment, Conclusion, Duty, EmbeddedLedger, FailedTry, JobLedger, JobProgress,
-    JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, Seats,
-    Signal, TryLimits, Verdict,
+    JobState, Ledger, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView,
+    OfferedCopy, OpenCopy, Seats, Signal, TryLimits, Verdict,
 };
 use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
@@ -59,6 +59,8 @@ impl Fixture {
             source: InputSource::Paths(vec![inputs.display().to_string()]),
             mode: InputMode::Direct,
             tabular: None,
+            mltable: None,
+            partition_format: None,
         };
         let mut spec = JobSpec::new("job", "/", "x.py", vec![input]);
         spec.mini_batch_size = MiniBatchSize::Files(1);
@@ -132,7 +134,7 @@ impl Fixture {
             versions,
             names: Vec::new(),
         };
-        MiniBatch { index, input: 0, work }.encode()
+        MiniBatch::new(index, 0, work).encode()
     }
 
     /// Stores and commits a segment with one row of each of `indexes`.
@@ -320,6 +322,43 @@ impl JobLedger for FaultyLedger {
     async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
         self.pass("abandon")?;
         self.inner.abandon(index, start).await
+    }
+    async fn want_copies(
+        &self,
+        indexes: &[MiniBatchIndex],
+        fence: u64,
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        self.pass("want_copies")?;
+        self.inner.want_copies(indexes, fence).await
+    }
+    async fn publish_statistics(&self, parts: &[(&str, Bytes)], fence: u64) -> Result<(), LedgerError> {
+        self.pass("publish_statistics")?;
+        self.inner.publish_statistics(parts, fence).await
+    }
+    async fn statistics(&self, names: &[&str]) -> Result<Vec<Option<Bytes>>, LedgerError> {
+        self.pass("statistics")?;
+        self.inner.statistics(names).await
+    }
+    async fn open_copies(&self) -> Result<Vec<OpenCopy>, LedgerError> {
+        self.pass("open_copies")?;
+        self.inner.open_copies().await
+    }
+    async fn offer_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+        copy: &OfferedCopy,
+    ) -> Result<(), LedgerError> {
+        self.pass("offer_copy")?;
+        self.inner.offer_copy(index, worker, copy).await
+    }
+    async fn take_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+    ) -> Result<Option<OfferedCopy>, LedgerError> {
+        self.pass("take_copy")?;
+        self.inner.take_copy(index, worker).await
     }
     async fn join(&self, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {
         self.pass("join")?;

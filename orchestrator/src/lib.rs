@@ -2,9 +2,10 @@
 //!
 //! A library that knows no process and no command line: it speaks to the nodes of a job through queue, ledger
 //! and storage alone, so that the same code serves an embedded run and a fleet. Its folders, from the bottom up:
-//! `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`; each uses those
-//! before it alone.
+//! `caught`, `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`,
+//! `pipeline`; each uses those before it alone.
 
+pub mod caught;
 #[cfg(test)]
 mod fixtures;
 pub mod gc;
@@ -12,6 +13,7 @@ pub mod inputs;
 pub mod job;
 pub mod orchestrate;
 pub mod panics;
+pub mod pipeline;
 pub mod plan;
 pub mod publish;
 pub mod report;

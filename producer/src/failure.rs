@@ -1,10 +1,11 @@
-//! How a command fails: what is said, and the exit code (spec S12).
+//! How the program ends: exit codes (spec S12), and what is printed for programs where a command failed.
 
-use std::fmt;
 use std::process::ExitCode;
 
-use prs_common::servers::ConnectError;
+use prs_jobs::FailureKind;
 use serde::Serialize;
+
+pub(crate) use prs_jobs::Failure;
 
 /// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,17 @@ pub(crate) enum Code {
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         Self::from(code as u8)
+    }
+}
+
+impl From<FailureKind> for Code {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Usage => Self::Usage,
+            FailureKind::CannotConnect => Self::CannotConnect,
+            FailureKind::Failed => Self::Failed,
+            FailureKind::Interrupted => Self::Interrupted,
+        }
     }
 }
 
@@ -69,77 +81,10 @@ struct ErrorDetail {
     causes: Vec<String>,
 }
 
-/// An error with its exit code.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// The exit code.
-    pub(crate) code: Code,
-    error: anyhow::Error,
-}
-
-impl Failure {
-    /// The command was used wrongly, or names something that is not there.
-    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { code: Code::Usage, error: error.into() }
-    }
-
-    /// The same, in words.
-    pub(crate) fn wrong(message: impl fmt::Display) -> Self {
-        Self::usage(anyhow::anyhow!("{message}"))
-    }
-
-    /// Whether the command itself is at fault.
-    pub(crate) fn is_usage(&self) -> bool {
-        self.code == Code::Usage
-    }
-
-    /// A server of the fleet cannot be used, or refuses this program.
-    pub(crate) fn server(error: impl Into<anyhow::Error>) -> Self {
-        Self { code: Code::CannotConnect, error: error.into() }
-    }
-
-    /// The same failure, with what else there is to know.
-    pub(crate) fn and(self, more: impl fmt::Display) -> Self {
-        Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
-    }
-
-    /// The same for programs.
-    pub(crate) fn record(&self) -> CommandError {
-        let causes = self.error.chain().skip(1).map(ToString::to_string).collect();
-        let (code, exit_code, message) = (self.code.name(), self.code as u8, self.to_string());
-        CommandError { error: ErrorDetail { code, exit_code, message, causes } }
-    }
-
-    /// The user interrupted the command.
-    pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
-        Self { code: Code::Interrupted, error: anyhow::anyhow!("{message}") }
-    }
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        let code = if error.is_usage() { Code::Usage } else { Code::CannotConnect };
-        Self { code, error: error.into() }
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self { code: Code::Failed, error }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        for cause in self.error.chain() {
-            let cause = cause.to_string();
-            // Many errors name their cause themselves.
-            if !text.contains(&cause) {
-                text.push_str(if text.is_empty() { "" } else { ": " });
-                text.push_str(&cause);
-            }
-        }
-        f.write_str(&text)
+impl From<&Failure> for CommandError {
+    fn from(failure: &Failure) -> Self {
+        let code = Code::from(failure.kind);
+        let (name, exit_code, message) = (code.name(), code as u8, failure.to_string());
+        Self { error: ErrorDetail { code: name, exit_code, message, causes: failure.causes() } }
     }
 }

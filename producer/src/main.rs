@@ -1,18 +1,16 @@
-//! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it. Its folders, from the bottom up: `terminal`,
-//! `cli`, `jobs`, `records`, `progress`, `submit`, `trial`, `commands`; a folder uses those before it alone.
+//! `prs`: the one program; `prs-producer` and `prs-worker` are other names of it. What is known of jobs, the library `prs_jobs`
+//! has. Its folders, from the bottom up: `terminal`, `progress`, `cli`, `trial`, `commands`; a folder uses those before it alone.
 
 mod cli;
 mod commands;
 mod failure;
-mod jobs;
 mod progress;
-mod records;
-mod submit;
 mod terminal;
 mod trial;
 
 use std::process::ExitCode;
 
+use crate::failure::Code;
 use crate::terminal::output;
 
 fn main() -> ExitCode {
@@ -27,7 +25,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             output::print_failure(&failure, format);
-            failure.code.into()
+            Code::from(failure.kind).into()
         }
     }
 }

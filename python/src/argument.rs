@@ -1,14 +1,79 @@
 //! The argument of `run()`, made from a mini-batch's descriptor (spec E4).
 
+use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::wire::{ErrorInfo, Stage};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
+use crate::changes::FileWatch;
+use crate::connection::Connection;
+use crate::errors::Describer;
+use crate::slices::SliceReader;
+
+/// What an argument is made with.
+pub(crate) struct Making<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) describer: &'a Describer,
+    /// Looks whether the files of the mini-batch change.
+    pub(crate) watch: &'a mut FileWatch,
+    /// Reads tables, when an input of the job is tabular.
+    pub(crate) slices: Option<&'a mut SliceReader>,
+}
+
+impl Making<'_> {
+    /// The argument of a mini-batch, which is that of the encoded `descriptor`, and how many items it has; no argument where
+    /// a filter left no row, so that there is nothing to run.
+    pub(crate) fn argument<'py>(
+        self,
+        py: Python<'py>,
+        mini_batch: &MiniBatch<'_>,
+        descriptor: &[u8],
+    ) -> Result<(Option<Bound<'py, PyAny>>, u64), ErrorInfo> {
+        let failed = |error: PyErr| load_error(py, self.describer, &error);
+        match &mini_batch.work {
+            Work::Files { base, paths, versions, .. } => {
+                self.watch.begin(py, base, paths, versions)?;
+                let paths = list_of_paths(py, base, paths).map_err(failed)?;
+                Ok((Some(paths.into_any()), mini_batch.items()))
+            }
+            Work::Slice(_) | Work::Slices(_) if MiniBatch::is_local(descriptor) => {
+                let reader = self.slices.ok_or_else(|| {
+                    let message = "a slice of a table came, and no input of the job is tabular".to_owned();
+                    ErrorInfo::new(Stage::Load, "DescriptorError", message)
+                })?;
+                let loaded =
+                    reader.load_all(py, mini_batch.input, mini_batch.work.slices()).map_err(failed)??;
+                for notice in loaded.notices {
+                    self.connection.notice(py, notice).map_err(failed)?;
+                }
+                Ok(((loaded.records > 0).then_some(loaded.frame), loaded.records))
+            }
+            Work::Objects { .. } | Work::Slice(_) | Work::Slices(_) | Work::Stored { .. } => {
+                let message = "the data of the mini-batch is not on this node: the agent did not fetch it";
+                Err(ErrorInfo::new(Stage::Load, "DescriptorError", message.to_owned()))
+            }
+            Work::Unreadable { origin, offset, reason } => {
+                let message = format!("{origin}, byte {offset}: {reason}");
+                Err(ErrorInfo::new(Stage::Load, "DataError", message))
+            }
+        }
+    }
+}
+
+/// The mini-batch of an encoded descriptor.
+pub(crate) fn decoded(descriptor: &[u8]) -> Result<MiniBatch<'_>, ErrorInfo> {
+    MiniBatch::decode(descriptor).map_err(|error| {
+        ErrorInfo::new(Stage::Load, "DescriptorError", format!("the mini-batch's descriptor: {error}"))
+    })
+}
+
+/// An exception while the argument or the context of `run()` was made.
+pub(crate) fn load_error(py: Python<'_>, describer: &Describer, error: &PyErr) -> ErrorInfo {
+    describer.info(py, Stage::Load, "making the argument of run()", error)
+}
+
 /// The `list[str]` of absolute paths of a mini-batch of files.
-pub(crate) fn list_of_paths<'py>(
-    py: Python<'py>,
-    base: &str,
-    paths: &[&str],
-) -> PyResult<Bound<'py, PyList>> {
+fn list_of_paths<'py>(py: Python<'py>, base: &str, paths: &[&str]) -> PyResult<Bound<'py, PyList>> {
     if base.is_empty() {
         return PyList::new(py, paths.iter().map(|path| PyString::new(py, path)));
     }

@@ -119,10 +119,18 @@ impl Connection {
         serde_json::to_string(&self.start).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// `init()` has returned, `seconds` after the start message; `run` is where `run()` begins.
-    #[pyo3(signature = (seconds, run))]
-    fn ready(&self, py: Python<'_>, seconds: f64, run: Option<errors::PyFrame>) -> PyResult<()> {
-        self.send(py, &FromProcess::Ready { seconds, run: run.map(errors::frame) })
+    /// `init()` has returned, `seconds` after the start message; `run` is where `run()` begins. `has_lanes`: whether the
+    /// script may have several mini-batches under way at once.
+    #[pyo3(signature = (seconds, run, has_lanes=false))]
+    fn ready(
+        &self,
+        py: Python<'_>,
+        seconds: f64,
+        run: Option<errors::PyFrame>,
+        has_lanes: bool,
+    ) -> PyResult<()> {
+        let concurrency = has_lanes.then_some(self.start.concurrency.most.max(1));
+        self.send(py, &FromProcess::Ready { seconds, run: run.map(errors::frame), concurrency })
     }
 
     /// The script cannot be imported; `parts` are category, message and traceback. Nothing follows.

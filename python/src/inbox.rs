@@ -17,7 +17,7 @@ use rustix::process::{Signal, getpgrp, getpid, kill_process, kill_process_group}
 /// Longest a process lives on after it said its last word and the agent closed the connection.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 /// Bytes read at a time.
-const PIECE: usize = 64 * 1024;
+const READ_BUFFER: usize = 64 * 1024;
 
 /// Frames that were read and not yet taken.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Inbox {
 
     fn read_all(&self, mut socket: &UnixStream) -> io::Result<()> {
         let mut frames = Frames::default();
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_BUFFER];
         loop {
             while let Some(frame) = frames.next_frame().map_err(io::Error::other)? {
                 self.frames().push_back(frame);

@@ -13,11 +13,15 @@ mod errors;
 mod fork;
 mod inbox;
 mod item_names;
+mod lanes;
 mod outbox;
 mod outputs;
+mod path_columns;
 mod results;
 mod rows;
+mod sample;
 mod serve;
+mod shuffle;
 mod slice_file;
 mod slices;
 mod tables;
@@ -30,7 +34,17 @@ mod prs_process {
     #[pymodule_export]
     use super::connection::Connection;
     #[pymodule_export]
+    use super::lanes::Lanes;
+    #[pymodule_export]
+    use super::lanes::Turn;
+    #[pymodule_export]
+    use super::sample::sample_mask;
+    #[pymodule_export]
     use super::serve::serve;
+    #[pymodule_export]
+    use super::shuffle::checksums;
+    #[pymodule_export]
+    use super::shuffle::gather;
     #[pymodule_export]
     use super::slice_file::Slices;
 }

@@ -22,7 +22,7 @@ const OLD_NS: u64 = 5_000_000;
 /// Age from which the flusher writes, nanoseconds.
 const OVERDUE_NS: u64 = 10_000_000;
 /// Pieces that rows are gathered in, bytes. Rows from this size on are a piece of their own instead of being copied.
-const PIECE: usize = 64 * 1024;
+const GATHERED_BYTES: usize = 64 * 1024;
 /// About the bytes of an outcome beside its texts.
 const OUTCOME: usize = 48;
 /// A frame is closed before it grows beyond this by gathering.
@@ -48,7 +48,7 @@ impl Pending {
         self.bytes += rows.len() + head_bytes(&outcome);
         self.outcomes.push(outcome);
         match self.rows.last_mut() {
-            Some(piece) if piece.len() + rows.len() <= PIECE => piece.extend_from_slice(rows),
+            Some(piece) if piece.len() + rows.len() <= GATHERED_BYTES => piece.extend_from_slice(rows),
             _ => self.rows.push(std::mem::take(rows)),
         }
         rows.clear();

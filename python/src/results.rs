@@ -1,13 +1,15 @@
 //! What `run()` returned, as rows (spec E6-E9).
 //!
-//! Each element becomes `str(element)` and a newline, UTF-8. Lists and tuples, by far the most frequent, and
+//! Each element becomes `str(element)` and a newline, UTF-8; with `output_format: json_lines`,
+//! `azureml_user.parallel_run.json_lines` writes them, with `output_format: parquet` `parquet_output` makes a frame of
+//! a DataFrame. Lists and tuples, by far the most frequent, and
 //! elements that are strings already are handled without any Python code; everything else is sorted out by
 //! `azureml_user.parallel_run.results`, which also words the refusals.
 
 use pyo3::exceptions::{PyUnicodeEncodeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::rows::{append, with_utf8};
 use crate::tables::TableWriter;
@@ -17,7 +19,7 @@ use crate::tables::TableWriter;
 pub(crate) struct Returned {
     /// Elements, or rows of a DataFrame.
     pub(crate) count: u64,
-    /// Header line of a DataFrame, where the job asks for one.
+    /// Header of a DataFrame, where the result needs one.
     pub(crate) header: Option<String>,
 }
 
@@ -29,6 +31,10 @@ pub(crate) struct Collector {
     append_row: bool,
     /// Whether rows come of DataFrames alone.
     only_tables: bool,
+    /// Whether rows are JSON.
+    json_lines: bool,
+    /// A `parquet_output.ParquetOutput`, where rows are of a Parquet file.
+    parquet: Option<Py<PyAny>>,
 }
 
 impl Collector {
@@ -36,16 +42,24 @@ impl Collector {
     pub(crate) fn new(results: &Bound<'_, PyAny>, append_row: bool) -> PyResult<Self> {
         let tables = TableWriter::new(&results.getattr("tables")?)?;
         let only_tables = results.getattr("only_tables")?.extract()?;
-        Ok(Self { results: results.clone().unbind(), tables, append_row, only_tables })
+        let json_lines = append_row && results.getattr("is_json")?.extract()?;
+        let parquet = results.getattr("parquet")?.extract()?;
+        Ok(Self { results: results.clone().unbind(), tables, append_row, only_tables, json_lines, parquet })
     }
 
     /// Appends the rows of `result` to `rows`; only counts them for `summary_only`.
-    pub(crate) fn collect(
+    pub(crate) fn collect<'py>(
         &self,
-        py: Python<'_>,
-        result: &Bound<'_, PyAny>,
+        py: Python<'py>,
+        result: &Bound<'py, PyAny>,
         rows: &mut Vec<u8>,
     ) -> PyResult<Returned> {
+        if self.json_lines {
+            let written = self.results.bind(py).call_method1(intern!(py, "json_lines"), (result,))?;
+            let (lines, count): (Bound<'py, PyBytes>, u64) = written.extract()?;
+            append(rows, lines.as_bytes(), b"")?;
+            return Ok(Returned { count, header: None });
+        }
         if let Ok(list) = result.cast_exact::<PyList>()
             && (!self.only_tables || list.is_empty())
         {
@@ -61,6 +75,12 @@ impl Collector {
             return self.gather(elements.try_iter()?, None, rows);
         }
         let count = result.len()? as u64;
+        if let Some(parquet) = &self.parquet {
+            let written = parquet.bind(py).call_method1(intern!(py, "of_table"), (result,))?;
+            let (frame, header): (Bound<'py, PyBytes>, Option<String>) = written.extract()?;
+            append(rows, frame.as_bytes(), b"")?;
+            return Ok(Returned { count, header });
+        }
         let header = if self.append_row { self.tables.write(result, rows)? } else { None };
         Ok(Returned { count, header })
     }

@@ -1,24 +1,26 @@
-//! The loop: one mini-batch after the other, from its descriptor to its outcome.
+//! The loop: one mini-batch after the other, from its descriptor to its outcome. Several at once are in `lanes`.
 //!
 //! A turn is: claim it in the process page, make the argument, call `run()`, turn the result into rows, take
 //! the files it wrote, report. A tiny mini-batch costs about as much as its system calls, so there are few of
 //! them, and Python code runs only where the script makes it necessary.
 
-use prs_common::mini_batch::{MiniBatch, StoreRef, Work, id_of};
+use prs_common::mini_batch::{Work, id_of};
 use prs_common::process_page::{Phase, monotonic_ns};
 use prs_common::wire::{Assignment, ErrorInfo, Frame, FromProcess, Outcome, Stage, Start, ToProcess};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::argument::list_of_paths;
+use crate::argument::{Making, decoded, load_error};
 use crate::changes::FileWatch;
 use crate::connection::Connection;
 use crate::errors::Describer;
 use crate::item_names::ItemNames;
 use crate::outputs::Outputs;
+use crate::path_columns;
 use crate::results::{Collector, Returned};
 use crate::slices::SliceReader;
 
@@ -28,6 +30,8 @@ const KEPT_BUFFER: usize = 1024 * 1024;
 /// What the loop needs from the Python side, looked up once.
 struct Host<'py> {
     run: Bound<'py, PyAny>,
+    /// Awaits what a plain `run()` gave to be awaited.
+    result_of: Bound<'py, PyAny>,
     /// Makes a `mini_batch_context`; `None` when `run` does not take one.
     context: Option<Bound<'py, PyAny>>,
     /// `enable()`, `disable()` and `dump_if_due()`, when the job is profiled.
@@ -43,12 +47,26 @@ impl<'py> Host<'py> {
         let optional = |name| host.getattr(name).map(|value| (!value.is_none()).then_some(value));
         Ok(Self {
             run: host.getattr("run")?,
+            result_of: host.getattr("result_of")?,
             context: optional("context")?,
             profiler: optional("profiler")?,
-            slices: optional("frames")?.map(|frames| SliceReader::new(frames.unbind(), &start.scratch_dir)),
+            slices: SliceReader::of_host(host, &start.scratch_dir)?,
             describer: Describer::new(host.getattr("describe")?.unbind()),
             collector: Collector::new(&host.getattr("results")?, start.append_row)?,
         })
+    }
+
+    /// What `run()` returned, once it is there: a plain `run` may hand on what an async function gave.
+    #[inline]
+    fn awaited(&self, result: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if result.is_exact_instance_of::<PyList>() || result.is_exact_instance_of::<PyTuple>() {
+            return Ok(result);
+        }
+        let (py, kind) = (result.py(), result.get_type());
+        if kind.hasattr(intern!(py, "__await__"))? || kind.hasattr(intern!(py, "__aiter__"))? {
+            return self.result_of.call1((result,));
+        }
+        Ok(result)
     }
 }
 
@@ -146,11 +164,9 @@ impl<'py> Turns<'_, 'py> {
         began_ns: u64,
     ) -> PyResult<bool> {
         self.connection.page.enter(Phase::Loading, began_ns);
-        let started = clock_gettime(ClockId::Realtime);
-        let started_us = started.tv_sec as u64 * 1_000_000 + started.tv_nsec as u64 / 1_000;
-        let mut outcome = Outcome { seq: one.seq, started_us, ..Outcome::default() };
+        let mut outcome = Outcome { seq: one.seq, started_us: now_us(), ..Outcome::default() };
 
-        let result = self.attempt(py, one, descriptor, &mut outcome).and_then(|returned| {
+        let result = self.attempt(py, one, descriptor, began_ns, &mut outcome).and_then(|returned| {
             let files = self.outputs.take(one.seq);
             Ok((returned, files.map_err(|message| ErrorInfo::new(Stage::Run, "OutputError", message))?))
         });
@@ -191,56 +207,36 @@ impl<'py> Turns<'_, 'py> {
         py: Python<'py>,
         one: &Assignment,
         descriptor: &[u8],
+        began_ns: u64,
         outcome: &mut Outcome,
     ) -> Result<Returned, ErrorInfo> {
         let page = &self.connection.page;
-        let mini_batch = MiniBatch::decode(descriptor).map_err(|error| {
-            ErrorInfo::new(Stage::Load, "DescriptorError", format!("the mini-batch's descriptor: {error}"))
-        })?;
+        let mini_batch = decoded(descriptor)?;
         outcome.items = mini_batch.items();
         page.set_items(outcome.items);
-        let describer = &self.host.describer;
-        let load_error =
-            |error: PyErr| describer.info(py, Stage::Load, "making the argument of run()", &error);
-        let argument = match &mini_batch.work {
-            Work::Files { base, paths, versions, .. } => {
-                self.watch.begin(py, base, paths, versions)?;
-                list_of_paths(py, base, paths).map_err(load_error)?.into_any()
-            }
-            Work::Slice(slice) if slice.store == StoreRef::Local => {
-                let reader = self.host.slices.as_mut().ok_or_else(|| {
-                    let message = "a slice of a table came, and no input of the job is tabular".to_owned();
-                    ErrorInfo::new(Stage::Load, "DescriptorError", message)
-                })?;
-                let loaded = reader.load(py, *slice).map_err(load_error)??;
-                outcome.items = loaded.records;
-                page.set_items(outcome.items);
-                for notice in loaded.notices {
-                    self.connection.notice(py, notice).map_err(load_error)?;
-                }
-                loaded.frame
-            }
-            Work::Objects { .. } | Work::Slice(_) | Work::Stored { .. } => {
-                let message = "the data of the mini-batch is not on this node: the agent did not fetch it";
-                return Err(ErrorInfo::new(Stage::Load, "DescriptorError", message.to_owned()));
-            }
-            Work::Unreadable { origin, offset, reason } => {
-                let message = format!("{origin}, byte {offset}: {reason}");
-                return Err(ErrorInfo::new(Stage::Load, "DataError", message));
-            }
-        };
-        let context = match &self.host.context {
+        let host = &mut self.host;
+        let describer = &host.describer;
+        let (watch, slices) = (&mut self.watch, host.slices.as_mut());
+        let making = Making { connection: self.connection, describer, watch, slices };
+        let (argument, items) = making.argument(py, &mini_batch, descriptor)?;
+        outcome.items = items;
+        page.set_items(items);
+        let Some(argument) = argument else { return Ok(Returned::default()) };
+        let load_error = |error: PyErr| load_error(py, describer, &error);
+        let context = match &host.context {
             None => None,
             Some(make) => {
                 let index = mini_batch.index;
                 let names = ItemNames::of(descriptor);
-                let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names);
+                let keys = path_columns::to_python(py, mini_batch.keys).map_err(load_error)?;
+                let arguments = (index, id_of(index), one.retry_count, mini_batch.input, names, keys);
                 Some(make.call1(arguments).map_err(load_error)?)
             }
         };
 
         let run_started_ns = monotonic_ns();
         page.enter(Phase::Running, run_started_ns);
+        outcome.load_us = run_started_ns.saturating_sub(began_ns) / 1_000;
         let returned = self.call(py, argument, context);
         self.connection.original.end_stray_child(py, returned.as_ref().err());
         outcome.run_us = (monotonic_ns() - run_started_ns) / 1_000;
@@ -269,6 +265,7 @@ impl<'py> Turns<'_, 'py> {
             None => self.host.run.call1((argument,)),
             Some(context) => self.host.run.call1((argument, context)),
         };
+        let result = result.and_then(|result| self.host.awaited(result));
         let returned = result.and_then(|result| self.host.collector.collect(py, &result, &mut self.rows));
         if let Some(profiler) = &self.host.profiler {
             profiler.call_method0(intern!(py, "disable"))?;
@@ -285,7 +282,7 @@ impl<'py> Turns<'_, 'py> {
 }
 
 /// Writes out what `print` may have left in `sys.stdout`; a closed or broken one is the script's affair.
-fn flush_standard_output(py: Python<'_>) {
+pub(crate) fn flush_standard_output(py: Python<'_>) {
     static SYS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let Ok(sys) = SYS.get_or_try_init(py, || py.import("sys").map(Bound::unbind)) else { return };
     if let Ok(stdout) = sys.bind(py).getattr(intern!(py, "stdout")) {
@@ -294,8 +291,15 @@ fn flush_standard_output(py: Python<'_>) {
     }
 }
 
+/// The time, microseconds since the Unix epoch.
+#[inline]
+pub(crate) fn now_us() -> u64 {
+    let now = clock_gettime(ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
 /// CPU time of the whole process, nanoseconds.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

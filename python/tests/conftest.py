@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -12,6 +14,8 @@ from harness import Process, extension
 
 def pytest_sessionstart() -> None:
     """Nothing can be tested without the extension; that is a failure, never a skip."""
+    # Shells have what they start in the background ignore Ctrl-C, and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         extension()
     except RuntimeError as error:
@@ -32,3 +36,16 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield make
     for process in processes:
         process.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of a test of the package `prs`, on a machine without a fleet."""
+    program = extension().with_name("prs")
+    for name in list(os.environ):
+        if name.startswith(("PRS_", "AWS_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
+    monkeypatch.setenv("PRS_PROGRAM", str(program))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 5
+PROTOCOL = 6
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -66,6 +66,7 @@ class Outcome(NamedTuple):
     elapsed_us: int
     cpu_us: int
     run_us: int
+    load_us: int
     error: Error | None
 
 
@@ -76,10 +77,12 @@ ROWS = Outcome._fields.index("rows")
 class Page:
     """The agent's side of the process page."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int) -> None:
         self.descriptor = os.memfd_create("page")
-        os.ftruncate(self.descriptor, 64)
-        self._words = mmap.mmap(self.descriptor, 64)
+        size = 64 + 16 * lanes
+        os.ftruncate(self.descriptor, size)
+        self._words = mmap.mmap(self.descriptor, size)
+        self._lanes = lanes
 
     def _word(self, index: int) -> int:
         return int(struct.unpack_from("<Q", self._words, index * 8)[0])
@@ -98,6 +101,19 @@ class Page:
     @property
     def items(self) -> int:
         return self._word(2)
+
+    @property
+    def in_flight(self) -> dict[int, str]:
+        """What is under way: number and phase."""
+        lanes = [
+            (self._word(8 + 2 * lane) >> 32, self._word(9 + 2 * lane) & 7) for lane in range(self._lanes)
+        ]
+        return {seq: PHASES[phase] for seq, phase in lanes if phase in (3, 4)}
+
+    @property
+    def step(self) -> int:
+        """Which mini-batch has the main thread; 0 for none."""
+        return self._word(3)
 
 
 def files(
@@ -146,16 +162,48 @@ def delimited(
     columns = {"h": names} if isinstance(names, list) else {"p": names}
     declared = more.get("declared", [False] * len(types))
     dialect = [ord(more.get("delimiter", ",")), isinstance(names, list)]
-    schema = msgpack.packb([dialect, [columns, list(types), declared]])
+    reader = {"Delimited": [dialect, [columns, list(types), declared]]}
+    return table(path, reader, origin=origin, part=part, records=more.get("records", 1))
+
+
+def table(path: Path, reader: Any, *, origin: str = "", part: Any = None, records: int = 1) -> dict[str, Any]:
+    """The work of a slice of a table as it is now; `reader` is a `TableReader`."""
     status = path.stat()
     start, end = part or (0, status.st_size)
     seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
     version = f"{status.st_size}-{seconds}.{nanoseconds:09}"
     checksum = crc32c(path.read_bytes()[start:end])
-    records = more.get("records", 1)
     origin = origin or str(path)
     name_at = len(origin) - len(Path(origin).name)
-    return {"Slice": ["Local", str(path), origin, name_at, version, start, end, records, checksum, schema]}
+    packed = msgpack.packb(reader)
+    return {
+        "Slice": ["Local", str(path), origin, name_at, version, start, end, records, checksum, packed, b"", 0]
+    }
+
+
+def row_groups(
+    path: Path,
+    groups: tuple[int, int],
+    rows: tuple[int, int] | None = None,
+    *,
+    records: int | None = None,
+    footer_file: str = "",
+    origin: str = "",
+    of_table: list[Any] | None = None,
+) -> dict[str, Any]:
+    """The work of row groups of a Parquet file as it is now, or of some rows of one; `footer_file` will have
+    its footer, and `of_table` are the columns of its Delta table."""
+    import pyarrow.parquet
+
+    if records is None:
+        footer = pyarrow.parquet.read_metadata(path)
+        of_groups = sum(footer.row_group(group).num_rows for group in range(*groups))
+        records = of_groups if rows is None else rows[1] - rows[0]
+    content = path.read_bytes()
+    (length,) = struct.unpack("<I", content[-8:-4])
+    place = (len(content) - 8 - length, len(content))
+    reader = {"Parquet": [groups, rows, None, [], place, footer_file, of_table]}
+    return table(path, reader, origin=origin, part=place, records=records)
 
 
 def extension() -> Path:
@@ -183,6 +231,8 @@ class Process:
         environment: dict[str, str] | None = None,
         inputs: list[list[str]] | None = None,
         sitecustomize: str = "",
+        concurrency: int | None = None,
+        run_timeout: int = 60,
         **start: Any,
     ) -> None:
         self.folder = folder
@@ -215,13 +265,16 @@ class Process:
             "inputs": inputs or [["images", "file", "./images"]],
             "stack_path": str(folder / "stack.txt"),
             "stack_signal": 40,
+            "outputs": [],
+            "concurrency": [concurrency or 4, concurrency is not None, run_timeout, str(folder / "outputs")],
         }
         self.start_fields.update(start)
-        self.page = Page()
+        self.page = Page(concurrency or 4)
         self.notices: list[str] = []
         self.is_permanent: bool | None = None
         self.skipped: list[int] = []
         self.run_frame: Frame | None = None
+        self.concurrency: int | None = None
         self._seq = 0
         self._backlog: list[Outcome] = []
         self._spawn(environment or {}, sitecustomize)
@@ -314,6 +367,7 @@ class Process:
         assert kind == "Ready", (kind, content)
         assert content[0] >= 0
         self.run_frame = None if content[1] is None else Frame(*content[1])
+        self.concurrency = content[2]
         return self
 
     def init_failed(self) -> Error:
@@ -326,12 +380,21 @@ class Process:
         assert error is not None
         return error
 
-    def hand_over(self, *work: dict[str, Any], grant: int | None = None, retry_count: int = 0) -> list[int]:
-        """Sends mini-batches in one frame; returns their numbers."""
+    def hand_over(
+        self,
+        *work: dict[str, Any],
+        grant: int | None = None,
+        retry_count: int = 0,
+        keys: bytes = b"",
+        index: int | None = None,
+    ) -> list[int]:
+        """Sends mini-batches in one frame; returns their numbers. All have the packed `keys`, and this
+        `index` where one is given."""
         assigned, descriptors = [], []
         for one in work:
             self._seq += 1
-            descriptor = msgpack.packb(["Local", self._seq - 1, 0]) + msgpack.packb(one)
+            head = ["Local", self._seq - 1 if index is None else index, 0, *([keys] if keys else [])]
+            descriptor = msgpack.packb(head) + msgpack.packb(one)
             assigned.append([self._seq, retry_count, len(descriptor)])
             descriptors.append(descriptor)
         self.page.grant(self._seq if grant is None else grant)

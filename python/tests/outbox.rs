@@ -85,6 +85,7 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
         elapsed_us: 5,
         cpu_us: 6,
         run_us: 7,
+        load_us: 8,
         error: Some(error),
     };
     add(&outbox, Outcome { rows: 0, ..full.clone() }, b"row\n");

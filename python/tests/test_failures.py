@@ -51,7 +51,12 @@ def failing(start, body):
             "(its message cannot be shown: __str__ raised TypeError)",
         ),
         ("raise ValueError('a\\udc80b')", "ValueError", "a\\udc80b"),
-        ("async def f(): pass\nreturn f()", "TypeError", "run() returned a coroutine"),
+        ("async def f(): pass\nreturn f()", "TypeError", "run() returned None"),
+        (
+            "async def f(): pass\nasync def g(): return f()\nreturn g()",
+            "TypeError",
+            "run() returned a coroutine",
+        ),
     ],
 )
 def test_exceptions_are_described(start, body, category, message):

@@ -198,3 +198,79 @@ def test_the_longest_names_are_taken(start):
         "    path.write_text('x')\n    return mini_batch\n"
     ).ready()
     assert process.run().files == [name]
+
+
+NAMED = (
+    "import os, sys\n"
+    "from azureml_user.parallel_run import EntryScript\n"
+    "out = os.path.join(EntryScript().output_dir, 'a', 'models')\n"
+    "one = os.path.join(EntryScript().output_dir, 'r', 'one.txt')\n"
+    "def clean():\n"
+    "    return os.listdir(out) == [] and os.path.isdir(os.path.dirname(one)) and not os.path.exists(one)\n"
+)
+OUTPUTS = [["models", "a/models", False], ["one", "r/one.txt", True]]
+
+
+def test_named_outputs_are_there_and_empty_whenever_the_script_runs(start):
+    script = (
+        NAMED + "def init():\n    assert clean()\n"
+        "def run(mini_batch):\n"
+        "    assert clean(), (os.listdir(out), os.path.exists(one))\n"
+        "    name = os.path.basename(mini_batch[0])\n"
+        "    os.makedirs(os.path.join(out, 'model', 'deep'))\n"
+        "    for path in (os.path.join(out, 'model', 'deep', name), one):\n"
+        "        with open(path, 'w') as file:\n            file.write(name)\n"
+        "    if name.startswith('bad'):\n        raise ValueError(name)\n"
+        "    return mini_batch\n"
+    )
+    process = start(script, outputs=OUTPUTS).ready()
+    assert process.run(files("bad")).error.category == "ValueError"
+    for name in ("x", "y"):
+        outcome = process.run(files(name))
+        assert outcome.files == [f"a/models/model/deep/{name}", "r/one.txt"], outcome.error
+        assert process.run(files("bad2")).error.message == "bad2"
+    assert (process.folder / "staging/2/r/one.txt").read_text() == "x"
+
+
+def test_what_init_wrote_below_a_named_output_goes_with_the_first_mini_batch(start):
+    script = (
+        NAMED + "def init():\n"
+        "    os.makedirs(os.path.join(out, 'kept'))\n"
+        "    open(os.path.join(out, 'kept', 'first'), 'w').close()\n"
+        "def run(mini_batch):\n"
+        "    name = os.path.basename(mini_batch[0])\n"
+        "    open(os.path.join(out, 'kept', name), 'w').close()\n"
+        "    if name == 'bad':\n        raise ValueError(name)\n"
+        "    return [sorted(os.listdir(out))]\n"
+    )
+    process = start(script, outputs=OUTPUTS).ready()
+    assert process.run(files("bad")).files == []
+    assert process.run(files("x")).files == ["a/models/kept/first", "a/models/kept/x"]
+    assert process.run(files("y")).files == ["a/models/kept/y"]
+
+
+@pytest.mark.parametrize("after", ["", "    raise ValueError('no')\n"])
+def test_a_named_output_that_the_script_takes_away_is_there_again(start, after):
+    script = (
+        NAMED + "import shutil\n"
+        "def run(mini_batch):\n"
+        "    assert clean()\n"
+        "    name = os.path.basename(mini_batch[0])\n"
+        "    if name == 'removes':\n        shutil.rmtree(EntryScript().output_dir)\n"
+        "    if name == 'moves':\n        os.rename(out, out + '-2')\n"
+        "    if name == 'replaces':\n        os.rmdir(out)\n        open(out, 'w').close()\n"
+        "    if name == 'fills':\n        os.mkdir(one)\n        open(one + '/x', 'w').close()\n"
+        "    if name == 'nothing':\n        return mini_batch\n"
+        f"{after}    return mini_batch\n"
+    )
+    process = start(script, outputs=OUTPUTS).ready()
+    for name, expected in [
+        ("removes", []),
+        ("moves", []),
+        ("replaces", ["a/models"]),
+        ("fills", ["r/one.txt/x"]),
+        ("removes", []),
+    ]:
+        outcome = process.run(files(name))
+        assert outcome.files == ([] if after else expected), outcome.error
+        assert process.run(files("nothing")).error is None

@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::field::unquote;
 use crate::records::{Block, Records};
 use crate::scan::{marks_of, places};
-use crate::schema::{ColumnType, Names, Schema, SchemaError, fields};
+use crate::schema::{ColumnType, Names, Schema, SchemaError, fields, texts};
 use crate::split::BYTE_ORDER_MARK;
 use crate::value::{self, Kind};
 use crate::{Dialect, Malformed};
@@ -145,6 +145,12 @@ impl Schema {
         }
         Ok(Self::new(names, evidence.into_iter().map(Evidence::column_type).collect()))
     }
+}
+
+/// The fields of the first record of the file at `path`, as they stand there.
+pub fn first_fields(path: &Path, dialect: &Dialect) -> Result<Vec<String>, SchemaError> {
+    let first = first_record(&mut File::open(path)?, *dialect)?.ok_or(SchemaError::Empty)?;
+    texts(&first.bytes, *dialect, first.start)
 }
 
 /// The first record that is not blank.

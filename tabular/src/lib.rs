@@ -1,4 +1,4 @@
-//! Delimited text, from bytes to Arrow and back.
+//! Tables as text: delimited text from bytes to Arrow and back, and JSON lines.
 //!
 //! What it is for: a tabular dataset (spec D2) is split at record boundaries into slices of about the
 //! asked size ([`Splitter`]), the types of its columns are found once from a sample ([`Schema`]), a
@@ -8,14 +8,23 @@
 //! Text means the same here as it does to pandas' C parser: where quotes open, what ends a record, which
 //! lines are blank, what counts as missing, which words are numbers. The tests compare with pandas.
 //!
+//! JSON lines are split in the same way ([`split_lines`]) and, where they are plain, read into Arrow arrays (`read_lines`).
+//!
+//! Of Parquet and of Delta tables it tells where the rows are (`parquet`, `delta`).
+//!
 //! What it does not do: other formats, compression, encodings but UTF-8, dates (they are strings, as
 //! `pandas.read_csv` leaves them), files on other hosts.
 
+#[cfg(feature = "delta")]
+pub mod delta;
 mod dialect;
 mod field;
 mod infer;
+mod json_lines;
+pub mod parquet;
 #[cfg(feature = "arrow")]
 mod read;
+mod reader;
 mod records;
 mod scan;
 mod schema;
@@ -25,11 +34,15 @@ mod value;
 mod write;
 
 pub use dialect::{Dialect, DialectError};
-pub use infer::InferMode;
+pub use infer::{InferMode, first_fields};
 #[cfg(feature = "arrow")]
-pub use read::{Batch, ReadError, read};
+pub use json_lines::{Lines, LinesColumn, read_lines};
+pub use json_lines::{LinesPart, split_lines, split_lines_within};
+#[cfg(feature = "arrow")]
+pub use read::{Batch, ReadError, read, read_some};
+pub use reader::TableReader;
 pub use records::Malformed;
-pub use schema::{ColumnType, Names, Schema, SchemaError};
-pub use split::{Header, Slice, SplitError, Splitter, split_file};
+pub use schema::{ColumnType, Names, Schema, SchemaError, TextRules};
+pub use split::{Header, Slice, SplitError, Splitter, record_starts, split_file, split_with};
 #[cfg(feature = "arrow")]
 pub use write::{WriteError, WriteOptions, Writer, supports};

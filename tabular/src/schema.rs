@@ -58,6 +58,27 @@ pub struct Schema {
     /// For each column, whether the user declared its type. A value that does not fit a declared type is an
     /// error; one that does not fit a found type widens the column.
     pub declared: Vec<bool>,
+    /// What is special about the text.
+    #[serde(default, skip_serializing_if = "TextRules::are_usual")]
+    pub rules: TextRules,
+}
+
+/// What is special about a text, where it is not read as pandas would.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextRules {
+    /// An empty field of a column of text is an empty text, and not missing.
+    #[serde(rename = "e")]
+    pub empty_as_text: bool,
+    /// A byte beyond 127 is an error.
+    #[serde(rename = "a")]
+    pub only_ascii: bool,
+}
+
+impl TextRules {
+    /// Whether nothing is.
+    pub fn are_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Why there is no schema.
@@ -105,7 +126,7 @@ impl Schema {
     pub fn new(names: Names, types: Vec<ColumnType>) -> Self {
         debug_assert_eq!(names.len(), types.len());
         let declared = vec![false; types.len()];
-        Self { names, types, declared }
+        Self { names, types, declared, rules: TextRules::default() }
     }
 
     /// Sets the types of the columns that `dtypes` names (a column without a header goes by its position).
@@ -179,18 +200,20 @@ impl Names {
 
     /// The names in a header record without its line end, which starts at `offset` of the file.
     pub(crate) fn from_header(record: &[u8], dialect: Dialect, offset: u64) -> Result<Self, SchemaError> {
-        let names = fields(record, dialect)
-            .into_iter()
-            .map(|field| {
-                if let Err(error) = simdutf8::compat::from_utf8(field) {
-                    let within = field.as_ptr().addr() - record.as_ptr().addr() + error.valid_up_to();
-                    return Err(SchemaError::HeaderNotUtf8 { offset: offset + within as u64 });
-                }
-                Ok(String::from_utf8_lossy(&unquote(field)).into_owned())
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::Header(made_unique(names)))
+        Ok(Self::Header(made_unique(texts(record, dialect, offset)?)))
     }
+}
+
+/// The texts of the fields of a record without its line end, which starts at `offset` of the file.
+pub(crate) fn texts(record: &[u8], dialect: Dialect, offset: u64) -> Result<Vec<String>, SchemaError> {
+    let text = |field: &[u8]| {
+        if let Err(error) = simdutf8::compat::from_utf8(field) {
+            let within = field.as_ptr().addr() - record.as_ptr().addr() + error.valid_up_to();
+            return Err(SchemaError::HeaderNotUtf8 { offset: offset + within as u64 });
+        }
+        Ok(String::from_utf8_lossy(&unquote(field)).into_owned())
+    };
+    fields(record, dialect).into_iter().map(text).collect()
 }
 
 /// The fields of one record without its line end, quotes and all.
@@ -297,6 +320,10 @@ mod tests {
         let schema = Schema::new(Names::Header(vec!["a".into()]), vec![ColumnType::BoolOrMissing]);
         let json = serde_json::to_string(&schema).unwrap();
         assert_eq!(json, r#"{"names":{"h":["a"]},"types":["m"],"declared":[false]}"#);
+        assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
+        let schema = Schema { rules: TextRules { empty_as_text: true, only_ascii: false }, ..schema };
+        let json = serde_json::to_string(&schema).unwrap();
+        assert!(json.ends_with(r#","rules":{"e":true,"a":false}}"#), "{json}");
         assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
     }
 }

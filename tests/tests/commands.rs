@@ -40,9 +40,10 @@ fn keys_of_a_job_file_are_explained() {
     let job = job();
     for (key, parts) in [
         ("node_count", &["a whole number from 1", "default", "resume --set", "--node_count"][..]),
-        ("inputs[0].path", &["inputs.path", "an s3:// URL"]),
+        ("inputs[0].path", &["inputs.path", "s3:// or https:// URL"]),
         ("delimiter", &["inputs.delimiter", "output_format.delimiter"]),
-        ("side_inputs", &["not supported yet"]),
+        ("side_inputs", &["a mapping of names to paths", "before `init()`"]),
+        ("partition_keys", &["a list of columns", "--partition_keys"]),
     ] {
         let ended = job.command(&["explain", key]);
         ended.expect_code(0);
@@ -73,7 +74,10 @@ fn logs_for_a_pipeline_that_there_is_not_are_noted() {
     let job = job().with("copy_logs_to_parent", true);
     let ended = job.submit();
     job.has_completed(&ended);
-    let note = "copy_logs_to_parent: the job is no step of a pipeline";
+    let file = job.write_job_file();
+    let text = fs::read_to_string(&file).unwrap();
+    let line = text.lines().position(|line| line.starts_with("copy_logs_to_parent")).unwrap() + 1;
+    let note = format!("{}:{line}: copy_logs_to_parent: the job is no step of a pipeline", file.display());
     assert!(ended.stderr.contains(&format!("note: {note}")), "{}", ended.stderr);
     let result = job.run().text_so_far("logs/job_result.txt");
     assert!(result.contains(&format!("note          {note}")), "{result}");

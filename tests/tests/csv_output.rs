@@ -118,7 +118,7 @@ def run(mini_batch, context):
 
 #[test]
 fn a_file_that_is_called_csv_and_is_none_is_told() {
-    const NOTE: &str = "note: DataFrames go into scores.csv as ParallelRunStep writes them";
+    const NOTE: &str = "append_row_file_name: DataFrames go into scores.csv as ParallelRunStep writes them";
     let mut job = Job::new("def run(mini_batch):\n    return mini_batch\n").with_tables(&[2]);
     job.set("append_row_file_name", "scores.csv");
     let says = |job: &Job, arguments: &[&str]| {

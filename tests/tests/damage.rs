@@ -6,10 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
-use std::path::Path;
 
 use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
-use prs_tests::harness::{Ended, Fleet, Job, Random};
+use prs_tests::harness::{Ended, Fleet, Job, Random, copy_folder};
 use serde_json::json;
 
 /// Mini-batches 1 and 4 fail until the mark `cure`; each writes a file.
@@ -80,18 +79,6 @@ fn choose<'a>(objects: &'a [String], random: &mut Random) -> &'a str {
     objects[random.below(objects.len() as u64) as usize]
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 #[test]
 fn in_a_run_folder() {
     let job = curable();
@@ -101,7 +88,7 @@ fn in_a_run_folder() {
     for round in rounds() {
         let random = &mut Random::new(round);
         let run = job.path(&format!("run-{round}"));
-        copy(job.run().path(), &run);
+        copy_folder(job.run().path(), &run);
         let objects: Vec<_> =
             job.run().files("").into_iter().filter(|name| !job.run().bytes(name).is_empty()).collect();
         let key = choose(&objects, random);
@@ -166,7 +153,7 @@ fn indices_that_no_plan_has_cost_nothing() {
     job.mark("cure");
     for (number, index) in [1 << 40, u64::from(u32::MAX), 30_000_000, 5_000].into_iter().enumerate() {
         let run = job.path(&format!("run-{number}"));
-        copy(job.run().path(), &run);
+        copy_folder(job.run().path(), &run);
         let key = format!("segments/0001-00009-dead-{number:08}.seg");
         let mut segment = SegmentBuilder::default();
         let record = TryRecord { last: true, ..TryRecord::new(index, b"", TryStatus::RunDone) };

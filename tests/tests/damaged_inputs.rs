@@ -194,6 +194,37 @@ fn objects_that_are_replaced_after_the_plan_fail_their_mini_batches() {
     says(&failed[0], 2, &[&told, "it changed since it was planned: the object was replaced by another one"]);
 }
 
+/// What the store keeps a checksum of, whether it is read in one piece or in many.
+#[test]
+fn objects_that_are_damaged_at_rest_fail_their_mini_batches() {
+    let fleet = Fleet::shared();
+    let name = "damaged-objects";
+    fleet.s3.make_bucket(name);
+    let sizes = [10, 3 << 20, 20 << 20];
+    for (number, size) in sizes.into_iter().enumerate() {
+        for state in ["damaged", "sound"] {
+            fleet.s3.put_object(name, &format!("in/{number}-{state}"), &vec![7; size]);
+        }
+        fleet.s3.damage(name, &format!("in/{number}-damaged"), &mut |bytes| bytes[size - 1] ^= 1);
+    }
+    let script = "
+import os
+def run(mini_batch):
+    return [f'{os.path.basename(path)} {os.path.getsize(path)}' for path in mini_batch]
+";
+    let inputs = json!([{ "type": "file", "path": format!("s3://{name}/in") }]);
+    let job = on_fleet(&fleet, name, script).with("inputs", inputs).with("mini_batch_size", 1);
+    let (submitted, _) = planned(&fleet, &job, name);
+    let (rows, failed) = completes(&fleet, &job, name, submitted);
+    let sound = sizes.iter().enumerate().map(|(number, size)| format!("{number}-sound {size}\n"));
+    assert_eq!(rows, sound.collect::<String>());
+    assert_eq!(failed.len(), sizes.len());
+    for (number, failed) in failed.iter().enumerate() {
+        let told = format!("s3://{name}/in/{number}-damaged");
+        says(failed, 2 * number as u64, &[&told, "damaged", "write it anew"]);
+    }
+}
+
 #[test]
 fn a_table_in_a_bucket_that_is_replaced_after_the_plan_gives_no_mixed_rows() {
     let fleet = Fleet::shared();
@@ -267,7 +298,7 @@ fn messages_that_name_data_of_others_go_to_the_dead_letters() {
         foreign(StoreRef::Shared, &job_file),
         foreign(StoreRef::Job, "job.json"),
     ];
-    let bodies = works.map(|work| MiniBatch { index: 3, input: 0, work }.encode().into());
+    let bodies = works.map(|work| MiniBatch::new(3, 0, work).encode().into());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let depth = |queue: &'static str| {
         runtime.block_on(async {

@@ -79,7 +79,18 @@ fn every_link_leads_somewhere() {
 /// A name such as `s3/trust.rs` is that of any file whose path ends so.
 #[test]
 fn every_file_that_the_architecture_names_is_there() {
-    let folders = ["common", "orchestrator", "producer", "python", "tabular", "tests", "worker", "ops"];
+    let folders = [
+        "common",
+        "jobs",
+        "orchestrator",
+        "portal",
+        "producer",
+        "python",
+        "tabular",
+        "tests",
+        "worker",
+        "ops",
+    ];
     let mut files = Vec::new();
     let mut open: Vec<_> = folders.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = open.pop() {

@@ -200,7 +200,8 @@ fn what_is_shown_is_what_was_understood_and_a_job_runs_again_with_changes() {
     let table = job.command(&["show", id]);
     table.expect_code(0);
     for line in ["run_max_try: 2", &format!("compute_target: {target}")] {
-        assert!(table.stdout.lines().any(|one| one == line), "{line:?} is not in\n{}", table.stdout);
+        let mut settings = table.stdout.lines().map(|one| one.split("  # ").next().unwrap());
+        assert!(settings.any(|one| one == line), "{line:?} is not in\n{}", table.stdout);
     }
     // It can be submitted, and its inputs are those of the job file.
     fs::write(job.path("shown.yml"), &table.stdout).unwrap();
@@ -415,7 +416,7 @@ fn servers_that_cannot_be_used_are_exit_code_3_within_seconds() {
 fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     let fleet = Fleet::shared();
     let target = "handed-in";
-    // The ledger is away when the job is stored and its books are about to be opened.
+    // The ledger is away when the job is stored and is about to be entered in it.
     let way = TcpProxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.redis.port())));
     let stops = job(&fleet, ECHO, target).with_own_variable("PRS_FAILPOINT", "job_listed:1:stop");
     stops.write_job_file();

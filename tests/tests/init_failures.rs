@@ -107,3 +107,35 @@ fn a_job_that_blocks_in_init_can_be_interrupted() {
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
     job.has_left_nothing();
 }
+
+#[test]
+fn a_process_that_hangs_while_others_work_is_replaced_and_counts_as_a_failure() {
+    let script = r"
+import os, time
+from azureml_user.parallel_run import EntryScript
+
+def hang():
+    time.sleep(1000)
+
+def init():
+    if EntryScript().agent_name == 'process000': hang()
+
+def run(mini_batch):
+    time.sleep(0.5)
+    return [EntryScript().agent_name for path in mini_batch]
+";
+    let job = Job::new(script).with_files(84).with("mini_batch_size", 1).with("run_invocation_timeout", 1);
+    let ended = job.submit();
+    let result = job.has_completed(&ended);
+    assert_eq!(result["items"]["succeeded"], 84);
+    let rows = job.run().rows();
+    assert!(rows.iter().any(|row| row == "process002"), "the process in its place works");
+    assert!(!rows.iter().any(|row| row == "process000"));
+    let main = job.run().text("logs/sys/node/0/_main.txt");
+    let told = "code/main.py:6 in hang: init() took longer than 33 s; it is replaced";
+    assert!(main.contains(told), "{main}");
+    let traceback = job.run().text("logs/user/error/0/process000.txt");
+    assert!(traceback.contains("Timeout") && traceback.contains("in hang"), "{traceback}");
+    let errors = job.command(&["errors", &job.run().path().display().to_string()]).stdout;
+    assert!(errors.contains("1 process did not start"), "{errors}");
+}

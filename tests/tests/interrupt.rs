@@ -103,6 +103,10 @@ fn ctrl_c_works_from_the_first_moment_on() {
     assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
     ended.expect_code(130);
     job.has_left_nothing();
+    // Also where nothing of it had begun.
+    let told = job.command(&["status", "run", "-o", "json"]).json();
+    assert_eq!(told["state"], "canceled", "{told}");
+    assert!(told["reason"].as_str().unwrap().contains("interrupted (Ctrl-C)"), "{told}");
     job.mark("go");
     job.has_completed(&job.resume());
     assert_eq!(job.run().rows(), expected());

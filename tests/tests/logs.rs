@@ -103,6 +103,33 @@ fn every_log_of_the_layout_is_there() {
 }
 
 #[test]
+fn what_host_and_processes_use_is_written_down() {
+    let script = "import subprocess\ndef run(mini_batch):\n    subprocess.run(['sleep', '2.5'])\n    return mini_batch\n";
+    let mut job = Job::new(script).with_files(2);
+    job.set("mini_batch_size", 1);
+    job.set("resource_monitor_interval", 1);
+    job.completes();
+    let run = job.run();
+    let (header, rows) = parse_csv(&run.text("logs/perf/0/processes_resource_usage.csv"));
+    assert_eq!(header[..3], ["Time", "Process", "Process Id"]);
+    let (own, scripts): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row["Process"] == "prs");
+    assert!(own.len() >= 2, "{rows:#?}");
+    assert!(scripts.iter().all(|row| row["Process"].starts_with("process0")), "{rows:#?}");
+    assert!(scripts.iter().any(|row| row["Memory MB"].parse::<f64>().unwrap() > 5.0), "{rows:#?}");
+    assert!(scripts.iter().any(|row| row["Processes"] == "2"), "the child of a script counts: {rows:#?}");
+    let (_, hosts) = parse_csv(&run.text("logs/perf/0/node_resource_usage.csv"));
+    assert!(
+        hosts.len() >= 2 && hosts.iter().all(|row| row["Cores"].parse::<u32>().unwrap() > 0),
+        "{hosts:#?}"
+    );
+    let (_, disks) = parse_csv(&run.text("logs/perf/0/node_disk_usage.csv"));
+    assert!(disks.iter().all(|row| row["Mount"].starts_with('/')), "{disks:#?}");
+    let mut lists = run.files("logs").into_iter().filter(|name| name.starts_with("logs/perf/0/os/"));
+    let list = run.text(&lists.next_back().expect("a list of all processes"));
+    assert!(list.lines().any(|line| line.ends_with(" prs")), "{list}");
+}
+
+#[test]
 fn the_report_has_a_row_for_every_try() {
     let job = talks();
     job.completes();

@@ -4,13 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use prs_common::storage::{
     IfExists, PutMode, S3Credentials, S3Options, S3Storage, Storage, StorageError, StorageErrorKind,
-    StorageExt,
+    StorageExt, TransferError,
 };
+use prs_tests::deadline::eventually;
 use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy};
 use prs_tests::harness::servers::s3::{Checksums, Rights, S3Server, S3Settings};
@@ -109,6 +110,22 @@ async fn a_short_answer_is_asked_for_again() {
     assert!(proxy.count(Fault::Short) > 5, "{}", proxy.count(Fault::Short));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_stops_is_gone_on_with() {
+    let server = server(Checksums::Kept);
+    let proxy = spoiled(&server, 0, Fault::Error);
+    server.put_object(BUCKET, "object", &content(100_000));
+    let storage = open(&server, proxy.endpoint()).await;
+    proxy.spoil("GET /bucket/object", Fault::StopMiddle);
+    let began = Instant::now();
+    let read = tokio::spawn(async move { storage.get("object").await });
+    eventually("the answer to stop", || async { (proxy.count(Fault::StopMiddle) == 1).then_some(()) }).await;
+    proxy.accept();
+    assert!(read.await.unwrap().unwrap() == content(100_000));
+    let waited = began.elapsed();
+    assert!((8..20).contains(&waited.as_secs()), "{waited:?}");
+}
+
 #[tokio::test]
 async fn a_bit_that_flips_on_the_way_is_noticed_where_the_server_has_a_checksum() {
     let server = server(Checksums::Kept);
@@ -131,6 +148,48 @@ async fn a_damaged_object_is_told_and_not_waited_for() {
     assert_eq!(error.kind, StorageErrorKind::Damaged, "{error}");
     assert!(!error.is_retryable());
     assert!(error.to_string().contains("object") && error.to_string().contains("damaged"), "{error}");
+}
+
+/// What is read in ranges is compared as a whole: of a range no store has a checksum.
+#[tokio::test]
+async fn a_large_object_is_compared_with_the_checksum_of_its_store() {
+    let server = server(Checksums::Kept);
+    let storage = open(&server, server.endpoint()).await;
+    let whole = content((20 << 20) + 7);
+    server.put_object(BUCKET, "object", &whole);
+    let version = storage.head("object").await.unwrap().version;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("object");
+    let size = storage.download("object", &file, Some(&version)).await.unwrap();
+    assert_eq!(size, whole.len() as u64);
+    assert!(std::fs::read(&file).unwrap() == whole);
+
+    server.damage(BUCKET, "object", &mut |bytes| bytes[17 << 20] ^= 4);
+    let TransferError::Store(error) = storage.download("object", &file, Some(&version)).await.unwrap_err()
+    else {
+        panic!("the disk is sound");
+    };
+    assert_eq!(error.kind, StorageErrorKind::Damaged, "{error}");
+    assert!(error.to_string().contains("not those of the checksum"), "{error}");
+}
+
+#[tokio::test]
+async fn a_bit_that_flips_on_the_way_of_a_large_object_costs_a_second_read() {
+    let server = server(Checksums::Kept);
+    let proxy = spoiled(&server, 0, Fault::Flip);
+    let storage = open(&server, proxy.endpoint()).await;
+    let whole = content((20 << 20) + 7);
+    server.put_object(BUCKET, "object", &whole);
+    let version = storage.head("object").await.unwrap().version;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("object");
+    proxy.spoil("GET /bucket/object", Fault::Flip);
+    let (read, into) = (storage.clone(), file.clone());
+    let read = tokio::spawn(async move { read.download("object", &into, Some(&version)).await });
+    eventually("a bit to flip", || async { (proxy.count(Fault::Flip) > 0).then_some(()) }).await;
+    proxy.accept();
+    read.await.unwrap().unwrap();
+    assert!(std::fs::read(&file).unwrap() == whole);
 }
 
 /// Servers that know no checksums, or refuse them, are used as before.
@@ -209,7 +268,6 @@ async fn a_page_that_answers_many_deletes_deletes_nothing() {
 
 mod refusals {
     use super::*;
-    use prs_tests::deadline::eventually;
 
     /// A store behind a proxy that refuses what it is told to, with a patience of so many
     /// seconds. One call repeats its requests for about three.
@@ -282,7 +340,7 @@ mod refusals {
         server.put_object(BUCKET, "secret/b", b"x");
         storage.get("secret/b").await.unwrap();
         proxy.refuse("GET /bucket/secret/a");
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let error = storage.get("secret/a").await.unwrap_err();
         stands(&error);
         assert!(!error.to_string().contains("accepted before"), "{error}");

@@ -1,9 +1,9 @@
-//! What a process of a job finds around it: arguments, environment, folders, `EntryScript`, GPUs
-//! (spec E11-E16, G1, G2).
+//! What a process of a job finds around it: arguments, environment, folders, `EntryScript`
+//! (spec E11-E16).
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use prs_tests::harness::Job;
 use serde_json::{Value, json};
@@ -155,64 +155,6 @@ fn the_code_is_a_copy_that_the_script_cannot_spoil() {
     assert_eq!(row[1], row[2], "the code directory is first on sys.path");
     assert_ne!(row[1], job.path("code").display().to_string());
     assert!(!job.path("code/__pycache__").exists(), "the user's own folder is not written to");
-}
-
-#[test]
-fn gpus_are_given_to_the_lowest_processes_and_given_again() {
-    let script = r#"
-import os
-from azureml_user.parallel_run import EntryScript
-from marks import mark, count, wait_for, is_marked
-
-def init():
-    mark("gpu", f"{EntryScript().agent_name} {os.environ.get('CUDA_VISIBLE_DEVICES', 'absent')}")
-
-def run(mini_batch, context):
-    # All four at work at a time, so that each has its place.
-    mark("running")
-    while count("running") < 4:
-        pass
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "0" and not is_marked("died"):
-        mark("died")
-        os._exit(1)
-    if not is_marked("died"):
-        wait_for("died")
-    while count("gpu") < 5:
-        pass
-    return [os.environ["AZ_BATCHAI_GPU_COUNT_FOUND"]] * len(mini_batch)
-"#;
-    let job = Job::new(script)
-        .with_files(8)
-        .with("process_count_per_node", 4)
-        .with_own_variable("AZ_BATCHAI_GPU_COUNT_FOUND", "2")
-        .with_own_variable("CUDA_VISIBLE_DEVICES", "6,7");
-    job.completes();
-    let gpus: BTreeMap<String, String> = job
-        .marks("gpu")
-        .iter()
-        .map(|line| line.split_once(' ').unwrap())
-        .map(|(process, gpu)| (process.to_owned(), gpu.to_owned()))
-        .collect();
-    let expected = [
-        ("process000", "0"),
-        ("process001", "1"),
-        ("process002", "absent"),
-        ("process003", "absent"),
-        // Takes the place of the process that died, and its GPU.
-        ("process004", "0"),
-    ];
-    assert_eq!(gpus, expected.map(|(process, gpu)| (process.to_owned(), gpu.to_owned())).into());
-    assert_eq!(job.run().rows(), ["2"; 8]);
-}
-
-#[test]
-fn a_host_with_gpus_runs_one_process_by_default() {
-    let job = Job::new("def run(mini_batch):\n    return mini_batch\n").with_files(4);
-    let mut job = job.with_own_variable("AZ_BATCHAI_GPU_COUNT_FOUND", "1");
-    job.set("process_count_per_node", Value::Null);
-    job.completes();
-    let main = job.run().text("logs/sys/master_role.txt");
-    assert!(main.contains("1 processes"), "{main}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use prs_tests::harness::{Ended, Fleet, Job};
+use prs_tests::harness::{Ended, Fleet, Job, says};
 use serde_json::json;
 
 /// Gives the names of the files, says what it does, and writes a file.
@@ -60,15 +60,6 @@ fn with_own_temporary_folder(job: Job) -> Job {
 
 fn job(script: &str) -> Job {
     with_own_temporary_folder(Job::new(script))
-}
-
-#[track_caller]
-fn says(ended: &Ended, code: i32, parts: &[&str]) {
-    ended.expect_code(code);
-    let said = format!("{}\n{}", ended.stdout, ended.stderr);
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not said:\n{said}");
-    }
 }
 
 #[test]
@@ -245,10 +236,16 @@ fn ctrl_c_is_the_scripts() {
 #[test]
 fn an_editor_is_waited_for_where_debugpy_is_installed() {
     let script = "def run(mini_batch):\n    return mini_batch\n";
-    let lacks = job(script).with_files(2);
-    let ended = try_file(&lacks, &["--listen", "5678"], "");
+    let debugged = job(script).with_files(2);
+    let packages = debugged.path("packages").display().to_string();
+    let debugged = debugged.with_variable("PYTHONPATH", &packages);
+    // The interpreter of the tests may have it.
+    let absent = "raise ModuleNotFoundError(\"No module named 'debugpy'\", name='debugpy')\n";
+    fs::create_dir(debugged.path("packages")).unwrap();
+    fs::write(debugged.path("packages/debugpy.py"), absent).unwrap();
+    let ended = try_file(&debugged, &["--listen", "5678"], "");
     says(&ended, 2, &["debugpy is not installed for", "-m pip install debugpy"]);
-    says(&try_file(&lacks, &["--listen", "0"], ""), 2, &["--listen"]);
+    says(&try_file(&debugged, &["--listen", "0"], ""), 2, &["--listen"]);
 
     let debugpy = r#"
 def listen(address):
@@ -259,17 +256,14 @@ def listen(address):
 def wait_for_client():
     print("an editor is there")
 "#;
-    fs::create_dir(lacks.path("packages")).unwrap();
-    fs::write(lacks.path("packages/debugpy.py"), debugpy).unwrap();
-    let packages = lacks.path("packages").display().to_string();
-    let has = lacks.with_variable("PYTHONPATH", &packages);
+    fs::write(debugged.path("packages/debugpy.py"), debugpy).unwrap();
     let parts = [
         "debugpy waits for an editor at 127.0.0.1:5678",
         "listens at ('127.0.0.1', 5678)",
         "an editor is there",
     ];
-    says(&try_file(&has, &["--listen", "5678"], ""), 0, &parts);
-    says(&try_file(&has, &["--listen", "7"], ""), 2, &["Address already in use; give another port"]);
+    says(&try_file(&debugged, &["--listen", "5678"], ""), 0, &parts);
+    says(&try_file(&debugged, &["--listen", "7"], ""), 2, &["Address already in use; give another port"]);
 }
 
 /// Fails where a value is no number; gives the types of the columns.

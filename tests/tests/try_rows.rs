@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
-use prs_tests::harness::{Ended, Fleet, Job, expected_by_python, python};
+use prs_tests::harness::{Fleet, Job, expected_by_python, pytest, says};
 use serde_json::{Value, json};
 
 /// Gives the ids, and fails where 777 is among them.
@@ -19,15 +20,6 @@ def run(mini_batch):
 /// Two tables: 000.csv with the ids 0 to 499, and 001.csv with those from 500 to 999.
 fn tables() -> Job {
     Job::new(IDS).with_tables(&[500, 500]).with("mini_batch_size", 1_500).with("run_max_try", 1)
-}
-
-#[track_caller]
-fn says(ended: &Ended, code: i32, parts: &[&str]) {
-    ended.expect_code(code);
-    let said = format!("{}\n{}", ended.stdout, ended.stderr);
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is not said:\n{said}");
-    }
 }
 
 /// What `try` prints for programs.
@@ -169,14 +161,6 @@ fn a_row_of_a_fleets_job_is_looked_up_in_storage() {
     has_id(&job, id, "000.csv:499", 499);
 }
 
-/// Runs pytest on the file in the folder of the job.
-fn pytest(job: &Job) -> (i32, String) {
-    let mut pytest = std::process::Command::new(python());
-    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]).current_dir(job.path(""));
-    let ended = pytest.output().unwrap();
-    (ended.status.code().unwrap(), String::from_utf8_lossy(&ended.stdout).into_owned())
-}
-
 #[test]
 fn a_test_runs_the_code_that_the_job_ran() {
     let job = tables();
@@ -195,7 +179,7 @@ fn a_test_runs_the_code_that_the_job_ran() {
         printed.stdout
     };
     print("new");
-    assert_eq!(pytest(&job).0, 0);
+    assert_eq!(pytest(&job.path("")).0, 0);
     // Neither the code of now is needed, nor what is left of the job.
     fs::remove_dir_all(job.path("code")).unwrap();
     let text = print("old");
@@ -207,13 +191,21 @@ fn a_test_runs_the_code_that_the_job_ran() {
     {
         assert!(text.contains(part), "{part:?} is not in the test:\n{text}");
     }
-    let (code, said) = pytest(&job);
+    let (code, said) = pytest(&job.path(""));
     assert!(code == 1 && said.contains("the limit of then"), "{said}");
+    // A run of the test is a use of the code, which goes when there is none for long.
+    fs::File::open(&folder).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    pytest(&job.path(""));
+    assert!(fs::metadata(&folder).unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_hours(1));
+    fs::rename(&folder, job.path("gone")).unwrap();
+    let (code, said) = pytest(&job.path(""));
+    assert!(code == 1 && said.contains("prs try --pytest --code old brings it back"), "{said}");
+    fs::rename(job.path("gone"), &folder).unwrap();
 
     // What was changed there is not taken for the code of the job.
     fs::rename(job.path("elsewhere"), job.run().path()).unwrap();
     fs::write(folder.join("limit.py"), "LIMIT = -1\n").unwrap();
-    assert_eq!(pytest(&job).0, 0);
+    assert_eq!(pytest(&job.path("")).0, 0);
     assert_eq!(print("old"), text);
-    assert_eq!(pytest(&job).0, 1);
+    assert_eq!(pytest(&job.path("")).0, 1);
 }

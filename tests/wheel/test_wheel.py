@@ -79,7 +79,8 @@ def test_it_is_for_every_python_from_3_9_on(wheel: Path):
     assert wheel.name.startswith(f"prs_run-{version}-cp39-abi3-linux_")
     names = zipfile.ZipFile(wheel).namelist()
     programs = {f"prs_run-{version}.data/scripts/{name}" for name in ["prs", "prs-producer", "prs-worker"]}
-    assert {*programs, "prs_process.abi3.so", "azureml_user/parallel_run/process.py"} <= {*names}
+    modules = {"azureml_user/parallel_run/process.py", "prs/__init__.py", "prs/py.typed"}
+    assert {*programs, "prs_process.abi3.so", *modules} <= {*names}
 
 
 def test_the_first_job_of_the_readme(environment: Path, wheel: Path, tmp_path: Path):
@@ -106,3 +107,18 @@ def test_what_scripts_import_is_there_without_prs_too(environment: Path):
         "import prs_process; from azureml_user.parallel_run import EntryScript, testing; print(EntryScript())"
     )
     assert run(environment / "bin/python", "-c", code) == "<EntryScript of process000 on node 0>\n"
+
+
+def test_the_package_runs_jobs_with_the_standard_library_alone(environment: Path, tmp_path: Path):
+    script = "import sys\ndef run(mini_batch):\n    return [sys.prefix for _ in mini_batch]\n"
+    job = "name: where\nentry_script: where.py\ninputs: [{type: file, path: job.yml}]\n"
+    write(tmp_path, {"where.py": script, "job.yml": job})
+    code = """
+import prs
+assert prs.__version__, prs.__version__
+job = prs.submit("job.yml")
+assert job.wait().complete
+assert prs.try_batch(job).result == [job.result().read_text().rstrip()]
+print(prs.try_batch(job).result[0])
+"""
+    assert run(environment / "bin/python", "-c", code, cwd=tmp_path) == f"{environment}\n"

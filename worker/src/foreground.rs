@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use prs_common::job::Environment;
 use prs_common::process_page::Phase;
 use prs_common::wire::{
     Assignment, ErrorInfo, FOREGROUND_VARIABLE, FromProcess, Outcome, Stage, ToProcess, encode,
@@ -19,7 +20,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::host::unique::unique;
 use crate::host::{gpu, python_home};
-use crate::inputs::InputPlace;
+use crate::inputs::side::SidePaths;
+use crate::inputs::{InputPlace, model};
 use crate::node_settings::NodeSettings;
 use crate::process::import_failure::ImportFailure;
 use crate::process::launch::{Launch, process_name};
@@ -54,6 +56,8 @@ pub struct Foreground<'a> {
     pub code: &'a Path,
     /// Where the script sees what was fetched, where something was.
     pub place: Option<&'a InputPlace>,
+    /// Where the script sees the side inputs.
+    pub side_inputs: &'a SidePaths,
     /// What looks into the script.
     pub debugger: Debugger,
     /// Whether what the script prints goes to standard error.
@@ -114,9 +118,10 @@ pub enum ForegroundError {
 impl Foreground<'_> {
     /// `sys.argv[1:]` of the process.
     pub fn arguments(&self) -> Vec<String> {
-        let Self { job, settings, .. } = *self;
+        let Self { job, settings, side_inputs, .. } = *self;
         let folder = job.work.join("node-0");
-        let launch = Launch { job, settings, node_id: 0, service: "", folder: &folder, mount: None };
+        let (node_id, service, mount) = (0, "", None);
+        let launch = Launch { job, settings, node_id, service, folder: &folder, mount, side_inputs };
         launch.start_message(&process_name(0)).arguments
     }
 }
@@ -161,6 +166,13 @@ pub async fn import_in_foreground(
         python: &with.settings.python,
         version: &tried.python,
         found,
+        made_of: with
+            .job
+            .spec
+            .environment
+            .as_ref()
+            .and_then(Environment::packages)
+            .map(|packages| &*packages.from),
         host: None,
     };
     let explanation = failure.explain();
@@ -169,18 +181,22 @@ pub async fn import_in_foreground(
 
 /// Runs a process that is told by the variable `mode` what is different in the foreground.
 async fn run(with: &Foreground<'_>, mode: String, local: Option<&[u8]>) -> Result<Tried, ForegroundError> {
-    let Foreground { job, settings, .. } = *with;
+    let Foreground { job, settings, side_inputs, .. } = *with;
     let folder = job.work.join("node-0");
     let home = folder.join("python");
     python_home::prepare(&home, &settings.extension)
         .map_err(|source| ForegroundError::Prepare { path: home, source })?;
+    model::place(&job.spec, side_inputs, &folder)
+        .map_err(|error| ForegroundError::Start(format!("cannot place the model: {error}")))?;
     let (service, name) = (unique(), process_name(0));
     let mount = with.place.and_then(InputPlace::mount);
-    let launch = Launch { job, settings, node_id: 0, service: &service, folder: &folder, mount };
+    let launch = Launch { job, settings, node_id: 0, service: &service, folder: &folder, mount, side_inputs };
     let mut start = launch.start_message(&name);
+    // Nothing is timed here.
+    start.concurrency.run_timeout = 0;
     start.code_dir = with.code.to_string_lossy().into_owned();
-    let gpu = gpu::lowest_free(settings.host.gpus, std::iter::empty());
-    let mut settings = launch.process_settings(&name, &start, gpu);
+    let gpu = gpu::take_lowest_free(&settings.host.gpus, std::iter::empty());
+    let mut settings = launch.process_settings(&name, &start, gpu.as_ref().map(|gpu| gpu.index));
     settings.streams = Streams::Inherited { stdout_is_stderr: with.stdout_is_stderr };
     settings.variables.push((FOREGROUND_VARIABLE.to_owned(), mode));
     let (events_tx, events_rx) = mpsc::channel(EVENTS_AHEAD);
@@ -238,7 +254,7 @@ async fn converse(
     let is_done = if local.is_some() { tried.run_seconds.is_some() } else { tried.init_seconds.is_some() };
     if tried.error.is_none() && !is_done {
         tried.error = Some(death(process, returncode, local.is_none()));
-        tried.items = process.page.items();
+        tried.items = process.page.in_flight().first().map_or(process.page.items(), |one| one.items);
     }
     Some(tried)
 }
@@ -272,7 +288,8 @@ fn answer((message, rows): (FromProcess, Bytes), tried: &mut Tried, process: &Pr
 }
 
 fn note(tried: &mut Tried, outcome: Outcome) {
-    let was_run = outcome.error.as_ref().is_none_or(|error| error.stage == Stage::Run);
+    let was_run =
+        outcome.error.as_ref().is_none_or(|error| matches!(error.stage, Stage::Run | Stage::Cancelled));
     tried.run_seconds = was_run.then_some(outcome.run_us as f64 / 1e6);
     tried.items = outcome.items;
     tried.returned = outcome.returned;
@@ -283,7 +300,8 @@ fn note(tried: &mut Tried, outcome: Outcome) {
 
 /// The error of a process that ended without saying how its mini-batch did, or the import where it `only_imports`.
 fn death(process: &Process, returncode: i32, only_imports: bool) -> ErrorInfo {
-    let (stage, during) = match process.page.phase().0 {
+    let page = &process.page;
+    let (stage, during) = match page.in_flight().first().map_or(page.phase().0, |one| one.phase) {
         _ if only_imports => (Stage::Import, "while it imported the script"),
         Phase::Starting | Phase::Init => (Stage::Init, "while it imported the script or ran init()"),
         Phase::Loading => (Stage::Load, "while it read the data of the mini-batch"),

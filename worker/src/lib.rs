@@ -2,7 +2,7 @@
 //!
 //! One [`run_node`] serves one job on one host. It owns the processes and everything they write; it plans
 //! nothing and decides nothing about the job as a whole. Its folders, from the bottom up: `host`, `inputs`, `process`,
-//! `commit`, `intake`, `dispatcher`, `node`, `serve`; a folder uses those before it alone.
+//! `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone.
 
 mod commit;
 mod dispatcher;
@@ -12,11 +12,15 @@ pub mod inputs;
 mod intake;
 mod node;
 mod node_settings;
+mod perf;
 mod process;
 pub mod serve;
 
 pub use host::allocator::{give_memory_back, keep_little_memory};
 pub use host::descendants::end_left_overs;
+pub use host::environment::{
+    MadeEnvironment, NotMade, describe_environments, find_environment, make_environment,
+};
 pub use host::file_size_limit::survive_file_size_limit;
 pub use host::interpreter::{InterpreterMissing, find_interpreter, how_found};
 pub use host::memory_folder::tidy_memory;

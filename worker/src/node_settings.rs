@@ -1,17 +1,19 @@
 //! What a node is run with.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::NodeInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::Host;
+use crate::inputs::side::SideInputStore;
 
 /// What a node is run with.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
-    /// The interpreter.
+    /// The interpreter; that of an environment which is made for the job comes in its place.
     pub python: PathBuf,
     /// The extension that processes load.
     pub extension: PathBuf,
@@ -27,6 +29,8 @@ pub struct NodeSettings {
     pub cache_bytes: u64,
     /// Of these, most bytes that lie in memory: those of small files.
     pub memory_bytes: u64,
+    /// Where side inputs are kept; without, in the folder of the job.
+    pub side_inputs: Option<Arc<SideInputStore>>,
     /// Name of the program, the same for all jobs that it serves.
     pub instance: String,
     /// Why this host cannot run the job; it is told to the job.

@@ -24,7 +24,7 @@ const LARGEST_TAR: u64 = 2 * LARGEST;
 /// Room for the two empty blocks that end an archive, and for one byte that shows that there is more, bytes.
 const SLACK: u64 = 1025;
 /// Bytes decompressed at a time.
-const PIECE: usize = 256 << 10;
+const READ_BUFFER: usize = 256 << 10;
 /// Of a folder that is too large, how many parts are named.
 const NAMED: usize = 3;
 
@@ -86,7 +86,7 @@ pub fn is_intact(body: &[u8], checksum: &str) -> bool {
     let mut hasher = Sha256::new();
     // A longer one than any archive of `pack` has another checksum in any case.
     let mut tar = GzDecoder::new(body).take(LARGEST_TAR + SLACK);
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; READ_BUFFER];
     loop {
         match tar.read(&mut piece) {
             Ok(0) => return hexadecimal(&hasher.finalize()) == checksum,
@@ -105,7 +105,7 @@ pub fn files(body: &[u8]) -> io::Result<BTreeMap<PathBuf, (String, bool)>> {
         let mut entry = entry?;
         let name = entry.path()?.into_owned();
         let mut hasher = Sha256::new();
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_BUFFER];
         loop {
             match entry.read(&mut piece)? {
                 0 => break,

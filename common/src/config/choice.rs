@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::file::{ConfigFile, Entry, Profile};
+use super::names::NamesOfFile;
 use super::{CONFIG_VARIABLE, ConfigError, PROFILE_VARIABLE, url};
 use crate::job::near_name::nearest;
-use crate::storage::BucketAccess;
+use crate::storage::S3Options;
 
 /// The configuration file of a folder.
 const OF_FOLDER: &str = "prs.yaml";
@@ -48,7 +49,9 @@ pub struct Choice {
     /// Storage.
     pub storage: Option<Server>,
     /// How buckets are reached where no variable says it.
-    pub s3: BucketAccess,
+    pub s3: S3Options,
+    /// What names in job files stand for.
+    pub names: NamesOfFile,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -170,7 +173,30 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
     // How a bucket is reached belongs to the storage: with another one it would lead astray.
     let is_of_profile = storage.as_ref().is_none_or(|storage| matches!(storage.source, Source::Profile(_)));
     let s3 = profile.filter(|_| is_of_profile).map(|profile| profile.s3.clone()).unwrap_or_default();
-    Ok(Choice { absent, profile: in_use, broker, redis, storage, s3, notes, files })
+    Ok(Choice {
+        names: NamesOfFile::of_all(files.iter().map(|file| &file.names)),
+        absent,
+        profile: in_use,
+        broker,
+        redis,
+        storage,
+        s3,
+        notes,
+        files,
+    })
+}
+
+/// What names in job files stand for, whichever servers are used.
+///
+/// # Errors
+/// A file cannot be read or is wrong.
+pub fn names(
+    config: Option<&Path>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<NamesOfFile, ConfigError> {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let (files, _) = read_files(config, &variable)?;
+    Ok(NamesOfFile::of_all(files.iter().map(|file| &file.names)))
 }
 
 /// The files that there are, the one that counts first, and those that are not there.

@@ -7,19 +7,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
+use super::names::{self, NamesOfFile};
 use super::{ConfigError, url};
 use crate::job::form::{RawSetting, RawSettings};
 use crate::job::reader::Reader;
 use crate::job::yaml::{self, Node, Value};
 use crate::job::{JobFileError, Problem};
-use crate::storage::BucketAccess;
+use crate::storage::S3Options;
 
 /// Bytes beyond which a file is taken for something else.
 const MAX_FILE_SIZE: u64 = 1 << 20;
-const KEYS: [&str; 2] = ["default_profile", "profiles"];
+const KEYS: [&str; 5] = ["default_profile", "profiles", "references", "datastores", "compute"];
 const PROFILE_KEYS: [&str; 6] =
     ["broker", "broker_password_file", "redis", "redis_password_file", "storage", "s3"];
-const S3_KEYS: [&str; 5] = ["endpoint", "region", "aws_profile", "virtual_host", "ca_bundle"];
+pub(super) const S3_KEYS: [&str; 5] = ["endpoint", "region", "aws_profile", "virtual_host", "ca_bundle"];
 /// Keys of servers, and how their URLs may begin.
 const SCHEMES: [(&str, &[&str]); 3] = [
     ("broker", &["amqp://", "amqps://"]),
@@ -37,6 +38,8 @@ pub struct ConfigFile {
     pub default_profile: Option<(String, usize)>,
     /// Its profiles, in its order.
     pub profiles: Vec<Profile>,
+    /// What names in job files stand for.
+    pub names: NamesOfFile,
     /// Whether others than its owner may read it.
     pub is_readable_by_others: bool,
 }
@@ -57,7 +60,7 @@ pub struct Profile {
     /// File with the password for Redis.
     pub redis_password_file: Option<Entry>,
     /// How the buckets are reached.
-    pub s3: BucketAccess,
+    pub s3: S3Options,
 }
 
 /// A value of a file. Not to be shown: it may hold a password.
@@ -96,6 +99,7 @@ impl ConfigFile {
             path: path.to_owned(),
             default_profile: None,
             profiles: Vec::new(),
+            names: NamesOfFile::default(),
             is_readable_by_others: metadata.mode() & 0o044 != 0,
         };
         match text_of(file).map_err(unreadable)? {
@@ -138,6 +142,7 @@ impl ConfigFile {
             let line = reader.get("default_profile").and_then(|setting| setting.line).unwrap_or_default();
             self.default_profile = Some((name, line));
         }
+        self.names = names::read(&mut reader, &folder);
         let Some(profiles) = reader.get("profiles") else { return };
         let Value::Mapping(entries) = &profiles.value.value else {
             let given = kind(&profiles.value);
@@ -210,7 +215,7 @@ fn settings_of(document: &Node) -> RawSettings {
         line: Some(key.line),
         value: value.clone(),
     });
-    RawSettings { settings: settings.collect() }
+    RawSettings { settings: settings.collect(), ..RawSettings::default() }
 }
 
 fn profile(name: &str, fields: &mut Reader<'_>, folder: &Path) -> Profile {
@@ -256,15 +261,20 @@ fn password_file(fields: &mut Reader<'_>, key: &str, url: Option<&Entry>, folder
     Some(entry(&setting, path_from(folder, &text).display().to_string()))
 }
 
-fn s3(fields: &mut Reader<'_>, folder: &Path) -> BucketAccess {
-    let Some(setting) = fields.get("s3") else { return BucketAccess::default() };
+fn s3(fields: &mut Reader<'_>, folder: &Path) -> S3Options {
+    let Some(setting) = fields.get("s3") else { return S3Options::default() };
     if !matches!(setting.value.value, Value::Mapping(_)) {
         let given = kind(&setting.value);
         fields.refuse(&setting, format!("{given} where a mapping is expected, with {}", S3_KEYS.join(", ")));
-        return BucketAccess::default();
+        return S3Options::default();
     }
     let mut fields = Reader::of_mapping(&setting.shown, &setting.value, fields.problems());
     fields.refuse_unknown(&S3_KEYS, "s3");
+    s3_options(&mut fields, folder)
+}
+
+/// How a bucket is reached, as `fields` say.
+pub(super) fn s3_options(fields: &mut Reader<'_>, folder: &Path) -> S3Options {
     let endpoint = fields.filled_text("endpoint", "the URL of the server");
     if let Some((endpoint, setting)) = endpoint.as_deref().zip(fields.get("endpoint")) {
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
@@ -272,17 +282,18 @@ fn s3(fields: &mut Reader<'_>, folder: &Path) -> BucketAccess {
             fields.refuse(&setting, "the URL has to begin with http:// or https://, and has no credentials");
         }
     }
-    BucketAccess {
+    S3Options {
         endpoint,
         region: fields.filled_text("region", "a region such as eu-central-1"),
         aws_profile: fields.filled_text("aws_profile", "a profile of the AWS tools"),
         virtual_host: fields.boolean("virtual_host"),
         certificates: fields.filled_text("ca_bundle", "a PEM file").map(|file| path_from(folder, &file)),
+        ..S3Options::default()
     }
 }
 
 /// What a value is, without its text, which may hold a password.
-fn kind(node: &Node) -> String {
+pub(super) fn kind(node: &Node) -> String {
     if matches!(node.value, Value::Scalar { .. }) { "a single value".to_owned() } else { node.describe() }
 }
 
@@ -291,7 +302,7 @@ fn entry(setting: &RawSetting, text: String) -> Entry {
 }
 
 /// A path from the folder of the file, or from the home of the user (`~/`).
-fn path_from(folder: &Path, text: &str) -> PathBuf {
+pub(super) fn path_from(folder: &Path, text: &str) -> PathBuf {
     let home = text.strip_prefix("~/").zip(std::env::var_os("HOME"));
     home.map_or_else(|| folder.join(text), |(below, home)| Path::new(&home).join(below))
 }

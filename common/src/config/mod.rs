@@ -9,11 +9,14 @@
 //!     redis_password_file: redis.password
 //!     storage: s3://jobs/staging
 //!     s3: {endpoint: "https://minio.example.org:9000", region: eu-central-1, aws_profile: prs}
+//! datastores:
+//!   pictures: s3://pictures/2024
 //! ```
 //!
 //! | module | duty |
 //! |---|---|
 //! | `file` | a configuration file: where it is, whether it may be used, what it says |
+//! | `names` | what names in job files stand for: references, datastores, computes |
 //! | `url` | URLs with references to variables, and without their passwords |
 //! | `choice` | what a command uses: options, the profile of `--profile`, variables, another profile |
 //! | `passwords` | which variables bring passwords |
@@ -22,6 +25,7 @@
 
 mod choice;
 mod file;
+mod names;
 mod passwords;
 #[cfg(test)]
 mod tests;
@@ -31,8 +35,9 @@ use std::path::PathBuf;
 
 use crate::job::JobFileError;
 
-pub use choice::{Choice, Options, ProfileInUse, Server, Source, choose};
+pub use choice::{Choice, Options, ProfileInUse, Server, Source, choose, names};
 pub use file::{ConfigFile, Entry, Profile};
+pub use names::{Datastore, NamesOfFile};
 pub use passwords::{find_password_variables, password_variables};
 pub use url::without_password;
 

@@ -99,7 +99,7 @@ fn an_option_counts_before_a_variable_and_that_before_a_profile_that_no_option_n
 fn how_a_bucket_is_reached_goes_with_its_storage() {
     let (_folder, options) = written(FILE);
     let set = [("BROKER_PASSWORD", "x"), ("PRS_STORAGE_URL", "s3://elsewhere")];
-    assert_eq!(choose(&options, &variables(&set)).unwrap().s3, crate::storage::BucketAccess::default());
+    assert_eq!(choose(&options, &variables(&set)).unwrap().s3, crate::storage::S3Options::default());
     // Inputs of a job on this machine are in buckets too.
     let (_folder, options) = written("default_profile: a\nprofiles: {a: {s3: {region: r}}}\n");
     assert_eq!(choose(&options, &variables(&[])).unwrap().s3.region.as_deref(), Some("r"));
@@ -189,4 +189,42 @@ fn files_that_nobody_names_may_be_absent_or_empty() {
     let options = Options { config: Some(folder.path().join("none")), ..Options::default() };
     let told = choose(&options, &variables(&[])).unwrap_err().to_string();
     assert!(told.contains("none: No such file"), "{told}");
+}
+
+#[test]
+fn the_first_file_says_how_a_bucket_is_reached() {
+    let anonymous = |anonymous| Some(crate::storage::S3Options { anonymous, ..Default::default() });
+    let file = |datastores: &[(&str, &str, Option<bool>)]| NamesOfFile {
+        datastores: datastores
+            .iter()
+            .map(|(name, place, is_open)| {
+                let s3 = is_open.and_then(anonymous);
+                ((*name).to_owned(), Datastore { place: (*place).to_owned(), s3 })
+            })
+            .collect(),
+        ..NamesOfFile::default()
+    };
+    let files = [
+        file(&[("m", "s3://one/x", Some(true)), ("n", "s3://two", None), ("k", "/folder", None)]),
+        file(&[
+            ("z", "s3://one/y", Some(false)),
+            ("o", "s3://two/o", Some(true)),
+            ("p", "s3://three", Some(true)),
+        ]),
+        file(&[("q", "s3://three/q", None), ("m", "s3://three/m", None)]),
+    ];
+    let all = NamesOfFile::of_all(files.iter());
+    for (name, place, s3) in [
+        ("m", "s3://one/x", anonymous(true)),
+        ("z", "s3://one/y", anonymous(true)),
+        ("n", "s3://two", None),
+        ("o", "s3://two/o", None),
+        ("p", "s3://three", anonymous(true)),
+        ("q", "s3://three/q", anonymous(true)),
+        ("k", "/folder", None),
+    ] {
+        assert_eq!(all.datastores[name], Datastore { place: place.to_owned(), s3 }, "{name}");
+    }
+    let buckets: Vec<_> = all.buckets().into_iter().map(|(bucket, s3)| (bucket, s3.anonymous)).collect();
+    assert_eq!(buckets, [("one".to_owned(), true), ("three".to_owned(), true)]);
 }

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::http_url;
+use super::mltable::MlTable;
+use super::partition_format::PartitionFormat;
+use super::step_output::StepOutput;
+
 /// One dataset that the job works through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
@@ -22,6 +27,19 @@ pub struct Input {
     /// How to read it; present when, and only when, `kind` is tabular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tabular: Option<TabularOptions>,
+    /// What a file `MLTable` says of it; nothing where the job file names the files itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mltable: Option<Box<MlTable>>,
+    /// Which columns the paths of its files have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_format: Option<PartitionFormat>,
+}
+
+impl Input {
+    /// The columns that the paths of its files have.
+    pub fn path_columns(&self) -> impl Iterator<Item = &str> {
+        self.partition_format.iter().flat_map(PartitionFormat::names)
+    }
 }
 
 /// What a mini-batch of an input is to the script (E4).
@@ -49,9 +67,10 @@ impl fmt::Display for InputKind {
 pub enum InputSource {
     /// Absolute paths, each a folder, a file or a glob, listed one after the other.
     Paths(Vec<String>),
-    /// Absolute path of a text file with one path or `s3://` URL a line.
+    /// Absolute path of a text file with one path, `s3://` or `https://` URL a line.
     List(PathBuf),
-    /// `s3://bucket/key` URLs, each a folder, an object or a glob, listed one after the other.
+    /// `s3://bucket/key` URLs, each a folder, an object or a glob, and `https://host/path` ones, each a file; listed one
+    /// after the other.
     Remote(Vec<String>),
     /// The listing itself, as an object of the job's storage. Never from a job file: it is what the others
     /// become when a job is submitted whose files are not on every node.
@@ -73,15 +92,25 @@ pub enum InputSource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         named: Option<Box<InputSource>>,
     },
+    /// An output of another step of the same pipeline. It is known where that is once the pipeline has an id.
+    Output(StepOutput),
+    /// No data: one item, for a job that is one command.
+    OneItem,
 }
 
+/// The name of the one item of [`InputSource::OneItem`].
+pub const ONE_ITEM: &str = "command";
+
 impl InputSource {
-    /// What the user called it.
+    /// What the user called it, without the secrets of URLs.
     pub fn label(&self) -> String {
         match self {
-            Self::Paths(paths) | Self::Remote(paths) => paths.join(", "),
+            Self::Paths(paths) => paths.join(", "),
+            Self::Remote(urls) => urls.iter().map(|url| http_url::shown(url)).collect::<Vec<_>>().join(", "),
             Self::List(path) => path.display().to_string(),
             Self::Manifest { label, .. } => label.clone(),
+            Self::Output(output) => output.to_string(),
+            Self::OneItem => ONE_ITEM.to_owned(),
         }
     }
 }
@@ -97,10 +126,39 @@ pub enum InputMode {
     Direct,
 }
 
-/// How delimited text is read (D2).
+/// How the records of a file are written down (D2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableFormat {
+    /// Fields between delimiters, a record a line.
+    Delimited,
+    /// A JSON object a line.
+    JsonLines,
+    /// Parquet.
+    Parquet,
+}
+
+impl TableFormat {
+    /// What the suffix of a file, URL or glob says, below that of a compression; delimited text where it says nothing.
+    pub fn by_suffix(name: &str) -> Self {
+        let name = if http_url::is_http(name) { http_url::path_of(name) } else { name };
+        let name = name.to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        match name.rsplit_once('.').map(|(_, suffix)| suffix) {
+            Some("parquet" | "pq") => Self::Parquet,
+            Some("jsonl" | "ndjson" | "json") => Self::JsonLines,
+            _ => Self::Delimited,
+        }
+    }
+}
+
+/// How tables are read (D2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TabularOptions {
-    /// The byte between two fields; ASCII, neither a quote nor a line end.
+    /// What every file is; nothing where the suffix of each says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<TableFormat>,
+    /// Of delimited text, the byte between two fields; ASCII, neither a quote nor a line end.
     pub delimiter: u8,
     /// Whether the first record of each file names the columns.
     pub has_header: bool,
@@ -108,11 +166,32 @@ pub struct TabularOptions {
     pub dtype: Vec<(String, String)>,
     /// How the types of the other columns are found.
     pub infer: Infer,
+    /// The columns of Parquet files that are read, in this order; all of them without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Whether a row group of a Parquet file that is larger than a mini-batch is split by its rows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub split_row_groups: bool,
 }
 
 impl Default for TabularOptions {
     fn default() -> Self {
-        Self { delimiter: b',', has_header: true, dtype: Vec::new(), infer: Infer::Sampled }
+        Self {
+            format: None,
+            delimiter: b',',
+            has_header: true,
+            dtype: Vec::new(),
+            infer: Infer::Sampled,
+            columns: None,
+            split_row_groups: false,
+        }
+    }
+}
+
+impl TabularOptions {
+    /// What the file of this name is.
+    pub fn format_of(&self, name: &str) -> TableFormat {
+        self.format.unwrap_or_else(|| TableFormat::by_suffix(name))
     }
 }
 
@@ -125,4 +204,31 @@ pub enum Infer {
     Sampled,
     /// From all of it.
     Full,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_its_suffix_says_below_the_compression() {
+        use TableFormat::{Delimited, JsonLines, Parquet};
+        for (name, expected) in [
+            ("/in/a.csv", Delimited),
+            ("/in/a.CSV.gz", Delimited),
+            ("a", Delimited),
+            ("/in.json/a", Delimited),
+            ("a.gz", Delimited),
+            ("a.gz.jsonl.txt", Delimited),
+            ("a.jsonl", JsonLines),
+            ("s3://bucket/*.NDJSON.zst", JsonLines),
+            ("a.b.json.gz", JsonLines),
+            ("a.parquet", Parquet),
+            ("a.PQ.gz", Parquet),
+        ] {
+            assert_eq!(TableFormat::by_suffix(name), expected, "{name}");
+            let given = TabularOptions { format: Some(Parquet), ..TabularOptions::default() };
+            assert_eq!(given.format_of(name), Parquet, "{name}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! allowed and what to do about it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything that keeps a job file from becoming a [`JobSpec`](super::JobSpec), or a configuration file from being used.
 ///
@@ -24,17 +24,13 @@ impl fmt::Display for JobFileError {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{}", self.path.display())?;
-            if let Some(line) = problem.line {
-                write!(f, ":{line}")?;
-            }
-            write!(f, ": {problem}")?;
+            f.write_str(&problem.in_file(&self.path))?;
         }
         Ok(())
     }
 }
 
-/// One thing that is wrong with a job file.
+/// One thing that is wrong with a job file, or that its author should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The key, with its place, such as `inputs[0].path`; empty when the file as a whole is meant.
@@ -43,6 +39,14 @@ pub struct Problem {
     pub line: Option<usize>,
     /// The value, what is allowed and the remedy.
     pub message: String,
+}
+
+impl Problem {
+    /// The problem behind the place where it is in the file at `path`.
+    pub(super) fn in_file(&self, path: &Path) -> String {
+        let line = self.line.map_or_else(String::new, |line| format!(":{line}"));
+        format!("{}{line}: {self}", path.display())
+    }
 }
 
 impl fmt::Display for Problem {

@@ -8,8 +8,9 @@ use std::fmt;
 
 use serde_json::{Map, Value as Json};
 
-use super::environment::INTERPRETER;
-use super::file_name::check_file_name;
+use super::environment::ENVIRONMENT;
+use super::model::MODEL;
+use super::own_id::check_named_file;
 use super::takes::{COUNT, INT_MAX, SECONDS, THRESHOLD, Takes};
 use super::validate::{JOB_NAME, TARGET_NAME, check_name, check_target};
 use super::yaml::Node;
@@ -29,8 +30,9 @@ pub struct Key {
     pub more: Option<&'static str>,
     /// What it has to do with the arguments of the script.
     pub argument: Argument,
-    /// The feature that any other value than the default asks for, where it is not built.
-    pub not_built: Option<&'static str>,
+    /// Whether the output depends on it: two jobs that differ in it have no output in common (spec P3). So of every key
+    /// that does not say otherwise.
+    pub decides_output: bool,
     settable: &'static [Start],
 }
 
@@ -59,10 +61,24 @@ impl fmt::Display for Fallback {
 pub enum Argument {
     /// Nothing: an argument of this name is the script's own.
     None,
-    /// prs gives it to the script as `--KEY VALUE`, so that no other argument may have this name (spec E11).
+    /// prs gives it to the script as `--KEY VALUE`, in front of the arguments of the job (spec E11).
     Given,
     /// An argument of this name counts as the key, and reaches the script all the same: azureml has no key for it.
     Setting,
+    /// Both: the script gets it once, from prs or where the job has it among its arguments.
+    Both,
+}
+
+impl Argument {
+    /// Whether prs gives it to the script.
+    pub fn is_given(self) -> bool {
+        matches!(self, Self::Given | Self::Both)
+    }
+
+    /// Whether an argument of its name counts as the key.
+    pub fn is_setting(self) -> bool {
+        matches!(self, Self::Setting | Self::Both)
+    }
 }
 
 /// What may change settings without changing the job file (spec P2).
@@ -86,8 +102,8 @@ pub struct Section {
 }
 
 const fn key(name: &'static str, takes: Takes, default: Fallback) -> Key {
-    let (meaning, more, argument, not_built, settable) = ("", None, Argument::None, None, &[]);
-    Key { name, takes, default, meaning, more, argument, not_built, settable }
+    let (meaning, more, argument, decides_output, settable) = ("", None, Argument::None, true, &[]);
+    Key { name, takes, default, meaning, more, argument, decides_output, settable }
 }
 
 const fn required(name: &'static str, takes: Takes) -> Key {
@@ -105,7 +121,6 @@ const fn optional(name: &'static str, takes: Takes, default: &'static str) -> Ke
 /// Both starts of a job.
 const ANY: &[Start] = &[Start::Submission, Start::Resumption];
 const AT_SUBMISSION: &[Start] = &[Start::Submission];
-const AT_RESUMPTION: &[Start] = &[Start::Resumption];
 
 impl Key {
     const fn means(mut self, meaning: &'static str) -> Self {
@@ -128,8 +143,9 @@ impl Key {
         self
     }
 
-    const fn not_built(mut self, feature: &'static str) -> Self {
-        self.not_built = Some(feature);
+    /// The output is the same whatever it is.
+    const fn keeps_output(mut self) -> Self {
+        self.decides_output = false;
         self
     }
 
@@ -140,8 +156,7 @@ impl Key {
 
     /// Its type and range, in words.
     pub fn range(&self) -> String {
-        let only = if self.not_built.is_some() { "; only the default is supported yet" } else { "" };
-        format!("{}{only}", self.takes)
+        self.takes.to_string()
     }
 
     /// The default as `job.json` has it; nothing where that depends on more than the key.
@@ -192,14 +207,23 @@ pub fn all() -> impl Iterator<Item = (String, &'static Key)> {
     SECTIONS.into_iter().flat_map(of_section)
 }
 
+/// Mini-batches that one process may have under way at once.
+const MOST_CONCURRENT: i64 = 1000;
+
+const TEXTS: &str = "a mapping of names to texts";
+
 /// The keys of the job itself.
 pub static JOB: Section = Section {
     prefix: "",
     of: "a job file",
     keys: &[
-        required("name", Takes::Named(JOB_NAME, check_name)).means("begins the id of the job"),
-        optional("description", Takes::Text, "none").means("for people"),
-        optional("source_directory", Takes::Own("the folder that holds the entry script"), "the job file's folder")
+        required("name", Takes::Named(JOB_NAME, check_name)).keeps_output().means("begins the id of the job"),
+        optional("display_name", Takes::Text, "none").keeps_output().means("for people: the name that Azure's forms give the job"),
+        optional("description", Takes::Text, "none").keeps_output().means("for people"),
+        optional("experiment_name", Takes::Text, "none").keeps_output().means("for people: kept with the job"),
+        optional("tags", Takes::Own(TEXTS), "none").keeps_output().means("for people: kept with the job"),
+        optional("properties", Takes::Own(TEXTS), "none").keeps_output().means("for people: kept with the job"),
+        optional("source_directory", Takes::Own("the folder that holds the entry script"), "the job file's folder").keeps_output()
             .means("what the script is and imports; its code goes along with the job, at most 512 MiB")
             .more("#what-is-packed"),
         required(
@@ -216,8 +240,20 @@ pub static JOB: Section = Section {
         )
         .means("what the job works through, all of one type")
         .more("#an-input"),
-        optional("side_inputs", Takes::NotYet("remove it and give the script the path in arguments"), "none")
-            .means("what each node has whole before `init()`"),
+        optional(
+            "side_inputs",
+            Takes::Own("a mapping of names to paths, such as {model: ./model, table: s3://bucket/table.csv}"),
+            "none",
+        )
+        .means("files and folders that each node has whole before `init()`; the script gets the path")
+        .more("#side-inputs"),
+        optional(
+            "outputs",
+            Takes::Own("a mapping of names to paths below the output, such as {models: out/models}"),
+            "a folder for each `${{outputs.NAME}}`",
+        )
+        .means("files and folders of the output that the script is given by name")
+        .more("#named-outputs"),
         optional(
             "mini_batch_size",
             Takes::Own("a number of files; for tabular inputs bytes, as 1024, 100KB, 10MB or 1GB"),
@@ -226,16 +262,21 @@ pub static JOB: Section = Section {
         .set(AT_SUBMISSION)
         .argument(Argument::Given)
         .means("how much one call of `run()` gets"),
-        optional("partition_keys", Takes::NotYet("remove it and set mini_batch_size"), "none")
+        optional("partition_keys", Takes::Own("a list of columns"), "none")
             .argument(Argument::Given)
-            .means("what has the same values under these keys goes into one mini-batch"),
+            .means("what has the same values in these columns, of the paths or the data, is one mini-batch, whatever its size")
+            .more("#partitions"),
         optional(
             "environment",
-            Takes::Own(INTERPRETER),
+            Takes::Own(ENVIRONMENT),
             "the active virtual environment, else the one that the wheel of prs is installed in, else `python3`",
         )
-        .set(AT_RESUMPTION)
-        .means("runs the script; it is looked for where the job runs"),
+        .set(ANY)
+        .more("environments.md")
+        .means("runs the script; an interpreter is looked for where the job runs, packages are installed there"),
+        optional("model", Takes::Own(MODEL), "none")
+            .more("environments.md#a-model")
+            .means("what the script finds below `AZUREML_MODEL_DIR`, under its own name"),
         optional("environment_variables", Takes::Own("a mapping of names to values"), "none")
             .means("set in every process"),
         with_default("output_action", Takes::Words(&["append_row", "summary_only"]), "append_row")
@@ -243,7 +284,7 @@ pub static JOB: Section = Section {
             .means("`append_row`: returned rows go into one file; `summary_only`: they are only counted"),
         with_default(
             "append_row_file_name",
-            Takes::Named("the name of a file", check_file_name),
+            Takes::Named("the name of a file", check_named_file),
             "parallel_run_step.txt",
         )
         .argument(Argument::Given)
@@ -253,92 +294,107 @@ pub static JOB: Section = Section {
         ),
         optional(
             "output_format",
-            Takes::Own("csv, or a mapping such as {delimiter: \";\", header: true}"),
+            Takes::Own("csv, json_lines, parquet, or a mapping such as {delimiter: \";\", header: true} for CSV"),
             "as ParallelRunStep: blanks between columns, no header",
         )
         .set(AT_SUBMISSION)
-        .means("how returned DataFrames are written; `--set` takes `csv` alone")
+        .means("how results are written; `--set` takes `csv`, `json_lines` and `parquet`")
         .more("#tables-in-the-result"),
-        optional("output", Takes::Own("the folder for the output"), "`output/` of the run")
+        optional("output", Takes::Own("the folder for the output"), "`output/` of the run").keeps_output()
             .argument(Argument::Given)
             .means(
-                "where the result goes. The job has the folder for itself while it runs; it must not hold a result \
+                "where the result goes; `${{name}}` in it is the id of the job, also in `append_row_file_name` and `outputs`. The job has the folder for itself while it runs; it must not hold a result \
                  already, but for `resume`, which replaces what the job brought. The script gets a folder of its \
                  process, whose files go there",
             )
             .more("commands.md#the-output"),
-        optional("keep", Takes::Time, "until `rm` removes it")
+        optional("keep", Takes::Time, "until `rm` removes it").keeps_output()
             .set(ANY)
             .means("how long the job is kept after its end; then `gc` removes it")
             .more("commands.md#what-is-kept"),
-        with_default("compute_target", Takes::Named(TARGET_NAME, check_target), "default")
+        with_default("compute_target", Takes::Named(TARGET_NAME, check_target), "default").keeps_output()
             .means("the fleet that runs the job; a run on this machine says that it does without"),
-        with_default("node_count", COUNT, "1")
+        with_default("node_count", COUNT, "1").keeps_output()
             .set(ANY)
             .argument(Argument::Given)
             .means("nodes of the fleet that the job asks for; a run on this machine says that it does without"),
-        optional("process_count_per_node", COUNT, "1 on a host with GPUs, else the number of cores")
+        optional("process_count_per_node", COUNT, "1 on a host with GPUs, else the number of cores").keeps_output()
             .set(ANY)
             .argument(Argument::Given)
             .means("Python processes on each node"),
-        with_default("run_invocation_timeout", SECONDS, "60")
+        optional("max_concurrency", Takes::Whole(1..=MOST_CONCURRENT, ""), "16")
+            .keeps_output()
+            .set(ANY)
+            .means("mini-batches that one process has under way at once, where `run` is an `async def`, or the script streams")
+            .more("entry-script.md#several-mini-batches-at-once"),
+        with_default("run_invocation_timeout", SECONDS, "60").keeps_output()
             .set(ANY)
             .argument(Argument::Given)
             .means("how long one `run()` may take; then its process is killed"),
-        with_default("run_max_try", COUNT, "3")
+        with_default("run_max_try", COUNT, "3").keeps_output()
             .set(ANY)
             .argument(Argument::Given)
             .means("tries of a mini-batch, before it counts as failed; tries lost with their worker are counted apart"),
-        with_default("error_threshold", THRESHOLD, "-1")
+        with_default("error_threshold", THRESHOLD, "-1").keeps_output()
             .set(ANY)
-            .argument(Argument::Given)
+            .argument(Argument::Both)
             .means(
                 "failed items beyond which the job is aborted. Without any of the three thresholds, a job that \
                  completes without some items exits with 10",
             )
             .more("commands.md#exit-codes"),
-        with_default("allowed_failed_count", THRESHOLD, "-1")
+        with_default("allowed_failed_count", THRESHOLD, "-1").keeps_output()
             .set(ANY)
-            .argument(Argument::Given)
+            .argument(Argument::Both)
             .means("failed mini-batches beyond which the job is aborted"),
-        with_default("allowed_failed_percent", Takes::Number(0.0..=100.0), "100")
+        with_default("allowed_failed_percent", Takes::Number(0.0..=100.0), "100").keeps_output()
             .set(ANY)
-            .argument(Argument::Given)
+            .argument(Argument::Both)
             .means("percentage of failed mini-batches beyond which it is aborted, judged once all are scheduled"),
-        with_default("logging_level", Takes::Words(&["WARNING", "INFO", "DEBUG"]), "INFO")
+        with_default("logging_level", Takes::Words(&["WARNING", "INFO", "DEBUG"]), "INFO").keeps_output()
             .set(ANY)
             .argument(Argument::Given)
             .means("lowest level of the script's log messages that is kept"),
-        with_default("task_overhead_timeout", SECONDS, "600")
-            .set(AT_RESUMPTION)
+        with_default("speculation", Takes::Boolean, "true").keeps_output()
+            .set(ANY)
+            .means(
+                "whether a mini-batch that takes much longer than others is started a second time while processes are \
+                 idle; the first outcome counts",
+            )
+            .more("reliability.md#stragglers"),
+        with_default("task_overhead_timeout", SECONDS, "600").keeps_output()
+            .set(ANY)
             .argument(Argument::Setting)
             .means("how long reading the data of a mini-batch may take"),
         optional(
             "progress_update_timeout",
             SECONDS,
             "computed: all tries of one mini-batch and a minute, at least 780",
-        )
-        .set(AT_RESUMPTION)
+        ).keeps_output()
+        .set(ANY)
         .argument(Argument::Setting)
         .means("how long the job may be without any progress before it fails"),
-        with_default("first_task_creation_timeout", SECONDS, "600")
-            .set(AT_RESUMPTION)
+        with_default("first_task_creation_timeout", SECONDS, "600").keeps_output()
+            .set(ANY)
             .argument(Argument::Setting)
             .means("until when the first mini-batch must be planned"),
         with_default(
             "resource_monitor_interval",
             Takes::Whole(0..=INT_MAX, " seconds, where 0 is off"),
-            "0",
-        )
+            "600",
+        ).keeps_output()
+        .set(ANY)
         .argument(Argument::Setting)
-        .not_built("resource monitoring")
-        .means("time between two looks at the host's resources"),
-        with_default("copy_logs_to_parent", Takes::Boolean, "false")
+        .more("sizing.md#what-a-host-does")
+        .means("time between two looks at what the host and the processes use"),
+        with_default("copy_logs_to_parent", Takes::Boolean, "false").keeps_output()
             .argument(Argument::Setting)
             .means("whether the pipeline has the logs of its step; a job that is no step of one has a note of it"),
-        with_default("allow_reuse", Takes::Boolean, "false")
-            .not_built("giving back the output of a former job")
-            .means("whether a completed job with the same settings, code and inputs gives its output"),
+        with_default("allow_reuse", Takes::Boolean, "true")
+            .keeps_output()
+            .set(AT_SUBMISSION)
+            .more("commands.md#an-output-that-is-there-already")
+            .means("whether a job that completed with the same settings, code and inputs gives its output, and nothing runs"),
     ],
 };
 
@@ -349,31 +405,44 @@ pub static INPUT: Section = Section {
     keys: &[
         optional("name", Takes::Own("letters, digits and `_` that begin with a letter or `_`"), "`input_1`, `input_2`, …")
             .means("what the script sees as `dataset_name`"),
-        required("type", Takes::Words(&["file", "tabular"]))
-            .means("whether `run()` gets paths or rows; all inputs of a job are of one type"),
-        optional("path", Takes::Own("a local path, or an s3:// URL"), "one of path, paths and list is required")
-            .means("a folder, file or glob"),
+        required("type", Takes::Words(&["file", "tabular", "mltable"]))
+            .means("whether `run()` gets paths or rows, or the file `MLTable` says it; all inputs of a job are of one type")
+            .more("mltable.md"),
+        optional(
+            "path",
+            Takes::Own("a local path, or an s3:// or https:// URL"),
+            "one of path, paths and list is required",
+        )
+        .means("a folder, file or glob; over https one file"),
         optional("paths", Takes::Own("a list of them"), "as for `path`").means("several, one after the other"),
         optional("list", Takes::Own("a local path"), "as for `path`")
-            .means("a local text file with one path or `s3://` URL a line"),
+            .means("a local text file with one path, `s3://` or `https://` URL a line"),
         with_default("mode", Takes::Words(&["upload", "direct"]), "upload").means(
             "`upload`: a fleet gets local files through its storage; `direct`: every node has them under the same path",
         ),
-        optional("format", Takes::Words(&["delimited", "json_lines", "parquet"]), "by suffix")
-            .means("tabular: only `delimited` is supported yet"),
+        optional("format", Takes::Words(&["delimited", "json_lines", "parquet"]), "by the suffix of each file")
+            .means("tabular: what the files are")
+            .more("#tabular-data"),
         with_default("delimiter", Takes::Own("one ASCII character, not a quote or line end"), ",")
-            .means("tabular: what stands between two fields"),
-        with_default("header", Takes::Boolean, "true").means("tabular: whether the first record names the columns"),
+            .means("delimited text: what stands between two fields"),
+        with_default("header", Takes::Boolean, "true").means("delimited text: whether the first record names the columns"),
         optional("dtype", Takes::Own("a mapping of columns to int64, uint64, float64, bool or str"), "found in the data")
-            .means("tabular: types of columns"),
+            .means("delimited text: types of columns"),
         with_default("infer", Takes::Words(&["sampled", "full"]), "sampled")
-            .means("tabular: whether other types are found in a sample of the data or in all of it"),
+            .means("delimited text: whether other types are found in a sample of the data or in all of it"),
+        optional("columns", Takes::Own("a list of names"), "all of them")
+            .means("Parquet: the columns to read, in this order")
+            .more("#parquet"),
+        with_default("split_row_groups", Takes::Boolean, "false")
+            .means("Parquet: whether a row group larger than `mini_batch_size` is split by its rows")
+            .more("#parquet"),
         optional(
             "partition_format",
-            Takes::NotYet("remove it and take the values from the path in the script"),
+            Takes::Own("a path with fields, such as `{store}/{day:yyyy/MM/dd}/*.csv`"),
             "none",
         )
-        .means("columns from parts of the path"),
+        .means("columns from the paths of the files")
+        .more("#columns-from-paths"),
     ],
 };
 

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::error::Problem;
 use super::form::{RawSetting, RawSettings};
 use super::keys::Key;
+use super::names::Names;
 use super::near_name::nearest;
 use super::takes::Takes;
 use super::yaml::{Node, Value};
@@ -16,27 +17,33 @@ use super::yaml::{Node, Value};
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     raw: RawSettings,
+    /// Keys of a mapping without a value: absent where they are known, and wrong where they are not.
+    empty: Vec<RawSetting>,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(raw: RawSettings, problems: &'a mut Vec<Problem>) -> Self {
-        Self { raw, problems }
+        Self { raw, empty: Vec::new(), problems }
     }
 
-    /// The keys of a mapping inside the file, shown as `place.key`. Null is absent.
+    /// The keys of a mapping inside the file, shown as `place.key`; those of the file itself where there is no place. Null
+    /// is absent.
     pub(crate) fn of_mapping(place: &str, node: &Node, problems: &'a mut Vec<Problem>) -> Self {
-        let mut raw = RawSettings::default();
+        let mut reader = Self::new(RawSettings::default(), problems);
         if let Value::Mapping(entries) = &node.value {
-            let given = entries.iter().filter(|(_, value)| !value.is_null());
-            raw.settings.extend(given.map(|(key, value)| RawSetting {
-                key: key.name.clone(),
-                shown: format!("{place}.{}", key.name),
-                line: Some(key.line),
-                value: value.clone(),
-            }));
+            let dot = if place.is_empty() { "" } else { "." };
+            let settings = entries.iter().map(|(key, value)| {
+                let (line, option) = match (value.line, &value.value) {
+                    (None, Value::Scalar { .. }) => (None, "--set "),
+                    _ => (Some(key.line), ""),
+                };
+                let shown = format!("{option}{place}{dot}{}", key.name);
+                RawSetting { key: key.name.clone(), shown, line, value: value.clone() }
+            });
+            (reader.empty, reader.raw.settings) = settings.partition(|setting| setting.value.is_null());
         }
-        Self::new(raw, problems)
+        reader
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<RawSetting> {
@@ -47,9 +54,37 @@ impl<'a> Reader<'a> {
         self.raw.get(key).is_some()
     }
 
+    /// What names of data stand for.
+    pub(super) fn names(&self) -> Names {
+        self.raw.names.clone()
+    }
+
+    /// Whether a problem explains already why `key` is absent.
+    pub(super) fn is_told(&self, key: &str) -> bool {
+        self.raw.told.contains(&key)
+    }
+
     /// Adds a setting that is given elsewhere than under its key.
     pub(crate) fn add(&mut self, setting: RawSetting) {
         self.raw.settings.push(setting);
+    }
+
+    /// Puts a setting in the place of what is given under its key.
+    pub(super) fn replace(&mut self, setting: RawSetting) {
+        self.raw.settings.retain(|present| present.key != setting.key);
+        self.raw.settings.push(setting);
+    }
+
+    /// Has the author of the job told something about what is given for `setting`.
+    pub(super) fn note(&mut self, setting: &RawSetting, message: impl Into<String>) {
+        self.raw.note(setting, message);
+    }
+
+    /// What the author is to be told, in the order of the file.
+    pub(super) fn into_notes(self) -> Vec<Problem> {
+        let mut notes = self.raw.notes;
+        notes.sort_by_key(|note| note.line.unwrap_or(usize::MAX));
+        notes
     }
 
     /// Notes a problem with what is given for `setting`.
@@ -65,7 +100,8 @@ impl<'a> Reader<'a> {
     /// Notes every key that is not one of `known`, the keys `of` something; which there are is said once.
     pub(crate) fn refuse_unknown(&mut self, known: &[&'static str], of: &str) {
         let is_unknown = |setting: &&RawSetting| !known.contains(&setting.key.as_str());
-        let unknown: Vec<RawSetting> = self.raw.settings.iter().filter(is_unknown).cloned().collect();
+        let given = self.raw.settings.iter().chain(&self.empty);
+        let unknown: Vec<RawSetting> = given.filter(is_unknown).cloned().collect();
         let all = format!("the keys of {of} are {}", known.join(", "));
         for setting in unknown {
             let Some(nearest) = nearest(&setting.key, known) else {
@@ -77,6 +113,21 @@ impl<'a> Reader<'a> {
             };
             self.refuse(&setting, format!("there is no such key: did you mean `{nearest}`?"));
         }
+    }
+
+    /// The settings in the mapping under `key`, which has no other keys than `known`.
+    pub(super) fn nested(&mut self, key: &str, known: &[&'static str]) -> Vec<RawSetting> {
+        let Some(setting) = self.get(key) else { return Vec::new() };
+        if !matches!(setting.value.value, Value::Mapping(_)) {
+            let given = setting.value.describe();
+            let message = format!("{given} where a mapping is expected: give {}", known.join(", "));
+            self.refuse(&setting, message);
+            return Vec::new();
+        }
+        let mut nested = Reader::of_mapping(&setting.shown, &setting.value, self.problems);
+        nested.refuse_unknown(known, key);
+        nested.raw.settings.retain(|setting| known.contains(&setting.key.as_str()));
+        nested.raw.settings
     }
 
     /// Notes that a key which has no default is absent.

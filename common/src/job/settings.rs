@@ -1,7 +1,7 @@
 //! `--set key=value`: settings that a submission, or another start of a job, may change (spec P2).
 //!
 //! An override takes the place of the file's value before anything is judged, so that both are held
-//! to the same rules. The table of keys says which there are.
+//! to the same rules, and names in both stand for the same. The table of keys says which there are.
 
 use super::error::Problem;
 use super::form::RawSettings;
@@ -19,7 +19,10 @@ pub(super) fn apply_overrides(
     for (key, value) in overrides {
         let shown = format!("--set {key}");
         match refusal(start, key, value.trim()) {
-            None => raw.replace(key, shown, Node::text(value.trim(), None)),
+            None => {
+                let value = raw.names.resolved(key, Node::text(value.trim(), None));
+                raw.replace(key, shown, value);
+            }
             Some(message) => problems.push(Problem { key: shown, line: None, message }),
         }
     }
@@ -40,7 +43,7 @@ fn refusal(start: Start, key: &str, value: &str) -> Option<String> {
              with prs resubmit JOB --set {key}={value}"
         ),
         (Some(_), _) => {
-            format!("a job that goes on keeps it: change it in the job file and submit that; {takes}")
+            format!("`resume` keeps it: change it in the job file and submit that; {takes}")
         }
         (None, Some(near)) => format!("there is no such key: did you mean `{near}`?"),
         (None, None) => format!("there is no such key; {takes}"),

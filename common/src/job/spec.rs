@@ -11,8 +11,16 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
+use super::counting::Counting;
+use super::environment::Environment;
+use super::graph::Graph;
 use super::keys::JOB;
-use crate::dataset::input::{Input, InputKind};
+use super::names::NamedAsset;
+use super::outputs::NamedOutput;
+use super::own_id::WithJobId;
+use super::shuffle::ShuffleStage;
+use super::side_inputs::SideInput;
+use crate::dataset::input::{Input, InputKind, InputSource};
 
 /// The resolved settings of one job (spec section 2).
 ///
@@ -22,14 +30,44 @@ use crate::dataset::input::{Input, InputKind};
 pub struct JobSpec {
     /// Name of the job: `^[a-z]([-a-z0-9]*[a-z0-9])?$`, 3 to 32 characters.
     pub name: String,
+    /// The name as its author wrote it, where that is another one.
+    #[serde(default)]
+    pub display_name: Option<String>,
     /// Free text for people.
     pub description: Option<String>,
+    /// What Azure's forms count the job to.
+    #[serde(default)]
+    pub experiment_name: Option<String>,
+    /// What people tell jobs apart by.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// The same, of programs.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
     /// The script to import: a file path below `source_directory`, or a dotted module name (E1).
     pub entry_script: String,
     /// Folder that holds the entry script and what it needs; goes along to every node.
     pub source_directory: PathBuf,
     /// How much goes into one mini-batch.
     pub mini_batch_size: MiniBatchSize,
+    /// Columns of all inputs: what has the same values in them is one mini-batch, and its size does not count. Without
+    /// any, the size does.
+    #[serde(default)]
+    pub partition_keys: Vec<String>,
+    /// What the job does of a shuffle, where its data, or that of the job behind it, is put together by keys first. Never
+    /// from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle: Option<ShuffleStage>,
+    /// What the job does where rows are counted before it is planned. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counting: Option<Counting>,
+    /// Of the last step of a shuffle: where its inputs were before their rows were put together, as the job file names them.
+    /// Never from a job file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grouped_from: Vec<InputSource>,
+    /// Bytes of each input behind which its plan ends: a trial looks at no more. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_bytes: Option<u64>,
     /// Failed items beyond which the job is aborted; -1 ignores all failures (S7).
     pub error_threshold: i64,
     /// Failed mini-batches beyond which the job is aborted; -1 ignores all failures (S7).
@@ -54,15 +92,22 @@ pub struct JobSpec {
     /// Processes on each node, at least 1. `None` leaves it to the host: 1 where there are GPUs,
     /// else the number of cores.
     pub process_count_per_node: Option<u32>,
+    /// Mini-batches that one process has under way at once, 1 to 1000, where its script can; `None` means
+    /// [`JobSpec::CONCURRENCY`] (E17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u32>,
     /// Seconds one call of `run` may take, at least 1 (S4).
     pub run_invocation_timeout: u64,
     /// Tries of a mini-batch that may fail in the user's code, at least 1 (S3).
     pub run_max_try: u32,
     /// Lowest level of the script's log messages that is kept.
     pub logging_level: LoggingLevel,
-    /// The Python interpreter: an absolute path, or a command to be found on `PATH`. `None` means
-    /// the active virtual environment's Python, else `python3`.
-    pub environment: Option<String>,
+    /// What runs the script: an interpreter, or packages of which an environment is made. `None` means the active virtual
+    /// environment's Python, else `python3`.
+    pub environment: Option<Environment>,
+    /// What scripts find below `AZUREML_MODEL_DIR`: a side input that no text can refer to.
+    #[serde(default)]
+    pub model: Option<SideInput>,
     /// Variables set in every process of the job.
     #[serde(default)]
     pub environment_variables: BTreeMap<String, String>,
@@ -70,6 +115,12 @@ pub struct JobSpec {
     pub compute_target: String,
     /// The inputs, at least one, all of one kind; each is partitioned on its own.
     pub inputs: Vec<Input>,
+    /// What each node has whole before `init()` (P4), under names of their own.
+    #[serde(default)]
+    pub side_inputs: Vec<SideInput>,
+    /// Files and folders of the output that the script knows by name.
+    #[serde(default)]
+    pub outputs: Vec<NamedOutput>,
     /// Folder for the output. `None` means `output/` of the run.
     pub output: Option<PathBuf>,
     /// Seconds that the job is kept after its end, at least 3,600; then `gc` removes it. `None`: until `rm` does.
@@ -78,25 +129,39 @@ pub struct JobSpec {
     /// Arguments for the script, as written in the job file; they follow prs's own (E11).
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Whether a former job's output may be given back without running (P3); not built yet, so always false.
+    /// Whether a former job's output may be given back without running (P3).
     pub allow_reuse: bool,
+    /// Whether mini-batches that take much longer than others are started a second time.
+    pub speculation: bool,
     /// Seconds that the overhead of one mini-batch may take, at least 1.
     pub task_overhead_timeout: u64,
     /// Seconds without progress after which the job fails, at least 1. `None` means computed.
     pub progress_update_timeout: Option<u64>,
     /// Seconds until the first mini-batch must be scheduled, at least 1.
     pub first_task_creation_timeout: u64,
-    /// Seconds between two looks at the host's resources; 0 is off. Not built yet, so always 0.
+    /// Seconds between two looks at what host and processes use; 0 is off.
     pub resource_monitor_interval: u64,
     /// Whether the pipeline that the job is a step of has its logs too.
     #[serde(default)]
     pub copy_logs_to_parent: bool,
+    /// What of it is registered: which versions were meant when the job was submitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named_data: Vec<NamedAsset>,
+    /// What another job with other inputs is made of, where the job file is a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<Box<Graph>>,
+    /// What the job file calls the output, where the id of the job is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_job_id: Option<Box<WithJobId>>,
     /// What the loader took with a reservation that its author should know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl JobSpec {
+    /// Mini-batches that one process has under way at once where nobody says how many.
+    pub const CONCURRENCY: u32 = 16;
+
     /// A job with the defaults of spec section 2 in every other setting. Checks nothing.
     ///
     /// `mini_batch_size` takes the default for the kind of the first input, file where there is
@@ -117,6 +182,22 @@ impl JobSpec {
         settings.extend(required.as_object().cloned().unwrap_or_default());
         let spec = Self::of_stored(settings);
         Self { source_directory: source_directory.into(), inputs, ..spec }
+    }
+
+    /// Where the files of all inputs and side inputs are named.
+    pub fn sources(&self) -> impl Iterator<Item = &InputSource> {
+        let side_inputs = self.with_model().map(|side_input| &side_input.source);
+        self.inputs.iter().map(|input| &input.source).chain(side_inputs)
+    }
+
+    /// The side inputs, and the model, which is one too.
+    pub fn with_model(&self) -> impl Iterator<Item = &SideInput> {
+        self.side_inputs.iter().chain(&self.model)
+    }
+
+    /// The same, to be changed.
+    pub fn with_model_mut(&mut self) -> impl Iterator<Item = &mut SideInput> {
+        self.side_inputs.iter_mut().chain(&mut self.model)
     }
 
     /// The settings as `job.json` has them, under the names of their keys. Paths are UTF-8.
@@ -168,18 +249,50 @@ pub enum OutputAction {
     SummaryOnly,
 }
 
-/// How returned DataFrames are written: rows of fields, quoted as RFC 4180 says, each row ended by a line feed.
+/// How what `run` returned is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputFormat {
+#[serde(untagged)]
+pub enum OutputFormat {
+    /// Delimited text; only DataFrames can be returned.
+    Csv(CsvFormat),
+    /// A format that has no settings.
+    Plain(PlainFormat),
+}
+
+impl OutputFormat {
+    /// Whether the result is a Parquet file.
+    pub fn is_parquet(self) -> bool {
+        self == Self::Plain(PlainFormat::Parquet)
+    }
+
+    /// Whether the names of the columns are the first line of the result.
+    pub fn has_header(self) -> bool {
+        matches!(self, Self::Csv(CsvFormat { header: true, .. }))
+    }
+}
+
+/// Rows of fields, quoted as RFC 4180 says, each row ended by a line feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsvFormat {
     /// The character between two fields; ASCII, neither a quote nor a line end.
     pub delimiter: char,
     /// Whether the names of the columns are the first line of the result.
     pub header: bool,
 }
 
-impl OutputFormat {
+impl CsvFormat {
     /// What `csv` stands for.
-    pub const CSV: Self = Self { delimiter: ',', header: true };
+    pub const DEFAULT: Self = Self { delimiter: ',', header: true };
+}
+
+/// The formats that have a name and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlainFormat {
+    /// One JSON value a line: an object for each row of a DataFrame, and what an element of a list is.
+    JsonLines,
+    /// A Parquet file with the columns of DataFrames in their types; only DataFrames can be returned.
+    Parquet,
 }
 
 /// Lowest level of the script's log messages that is kept, by its name in Python's `logging`.

@@ -10,23 +10,29 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::error::Problem;
-use super::form::RawSettings;
+use super::form::{RawSetting, RawSettings};
 use super::keys::{Fallback, JOB, THRESHOLDS};
+use super::own_id::{with_plain_job_id, with_some_id};
 use super::reader::Reader;
+use super::references::{Reference, no_side_input, resolve_references};
 use super::spec::{JobSpec, MiniBatchSize};
 use super::takes::{INT_MAX, Takes};
-use super::yaml::Node;
-use super::{RunsOn, arguments, environment, inputs, near_path, output_format};
+use super::yaml::{Node, Value};
+use super::{
+    RunsOn, arguments, built_in, environment, inputs, model, near_path, output_format, outputs,
+    partition_keys, side_inputs,
+};
 use crate::dataset::input::InputKind;
 
 /// Checks every setting; a spec is whole only if `problems` stays empty. `folder` is the job file's,
-/// absolute.
+/// absolute. Gives what the author should know of, too.
 pub(super) fn validate(
     raw: RawSettings,
     folder: &Path,
     runs_on: RunsOn,
     problems: &mut Vec<Problem>,
-) -> JobSpec {
+) -> (JobSpec, Vec<Problem>) {
+    let (built_in, is_step) = (raw.built_in, raw.is_step);
     let mut reader = Reader::new(raw, problems);
     // `job.json` holds text only; everything else in a path comes from the file, which is UTF-8.
     if folder.to_str().is_none() {
@@ -34,27 +40,44 @@ pub(super) fn validate(
     }
     reader.refuse_unknown(&JOB.names(), JOB.of);
     for key in JOB.keys.iter().filter(|key| key.default == Fallback::Required) {
-        if !reader.has(key.name) {
+        if !reader.has(key.name) && !reader.is_told(key.name) {
             reader.refuse_absent(key);
         }
     }
     let arguments = arguments::read(&mut reader);
-    let mut spec = JobSpec::new("", "", "", inputs::read(&mut reader, folder));
+    let inputs = if built_in.is_some() { vec![built_in::item()] } else { inputs::read(&mut reader, folder) };
+    let mut spec = JobSpec::new("", "", "", inputs);
     spec.arguments = arguments;
+    spec.model = model::read(&mut reader, folder, runs_on);
+    spec.side_inputs = side_inputs::read(&mut reader, folder);
+    spec.outputs = outputs::read(&mut reader);
     adjust(&mut spec, &mut reader, folder, runs_on);
+    references(&mut reader, &mut spec);
+    for (key, kept) in [("tags", &mut spec.tags), ("properties", &mut spec.properties)] {
+        let given = reader.text_mapping(key).unwrap_or_default().into_iter();
+        kept.extend(given.filter_map(|text| Some((text.key, text.value.as_text()?.to_owned()))));
+    }
     spec.output = reader.read(JOB.key("output"), |given| output(folder, given));
     // Where it cannot be used, nothing is said of the script that is looked for in it.
     let given =
         reader.get("source_directory").and_then(|setting| Some(setting.value.as_text()?.trim().to_owned()));
     spec.source_directory = absolute(folder, &given.unwrap_or_default());
     reader.read(JOB.key("source_directory"), |given| source_directory(folder, given));
-    let script = reader.read(JOB.key("entry_script"), |given| entry_script(&spec.source_directory, given));
-    spec.entry_script = script.unwrap_or_default();
-    if spec.copy_logs_to_parent {
-        let note = "copy_logs_to_parent: the job is no step of a pipeline, so its logs stay with it alone";
-        spec.notes.push(note.to_owned());
+    if let Some(built_in) = built_in {
+        built_in::take(built_in, &mut spec);
+    } else {
+        let script =
+            reader.read(JOB.key("entry_script"), |given| entry_script(&spec.source_directory, given));
+        spec.entry_script = script.unwrap_or_default();
     }
-    spec
+    if let Some(setting) = reader.get("copy_logs_to_parent").filter(|_| spec.copy_logs_to_parent && !is_step)
+    {
+        reader.note(&setting, "the job is no step of a pipeline, so its logs stay with it alone");
+    }
+    if let Some((setting, note)) = reader.get("append_row_file_name").zip(output_format::note_on_csv(&spec)) {
+        reader.note(&setting, note);
+    }
+    (spec, reader.into_notes())
 }
 
 /// Puts what is given for a start of a job over the settings that it has: all that `--set` may change. What is not given
@@ -63,24 +86,67 @@ pub(super) fn adjust(spec: &mut JobSpec, reader: &mut Reader<'_>, folder: &Path,
     let mut stored = spec.stored();
     for key in JOB.keys {
         let Some(value) = reader.value::<Json>(key).filter(|value| !value.is_null()) else { continue };
-        if let Some((feature, setting)) = key.not_built.zip(reader.get(key.name))
-            && let Fallback::Value(default) = key.default
-            && key.default_value().is_some_and(|default| default != value)
-        {
-            let message =
-                format!("{value}: {feature} is not supported yet: give {default}, or remove the key");
-            reader.refuse(&setting, message);
-        }
         stored.insert(key.name.to_owned(), value);
     }
     *spec = JobSpec::of_stored(stored);
     spec.failures_allowed |= THRESHOLDS.iter().any(|key| reader.has(key));
+    partition_keys::read(reader, spec);
     let kind = spec.inputs.first().map(|input| input.kind);
     if let Some(size) = reader.judge("mini_batch_size", |given| mini_batch_size(given, kind)) {
         spec.mini_batch_size = size;
     }
     output_format::read(reader, spec);
     environment::read(reader, folder, runs_on, spec);
+    arguments::follow_overrides(reader, &mut spec.arguments);
+}
+
+/// Looks at what the texts for the script refer to, and gives the job the outputs that they name.
+fn references(reader: &mut Reader<'_>, spec: &mut JobSpec) {
+    let names: Vec<&str> = spec.side_inputs.iter().map(|side_input| &*side_input.name).collect();
+    let mut used = Vec::new();
+    for text in texts_for_the_script(reader, spec) {
+        let looked_at =
+            resolve_references(text.value.as_text().unwrap_or_default(), |reference| match reference {
+                Reference::SideInput(name) if !names.contains(&name) => Err(no_side_input(name, &names)),
+                Reference::SideInput(_) => Ok(String::new()),
+                Reference::Output(name) => {
+                    used.push((text.clone(), name.to_owned()));
+                    Ok(String::new())
+                }
+            });
+        if let Err(message) = looked_at {
+            reader.refuse(&text, message);
+        }
+    }
+    outputs::complete(reader, spec, &used);
+}
+
+/// The arguments and the variables, each with its place in the file.
+fn texts_for_the_script(reader: &Reader<'_>, spec: &JobSpec) -> Vec<RawSetting> {
+    let at = |key: &str, place: &dyn Fn(&Value) -> Option<Option<usize>>, part: String, text: &str| {
+        let given = reader.get(key);
+        let line = given.as_ref().and_then(|given| place(&given.value.value)).flatten();
+        let shown = given.as_ref().map_or(key, |given| &given.shown).to_owned() + &part;
+        let line = line.or_else(|| given.and_then(|given| given.line));
+        RawSetting { key: key.to_owned(), shown, line, value: Node::text(text, line) }
+    };
+    let arguments = spec.arguments.iter().enumerate().map(|(index, text)| {
+        let place = move |value: &Value| match value {
+            Value::Sequence(items) => items.get(index).map(|item| item.line),
+            _ => None,
+        };
+        at("arguments", &place, format!("[{index}]"), text)
+    });
+    let variables = spec.environment_variables.iter().map(|(name, text)| {
+        let place = move |value: &Value| match value {
+            Value::Mapping(entries) => {
+                entries.iter().find(|(key, _)| key.name == *name).map(|(key, _)| Some(key.line))
+            }
+            _ => None,
+        };
+        at("environment_variables", &place, format!(".{name}"), text)
+    });
+    arguments.chain(variables).collect()
 }
 
 /// What a job may be called.
@@ -195,8 +261,8 @@ fn mini_batch_size(given: &Node, kind: Option<InputKind>) -> Result<MiniBatchSiz
 }
 
 fn output(folder: &Path, given: &str) -> Result<PathBuf, String> {
-    refuse_elsewhere(given)?;
-    let path = absolute(folder, given);
+    refuse_elsewhere(&with_some_id(given))?;
+    let path = absolute(folder, &with_plain_job_id(given));
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
         return Err(format!("{} is not a folder: give a folder for the output", path.display()));
     }

@@ -91,6 +91,18 @@ impl Node {
     }
 }
 
+/// The scalar that `text` is where a file has it without quotes.
+pub(crate) fn scalar(text: &str) -> Node {
+    let kind = match Parsed::parse_from_cow(text.into()) {
+        Parsed::Null => return Node { line: None, value: Value::Null },
+        Parsed::Boolean(_) => ScalarKind::Boolean,
+        Parsed::Integer(_) => ScalarKind::Integer,
+        Parsed::FloatingPoint(_) => ScalarKind::Number,
+        Parsed::String(_) => ScalarKind::Text,
+    };
+    Node { line: None, value: Value::Scalar { text: text.to_owned(), kind } }
+}
+
 /// Parses the one document of `text`, which is a mapping.
 pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);

@@ -5,303 +5,40 @@
 //! writes are keyed by mini-batch and try, never bare increments. A ledger that is lost is rebuilt from the
 //! segments.
 
+mod copies;
 mod embedded;
+mod error;
 mod nodes;
 mod offers;
+mod progress;
 #[cfg(feature = "fleet")]
 mod redis;
+mod tries;
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
 
-use crate::end_reason::EndReason;
 use crate::mini_batch::MiniBatchIndex;
 
 #[cfg(feature = "fleet")]
 pub use self::redis::RedisLedger;
+pub use copies::{OfferedCopy, OpenCopy, RunningTry};
 pub use embedded::EmbeddedLedger;
+pub use error::{LedgerError, LedgerErrorKind};
 pub use nodes::{
-    IdleWorker, InitFailure, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView, PrintedLine, SeenError,
+    IdleWorker, InitFailure, MOST_LONGEST, MOST_RUNNING, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView,
+    OF_MODEL, OF_SIDE_INPUT, PrintedLine, SeenError,
 };
-pub use offers::{Bell, Books, Offer, Offered, Offers, Seats};
+pub use offers::{Bell, KnownJob, Offer, Offered, Offers, Seats};
+pub use progress::{Checkpoint, CommittedSegment, Conclusion, JobProgress, JobState};
+pub use tries::{Begin, Blame, FailedTry, MiniBatchOutcome, TryLimits, Verdict};
 
-/// Meaning of a ledger error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LedgerErrorKind {
-    /// The job is not known (any more).
-    NotFound,
-    /// A job of this id exists.
-    AlreadyExists,
-    /// The server refuses the caller (password, rights).
-    Refused,
-    /// Another program has the duty by now that the call is a part of.
-    Superseded,
-    /// The server cannot be reached for now.
-    Unavailable,
-}
-
-/// An error of the ledger.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{message}", of_job(.job))]
-pub struct LedgerError {
-    /// What the error means to a caller.
-    pub kind: LedgerErrorKind,
-    /// The job; empty when there was no connection yet.
-    pub job: String,
-    /// The cause, in words.
-    pub message: String,
-}
-
-impl LedgerError {
-    /// An error of the books of `job`.
-    fn new(kind: LedgerErrorKind, job: &str, message: impl Into<String>) -> Self {
-        Self { kind, job: job.to_owned(), message: message.into() }
-    }
-
-    /// The error of a program that writes without its duty.
-    fn superseded(job: &str, duty: Duty) -> Self {
-        let message = format!("another program has the duty to {} it by now", duty.as_str());
-        Self::new(LedgerErrorKind::Superseded, job, message)
-    }
-
-    /// Whether the same call may succeed later without anyone doing anything.
-    pub fn is_retryable(&self) -> bool {
-        self.kind == LedgerErrorKind::Unavailable
-    }
-}
-
-fn of_job(job: &str) -> String {
-    if job.is_empty() { String::new() } else { format!("job {job}: ") }
-}
-
-/// Where a job stands (spec S1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// Known, not begun.
-    Queued,
-    /// Mini-batches are being planned; the first ones may run already.
-    Scheduling,
-    /// Everything is planned.
-    Running,
-    /// Every mini-batch has its outcome; the result is being written.
-    Finalizing,
-    /// Ended well.
-    Completed,
-    /// Ended badly.
-    Failed,
-    /// Ended because a user asked for it.
-    Canceled,
-}
-
-impl JobState {
-    /// Every state.
-    pub const ALL: [Self; 7] = [
-        Self::Queued,
-        Self::Scheduling,
-        Self::Running,
-        Self::Finalizing,
-        Self::Completed,
-        Self::Failed,
-        Self::Canceled,
-    ];
-
-    /// Whether the job has ended.
-    pub fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled)
-    }
-
-    /// The word of the reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Scheduling => "scheduling",
-            Self::Running => "running",
-            Self::Finalizing => "finalizing",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Canceled => "canceled",
-        }
-    }
-}
-
-/// How the limits of a job bound the tries of a mini-batch (spec S3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TryLimits {
-    /// Tries that the user's code may fail.
-    pub run_max_try: u32,
-    /// Losses of a node while it ran the mini-batch.
-    pub max_node_losses: u32,
-}
-
-impl TryLimits {
-    /// Whether no try is left after so many failed ones and so many lost nodes.
-    pub fn are_reached(self, failed_tries: u32, node_losses: u32) -> bool {
-        failed_tries >= self.run_max_try || node_losses >= self.max_node_losses
-    }
-}
-
-/// How far the planning has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// Mini-batches published: all below this index.
-    pub scheduled: u64,
-    /// Input items in them.
-    pub items: u64,
-    /// Sum of the [`fingerprint`](crate::mini_batch::fingerprint)s of their descriptors.
-    #[serde(default)]
-    pub descriptors: u64,
-    /// Whether these are all.
-    pub complete: bool,
-}
-
-/// A checkpoint is told behind what it is about: so many mini-batches more, at most, may have been published.
-const AHEAD: u64 = 1 << 16;
-
-impl Checkpoint {
-    /// No mini-batch of the job has this index or a larger one.
-    pub fn end_of_plan(&self) -> MiniBatchIndex {
-        if self.complete { self.scheduled } else { self.scheduled + AHEAD }
-    }
-}
-
-/// The outcome of one mini-batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MiniBatchOutcome {
-    /// The mini-batch.
-    pub index: MiniBatchIndex,
-    /// Whether a try succeeded; otherwise none is left.
-    pub succeeded: bool,
-    /// Input items.
-    pub items: u64,
-    /// Items that succeeded.
-    pub items_succeeded: u64,
-}
-
-/// A segment whose outcomes are final, but for those that another segment had brought before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommittedSegment {
-    /// Key of the object.
-    pub key: String,
-    /// Size of the object, bytes.
-    pub size: u64,
-    /// Mini-batches of it whose outcome was known already.
-    pub duplicates: Vec<MiniBatchIndex>,
-}
-
-/// The decision how a job ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conclusion {
-    /// The final state.
-    pub state: JobState,
-    /// Why it failed or was canceled; empty for a job that completed.
-    pub reason: String,
-}
-
-impl Conclusion {
-    /// The job failed.
-    pub fn failed(reason: &EndReason) -> Self {
-        Self { state: JobState::Failed, reason: reason.to_string() }
-    }
-
-    /// A user ended the job.
-    pub fn canceled(reason: &EndReason) -> Self {
-        Self { state: JobState::Canceled, reason: reason.to_string() }
-    }
-}
-
-/// Counts of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct JobProgress {
-    /// How far the planning has come.
-    pub checkpoint: Checkpoint,
-    /// Mini-batches that succeeded.
-    pub succeeded: u64,
-    /// Mini-batches that failed for good.
-    pub failed: u64,
-    /// Input items of mini-batches with an outcome.
-    pub items: u64,
-    /// Items of these that succeeded.
-    pub items_succeeded: u64,
-    /// Segments committed.
-    pub segments: u64,
-    /// How the job ends, once that is decided.
-    pub conclusion: Option<Conclusion>,
-}
-
-impl JobProgress {
-    /// Mini-batches with an outcome.
-    pub fn ended(&self) -> u64 {
-        self.succeeded + self.failed
-    }
-
-    /// Items that failed.
-    pub fn items_failed(&self) -> u64 {
-        self.items - self.items_succeeded
-    }
-
-    /// Whether every mini-batch of the job has its outcome.
-    pub fn is_complete(&self) -> bool {
-        self.checkpoint.complete && self.ended() >= self.checkpoint.scheduled
-    }
-}
-
-/// Why a try failed, in the ledger's eyes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Blame {
-    /// The user's code: exception, timeout, death of its process.
-    Code,
-    /// The node was lost while it ran the mini-batch.
-    Node,
-}
-
-/// A try that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedTry {
-    /// The mini-batch.
-    pub index: MiniBatchIndex,
-    /// Names the try among all tries of the mini-batch; the same call may come twice.
-    pub id: String,
-    /// Whose fault it was.
-    pub blame: Blame,
-}
-
-/// What is to be done about a mini-batch after a failed try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Try it again; so many tries have failed by the user's code.
-    Retry {
-        /// Tries that the user's code failed so far.
-        failed_tries: u32,
-    },
-    /// No try is left.
-    GiveUp {
-        /// Tries that the user's code failed.
-        failed_tries: u32,
-    },
-    /// Another try has brought the outcome meanwhile.
-    Done,
-}
-
-/// What is known of a mini-batch that is delivered again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
-    /// Run it.
-    Run {
-        /// Tries that the user's code failed so far.
-        failed_tries: u32,
-        /// Nodes lost with it so far.
-        node_losses: u32,
-    },
-    /// Nodes were lost with it as often as allowed: let it fail.
-    GiveUp,
-    /// Its outcome is known: acknowledge and forget it.
-    Done,
-}
+/// Who has read the statistics of a job counts as a reader for so long.
+pub const READS_FOR: Duration = Duration::from_secs(10);
 
 /// A duty that one program at a time has for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -347,14 +84,14 @@ impl Signal {
     }
 }
 
-/// The ledger of a fleet, or of one process: the books of its jobs, and what brings jobs and workers together.
+/// The ledger of a fleet, or of one process: what it keeps of each job, and what brings jobs and workers together.
 ///
 /// # Contract
 /// * Every call may be repeated with the same arguments and has its effect once.
 /// * An `offer` rings the bells of its target where it is new or has changed; so does `ring`.
 #[async_trait]
 pub trait Ledger: Debug + Display + Send + Sync {
-    /// The books of a start of a job, which need not be there.
+    /// A handle to what the ledger keeps of a start of a job, which may be nothing.
     fn job(&self, run: &str) -> Arc<dyn JobLedger>;
 
     /// Offers a job to the workers of `target`.
@@ -388,7 +125,7 @@ pub trait Ledger: Debug + Display + Send + Sync {
     fn bell(&self, targets: &[String]) -> Box<dyn Bell>;
 }
 
-/// The books of one start of a job. Where they are not there (any more), a call fails with
+/// What the ledger keeps of one start of a job. Where it keeps nothing (any more), a call fails with
 /// [`LedgerErrorKind::NotFound`].
 ///
 /// # Contract
@@ -438,6 +175,36 @@ pub trait JobLedger: Debug + Send + Sync {
     async fn begin(&self, index: MiniBatchIndex, start: &str) -> Result<Begin, LedgerError>;
     /// Takes a noted start back: it ended in order, without an outcome, and blames nobody.
     async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError>;
+
+    /// Wants a second run of mini-batches; returns those that none was wanted of before. There is one at most of each.
+    /// `fence` is as in [`set_state`](Self::set_state).
+    async fn want_copies(
+        &self,
+        indexes: &[MiniBatchIndex],
+        fence: u64,
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError>;
+    /// The copies that are wanted and not taken yet, in any order.
+    async fn open_copies(&self) -> Result<Vec<OpenCopy>, LedgerError>;
+    /// Offers a copy that is wanted; changes nothing about one that is not, or that another worker offers.
+    async fn offer_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+        copy: &OfferedCopy,
+    ) -> Result<(), LedgerError>;
+    /// Takes a copy that is offered, to run it; nothing where another worker has.
+    async fn take_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+    ) -> Result<Option<OfferedCopy>, LedgerError>;
+
+    /// Publishes parts of the statistics by their names, in place of the former ones. `fence` is as in
+    /// [`set_state`](Self::set_state).
+    async fn publish_statistics(&self, parts: &[(&str, Bytes)], fence: u64) -> Result<(), LedgerError>;
+    /// The published parts with these names (one or more), nothing of one that is not there. For [`READS_FOR`] from now on
+    /// `progress` tells of a reader. The first reader after such a time finds no part: those of former readers are removed.
+    async fn statistics(&self, names: &[&str]) -> Result<Vec<Option<Bytes>>, LedgerError>;
 
     /// Enters a node, whether or not a seat is free, and gives it its id: the one the worker has already; else `wish`,
     /// where that is free; else the lowest free one.

@@ -6,10 +6,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::RunningTry;
 use crate::source_line::SourceLine;
 
 /// Most distinct errors that a node tells of.
 pub const MOST_SEEN_ERRORS: usize = 3;
+
+/// Most tries under way that a node tells of.
+pub const MOST_RUNNING: usize = 64;
+
+/// Most tries of [`NodeReport::longest`].
+pub const MOST_LONGEST: usize = 3;
+
+/// How [`NodeReport::preparing`] begins where it is about a side input and not about the environment.
+pub const OF_SIDE_INPUT: &str = "side input ";
+/// The same for the model.
+pub const OF_MODEL: &str = "the model";
 
 /// What a node says of itself when it joins, and a worker while it has no job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,6 +57,8 @@ pub struct NodeReport {
     pub ever_ready: bool,
     /// Whether every process has been in `init()` longer than a job may (spec S6), and where they are is known.
     pub stuck_in_init: bool,
+    /// The same, counting those that were replaced for it while none in their place became ready.
+    pub hung_in_init: bool,
     /// The node gave up: `init()` failed too often in a row (spec S6).
     pub gave_up: bool,
     /// The last error of `init()`.
@@ -53,26 +67,42 @@ pub struct NodeReport {
     pub fatal: Option<String>,
     /// Whether that is because its host lacks what the script needs (its interpreter, a module): another may have it.
     pub is_unfit: bool,
+    /// What it does at the moment to make the environment of the script, or to have a side input that is not fetched right
+    /// now, which begins with [`OF_SIDE_INPUT`]; absent before and after that.
+    pub preparing: Option<String>,
+    /// Bytes of the side inputs that it fetched so far, or found on its host.
+    pub fetched: u64,
     /// Mini-batches it took from the queue and has not settled.
     pub in_hand: u64,
+    /// Processes that could run a mini-batch, and have none.
+    pub free_processes: u32,
+    /// The tries that have been under way longest and may get a copy, the longest first, [`MOST_RUNNING`] at most. Those
+    /// of less than a second are left out.
+    pub running: Vec<RunningTry>,
+    /// When the node said this, microseconds since the Unix epoch, by its clock.
+    pub now_us: u64,
+    /// Processes that have a mini-batch under way.
+    pub busy: u32,
+    /// The tries that have been under way longest, whatever they are and [`MOST_LONGEST`] at most, the longest first.
+    pub longest: Vec<RunningTry>,
     /// Tries of mini-batches that the user's code failed.
     pub failed_tries: u64,
     /// The first distinct errors, [`MOST_SEEN_ERRORS`] at most.
     pub errors: Vec<SeenError>,
     /// The last failure to import the script or of `init()`, for the list of errors.
     pub init_failure: Option<InitFailure>,
-    /// What a process that imports the script or is in `init()` printed last.
+    /// What a process that imports the script or is in `init()` printed last; before that, how far a side input is.
     pub printed: Option<PrintedLine>,
 }
 
-/// The last line that a process printed so far.
+/// The last line that a process printed so far, or one about a side input on its way.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrintedLine {
     /// When, microseconds since the Unix epoch, by the clock of the node.
     pub at_us: u64,
     /// The node of the process.
     pub node_id: u32,
-    /// The name of the process.
+    /// The name of the process, or the side input.
     pub process: String,
     /// The line, without escapes and control characters, cut where it is long.
     pub line: String,

@@ -36,13 +36,13 @@ pub struct Offered {
     pub offer: Offer,
     /// Nodes that were heard of lately.
     pub nodes: u32,
-    /// What the ledger knows of the job; nothing where its books are lost.
-    pub books: Option<Books>,
+    /// What the ledger knows of the job; nothing where the ledger lost it.
+    pub known: Option<KnownJob>,
 }
 
 /// What the ledger knows of an offered job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Books {
+pub struct KnownJob {
     /// The state.
     pub state: JobState,
     /// Whether it is decided how the job ends.

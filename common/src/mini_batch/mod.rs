@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::crc32c;
 use crate::dataset::names::without_detours;
 use crate::message_pack;
+use crate::split_mix::split_mix;
+
+pub use crate::dataset::path_columns::{PathColumn, PathValue};
 
 /// Position of a mini-batch in the plan of its job, dense from 0 (spec D6).
 pub type MiniBatchIndex = u64;
@@ -34,10 +37,16 @@ enum Location {
 
 /// The beginning of an encoded descriptor; [`Work`] follows.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct Head<'a> {
     location: Location,
     index: MiniBatchIndex,
     input: u32,
+    #[serde(borrow, with = "serde_bytes", default, skip_serializing_if = "is_empty")]
+    keys: &'a [u8],
+}
+
+fn is_empty(bytes: &&[u8]) -> bool {
+    bytes.is_empty()
 }
 
 /// What one mini-batch consists of, as the planner wrote it.
@@ -47,6 +56,9 @@ pub struct MiniBatch<'a> {
     pub index: MiniBatchIndex,
     /// Position of the input in the job's list of inputs.
     pub input: u32,
+    /// What the files of it have in common, where the job has `partition_keys`: encoded [`PathColumn`]s in the order of
+    /// the keys.
+    pub keys: &'a [u8],
     /// The data.
     pub work: Work<'a>,
 }
@@ -70,8 +82,10 @@ pub enum Work<'a> {
         #[serde(borrow)]
         names: Vec<&'a str>,
     },
-    /// A slice of a delimited text file: whole records, without the header record.
+    /// A slice of a table: whole records, without a header record.
     Slice(#[serde(borrow)] SliceRef<'a>),
+    /// Slices of several tables, one behind the other: those of all files with the same `partition_keys`.
+    Slices(#[serde(borrow)] Vec<SliceRef<'a>>),
     /// Files of a file dataset that the node fetches first; a process gets them as [`Work::Files`].
     Objects {
         /// Where they are; nearly always one place.
@@ -117,7 +131,7 @@ pub enum StoreRef<'a> {
     Url(#[serde(borrow)] &'a str),
 }
 
-/// A slice of a delimited text file.
+/// A slice of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRef<'a> {
     /// The store that has the plain text.
@@ -143,11 +157,20 @@ pub struct SliceRef<'a> {
     pub end: u64,
     /// Records the planner counted in the slice.
     pub records: u64,
-    /// CRC32C of the bytes of the slice.
+    /// CRC32C of the bytes of the slice; of Parquet, of which planning reads no more, that of the footer.
     pub checksum: u32,
-    /// Encoded dialect and schema of the file (the reader's own format), the same for all its slices.
+    /// How the slice is read: an encoded `TableReader` of `prs-tabular`, the same for all slices of a text.
     #[serde(borrow, with = "serde_bytes")]
-    pub schema: &'a [u8],
+    pub reader: &'a [u8],
+    /// Columns from the path of the file, which go behind those of the data: encoded [`PathColumn`]s.
+    #[serde(borrow, with = "serde_bytes")]
+    pub columns: &'a [u8],
+    /// How many records of its file are before the first one of the slice: a sample is drawn by the numbers of records.
+    pub first_record: u64,
+    /// Of the rows that the slice has where its table counts them behind a filter, the first that is taken and the one
+    /// behind the last; all without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<(u64, u64)>,
 }
 
 /// What files of a mini-batch have in common.
@@ -186,14 +209,52 @@ pub struct ObjectRef<'a> {
     pub version: &'a str,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// The slices of tables that it consists of.
+    pub fn slices(&self) -> &[SliceRef<'a>] {
+        match self {
+            Self::Slice(slice) => std::slice::from_ref(slice),
+            Self::Slices(slices) => slices,
+            _ => &[],
+        }
+    }
+
     fn location(&self) -> Location {
         match self {
             Self::Files { .. } | Self::Unreadable { .. } => Location::Local,
             Self::Slice(slice) if slice.store == StoreRef::Local => Location::Local,
-            Self::Objects { .. } | Self::Slice(_) => Location::Stores,
+            Self::Slices(slices) if slices.iter().all(|slice| slice.store == StoreRef::Local) => {
+                Location::Local
+            }
+            Self::Objects { .. } | Self::Slice(_) | Self::Slices(_) => Location::Stores,
             Self::Stored { .. } => Location::Stored,
         }
+    }
+}
+
+impl SliceRef<'static> {
+    /// A slice of no file, of which others are made that say a few things alone.
+    pub const EMPTY: Self = Self {
+        store: StoreRef::Local,
+        key: "",
+        origin: "",
+        name_at: 0,
+        version: "",
+        start: 0,
+        end: 0,
+        records: 0,
+        checksum: 0,
+        reader: &[],
+        columns: &[],
+        first_record: 0,
+        taken: None,
+    };
+}
+
+impl<'a> SliceRef<'a> {
+    /// The name of its file below the dataset, as it stands in `origin`.
+    fn name(&self) -> &'a str {
+        self.origin.get(self.name_at as usize..).unwrap_or(self.origin)
     }
 }
 
@@ -211,15 +272,20 @@ impl ObjectSource<'_> {
 }
 
 impl<'a> MiniBatch<'a> {
+    /// One whose files have no keys in common.
+    pub fn new(index: MiniBatchIndex, input: u32, work: Work<'a>) -> Self {
+        Self { index, input, keys: &[], work }
+    }
+
     /// Reads a descriptor, borrowing from `body`.
     pub fn decode(body: &'a [u8]) -> Result<Self, Error> {
         let mut body = message_pack::reader(body);
-        let Head { location, index, input } = Head::deserialize(&mut body)?;
+        let Head { location, index, input, keys } = Head::deserialize(&mut body)?;
         let work = Work::deserialize(&mut body)?;
         if work.location() != location {
             return Err(Error::custom("a mini-batch whose data is not where it says first"));
         }
-        Ok(Self { index, input, work })
+        Ok(Self { index, input, keys, work })
     }
 
     /// The index alone, from an encoded descriptor.
@@ -236,7 +302,8 @@ impl<'a> MiniBatch<'a> {
 
     /// Writes the descriptor.
     pub fn encode(&self) -> Vec<u8> {
-        let head = Head { location: self.work.location(), index: self.index, input: self.input };
+        let Self { index, input, keys, ref work } = *self;
+        let head = Head { location: work.location(), index, input, keys };
         let mut body = Vec::new();
         rmp_serde::encode::write(&mut body, &head)
             .and_then(|()| rmp_serde::encode::write(&mut body, &self.work))
@@ -255,6 +322,7 @@ impl<'a> MiniBatch<'a> {
             Work::Files { paths, .. } => paths.len() as u64,
             Work::Objects { files, .. } => files.len() as u64,
             Work::Slice(slice) => slice.records,
+            Work::Slices(slices) => slices.iter().fold(0, |sum, slice| slice.records.saturating_add(sum)),
             Work::Stored { items, .. } => *items,
             Work::Unreadable { .. } => 1,
         }
@@ -269,6 +337,7 @@ impl<'a> MiniBatch<'a> {
             }
             Work::Unreadable { origin, offset, .. } => format!("{origin} from byte {offset}"),
             Work::Slice(SliceRef { origin, start, end, .. }) => format!("{origin} bytes {start}-{end}"),
+            Work::Slices(slices) => first_and_more(slices.first().map(|slice| slice.origin), slices.len()),
             Work::Stored { key, .. } => (*key).to_owned(),
         }
     }
@@ -287,8 +356,8 @@ impl<'a> MiniBatch<'a> {
     }
 
     /// The names of the files below the dataset, which are the same on every host: a file of a folder by its path below
-    /// that, one that a list names by its absolute path or URL, and for a slice that of its file. None where nothing can
-    /// be run.
+    /// that, one that a list names by its absolute path or URL, and for slices those of their files. None where nothing
+    /// can be run.
     pub fn item_names(&self) -> Vec<Cow<'a, str>> {
         let listed = |path: &'a str| if path.starts_with('/') { without_detours(path) } else { path.into() };
         match &self.work {
@@ -306,9 +375,8 @@ impl<'a> MiniBatch<'a> {
                 };
                 files.iter().map(name).collect()
             }
-            Work::Slice(SliceRef { origin, name_at, .. }) => {
-                vec![listed(origin.get(*name_at as usize..).unwrap_or(origin))]
-            }
+            Work::Slice(slice) => vec![listed(slice.name())],
+            Work::Slices(slices) => slices.iter().map(|slice| listed(slice.name())).collect(),
             Work::Stored { .. } | Work::Unreadable { .. } => Vec::new(),
         }
     }
@@ -336,11 +404,7 @@ pub fn checksum(body: &[u8]) -> u32 {
 /// What a mini-batch with this checksum of its descriptor adds to the sum over a plan. The sum is wrapping and tells two
 /// sets of descriptors apart whatever the order they are met in, so what was run can be compared with what was planned.
 pub fn fingerprint(index: MiniBatchIndex, checksum: u32) -> u64 {
-    // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-    let mixed = (index << 32 | u64::from(checksum)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+    split_mix(index << 32 | u64::from(checksum))
 }
 
 /// The `mini_batch_id` of the mini-batch at `index`; fixed width, so that ids sort as the plan does.

@@ -21,11 +21,29 @@ fn pictures() -> Work<'static> {
 
 fn slice<'a>(store: StoreRef<'a>, key: &'a str, origin: &'a str, name_at: u32) -> Work<'a> {
     let (start, end, records, checksum) = (10, 1 << 40, 3, 0x9abc_def0);
-    let (version, schema) = ("100-1", &[1, 2, 3]);
-    Work::Slice(SliceRef { store, key, origin, name_at, version, start, end, records, checksum, schema })
+    let (version, reader) = ("100-1", &[1, 2, 3]);
+    Work::Slice(SliceRef {
+        store,
+        key,
+        origin,
+        name_at,
+        version,
+        start,
+        end,
+        records,
+        checksum,
+        reader,
+        columns: &[7],
+        first_record: 1 << 40,
+        taken: Some((3, 1 << 40)),
+    })
 }
 
-fn every_kind() -> [(Work<'static>, bool); 6] {
+fn every_kind() -> [(Work<'static>, bool); 8] {
+    let part = |store| match slice(store, "/in/x", "/in/x", 4) {
+        Work::Slice(slice) => slice,
+        _ => unreachable!(),
+    };
     let origin = "/in/x.csv.gz";
     [
         (
@@ -41,6 +59,8 @@ fn every_kind() -> [(Work<'static>, bool); 6] {
         (Work::Unreadable { origin, offset: 3, reason: "gone" }, true),
         (pictures(), false),
         (slice(StoreRef::Job, "plain/0-1", origin, 4), false),
+        (Work::Slices(vec![part(StoreRef::Local), part(StoreRef::Local)]), true),
+        (Work::Slices(vec![part(StoreRef::Local), part(StoreRef::Shared)]), false),
         (Work::Stored { key: "plan/7", items: 12, checksum: 0x9abc_def0 }, false),
     ]
 }
@@ -49,7 +69,8 @@ fn every_kind() -> [(Work<'static>, bool); 6] {
 fn descriptors_survive_the_wire_and_borrow_from_it() {
     for index in [7, 1 << 40] {
         for (work, is_local) in every_kind() {
-            let mini_batch = MiniBatch { index, input: 300, work };
+            let keys = if index == 7 { &[][..] } else { &[1, 2] };
+            let mini_batch = MiniBatch { index, input: 300, keys, work };
             let body = mini_batch.encode();
             assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
             assert_eq!(MiniBatch::peek_index(&body).unwrap(), index);
@@ -63,10 +84,10 @@ fn descriptors_survive_the_wire_and_borrow_from_it() {
 #[test]
 fn a_descriptor_says_first_where_its_data_is_and_is_held_to_it() {
     for (work, is_local) in every_kind() {
-        let mini_batch = MiniBatch { index: 7, input: 3, work };
+        let mini_batch = MiniBatch::new(7, 3, work);
         let work = rmp_serde::to_vec(&mini_batch.work).unwrap();
         let forged = |location| {
-            let head = rmp_serde::to_vec(&Head { location, index: 7, input: 3 }).unwrap();
+            let head = rmp_serde::to_vec(&Head { location, index: 7, input: 3, keys: &[] }).unwrap();
             [head, work.clone()].concat()
         };
         for location in [Location::Local, Location::Stores, Location::Stored] {
@@ -81,7 +102,7 @@ fn a_descriptor_says_first_where_its_data_is_and_is_held_to_it() {
 
 #[test]
 fn objects_are_told_by_the_names_the_user_knows() {
-    let mini_batch = MiniBatch { index: 1, input: 0, work: pictures() };
+    let mini_batch = MiniBatch::new(1, 0, pictures());
     assert_eq!(mini_batch.items(), 2);
     assert_eq!(mini_batch.detail(), "a/1.png and 1 more");
     assert_eq!(mini_batch.file_names(), ["s3://b/in/a/1.png", "s3://b/in/b.png"]);
@@ -95,7 +116,7 @@ fn objects_are_told_by_the_names_the_user_knows() {
 fn a_listed_file_is_named_by_its_absolute_path() {
     let paths = vec!["/in/./a.png", "/in/../b.png", "s3://b/./c.png"];
     let work = Work::Files { base: "", paths, versions: &[], names: Vec::new() };
-    let names = MiniBatch { index: 0, input: 0, work }.item_names();
+    let names = MiniBatch::new(0, 0, work).item_names();
     assert_eq!(names, ["/in/a.png", "/b.png", "s3://b/./c.png"]);
 }
 
@@ -108,15 +129,15 @@ fn a_slice_is_named_by_its_file_below_the_dataset() {
         ("/in/./y/../x.csv", 0, "/in/x.csv"),
     ] {
         let work = slice(StoreRef::Local, "/x", origin, name_at);
-        assert_eq!(MiniBatch { index: 0, input: 0, work }.item_names(), [expected]);
+        assert_eq!(MiniBatch::new(0, 0, work).item_names(), [expected]);
     }
 }
 
 #[test]
 fn a_stored_descriptor_and_its_message_have_one_checksum() {
-    let whole = MiniBatch { index: 7, input: 0, work: pictures() }.encode();
+    let whole = MiniBatch::new(7, 0, pictures()).encode();
     let work = Work::Stored { key: "plan/7", items: 2, checksum: checksum(&whole) };
-    let message = MiniBatch { index: 7, input: 0, work }.encode();
+    let message = MiniBatch::new(7, 0, work).encode();
     assert_eq!(checksum(&message), checksum(&whole));
     assert_eq!(checksum(&whole), crc32c(&whole));
     let nonsense = [message.as_slice(), b"x"].concat();

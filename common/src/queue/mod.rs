@@ -144,6 +144,11 @@ impl Delivery {
         Self { body, redelivered, tag, acker: Some(acker) }
     }
 
+    /// A body that came another way than by a queue: whatever is said of it has no effect.
+    pub fn without_message(body: Bytes) -> Self {
+        Self { body, redelivered: false, tag: 0, acker: None }
+    }
+
     /// The message is done. An error means that the broker may deliver it again; so for the others.
     pub fn ack(self) -> Result<(), QueueError> {
         self.acknowledge(Acknowledgement::Ack)

@@ -28,7 +28,7 @@ const MOST_ERRORS: usize = 64;
 const LARGE: usize = 1 << 20;
 
 /// How a try ended (spec section 5).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TryStatus {
     /// `run()` returned something usable.
@@ -139,6 +139,9 @@ pub struct TryRecord {
     pub id: String,
     /// Position in [`SegmentIndex::errors`] of what more is known of the error.
     pub error: Option<u32>,
+    /// Until `run()` began, microseconds: making its argument of the data.
+    #[serde(default)]
+    pub load_us: u64,
 }
 
 impl TryRecord {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{MAGIC, SegmentIndex};
 use crate::checksum::crc32c;
 use crate::message_pack;
-use crate::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, StorageExt};
+use crate::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 
 /// Bytes after the index: its length, its checksum and [`MAGIC`].
 const TRAILER: usize = 20;
@@ -45,9 +45,7 @@ impl SegmentError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
-            Self::Storage(error) => {
-                matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
-            }
+            Self::Storage(error) => error.is_damage(),
         }
     }
 }

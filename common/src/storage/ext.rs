@@ -12,13 +12,16 @@ use futures_util::{StreamExt, TryStreamExt, future};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{GetOptions, GetResult, IfExists, ObjectMeta, Storage, StorageError, StorageErrorKind, Version};
+use crate::checksum::StoredChecksum;
 
 /// Bytes that a stream asks for at a time, and that a local file is read by.
-pub const PIECE: u64 = 8 << 20;
+pub const STREAM_PIECE: u64 = 8 << 20;
 /// Pieces that are on their way while one is used.
 const AHEAD: usize = 4;
 /// How often a download starts again because the object was replaced meanwhile.
 const REPLACED: usize = 5;
+/// How often it starts again because what came is not what the store keeps a checksum of.
+const DAMAGED: usize = 2;
 /// Objects below a folder that are deleted together: enough for several requests on their way at a time, and little memory.
 const DELETED_TOGETHER: usize = 8_000;
 
@@ -119,9 +122,9 @@ pub trait StorageExt: Storage {
         Ok(self.get_opts(key, options).await?.bytes)
     }
 
-    /// The bytes of an object in order, as [`pieces`] of [`PIECE`] bytes.
+    /// The bytes of an object in order, as [`pieces`] of [`STREAM_PIECE`] bytes.
     fn stream<'a>(&'a self, key: &str, options: GetOptions) -> BoxStream<'a, Result<Bytes, StorageError>> {
-        pieces(self, key.to_owned(), options, PIECE)
+        pieces(self, key.to_owned(), options, STREAM_PIECE)
     }
 
     /// All objects below `prefix`, sorted.
@@ -147,21 +150,24 @@ pub trait StorageExt: Storage {
     }
 
     /// Reads an object, or one version of it, into a new local file. The folder must exist; after an error the file may
-    /// hold a part of the object.
+    /// hold a part of the object. A version of more than [`STREAM_PIECE`] bytes is compared with the checksum that the
+    /// store keeps of it; the call fails with [`StorageErrorKind::Damaged`] where it differs, also when it is read again.
     async fn download(&self, key: &str, file: &Path, version: Option<&str>) -> Result<u64, TransferError> {
-        let mut again = 0..REPLACED;
+        let (mut replaced, mut damaged) = (0..REPLACED, 0..DAMAGED);
         loop {
             match self.download_once(key, file, version).await {
                 Err(TransferError::Store(error))
                     if error.kind == StorageErrorKind::Changed && version.is_none() =>
                 {
-                    if again.next().is_none() {
+                    if replaced.next().is_none() {
                         let message = "the object is replaced again and again while it is read".to_owned();
                         return Err(
                             StorageError { kind: StorageErrorKind::Unavailable, message, ..error }.into()
                         );
                     }
                 }
+                Err(TransferError::Store(error))
+                    if error.kind == StorageErrorKind::Damaged && damaged.next().is_some() => {}
                 downloaded => return downloaded,
             }
         }
@@ -176,17 +182,34 @@ pub trait StorageExt: Storage {
     ) -> Result<u64, TransferError> {
         let disk = DiskError::about(file);
         let mut pieces = self.stream(key, GetOptions { range: None, version: version.map(str::to_owned) });
-        let (mut target, mut size) = (None, 0);
-        while let Some(piece) = pieces.try_next().await? {
-            let target = match &mut target {
-                Some(target) => target,
-                None => target.insert(tokio::fs::File::create(file).await.map_err(&disk)?),
-            };
+        let Some(first) = pieces.try_next().await? else { return Ok(0) };
+        // A smaller one would cost twice the requests; and what the checksum is of is known of one version alone.
+        let stored = match version.filter(|_| first.len() as u64 >= STREAM_PIECE) {
+            Some(version) => self.head(key).await?.checksum_of(version),
+            None => None,
+        };
+        let mut compared = stored.map(StoredChecksum::compare);
+        let mut target = tokio::fs::File::create(file).await.map_err(&disk)?;
+        let (mut next, mut size) = (Some(first), 0);
+        while let Some(piece) = next {
+            if let Some(compared) = &mut compared {
+                compared.update(&piece);
+            }
             target.write_all(&piece).await.map_err(&disk)?;
             size += piece.len() as u64;
+            next = pieces.try_next().await?;
         }
-        if let Some(mut target) = target {
-            target.flush().await.map_err(&disk)?;
+        target.flush().await.map_err(&disk)?;
+        if compared.is_some_and(|compared| !compared.is_equal()) {
+            let message =
+                "the object is damaged: its bytes are not those of the checksum that the store keeps";
+            return Err(StorageError {
+                kind: StorageErrorKind::Damaged,
+                place: self.to_string(),
+                key: key.to_owned(),
+                message: message.to_owned(),
+            }
+            .into());
         }
         Ok(size)
     }
@@ -198,7 +221,7 @@ pub trait StorageExt: Storage {
         let mut writer = self.writer(key, IfExists::Overwrite).await?;
         loop {
             let mut piece = Vec::new();
-            (&mut source).take(PIECE).read_to_end(&mut piece).await.map_err(&disk)?;
+            (&mut source).take(STREAM_PIECE).read_to_end(&mut piece).await.map_err(&disk)?;
             if piece.is_empty() {
                 return Ok(writer.finish().await?);
             }

@@ -9,6 +9,8 @@ mod claim;
 mod ext;
 pub mod fixtures;
 #[cfg(feature = "fleet")]
+mod http;
+#[cfg(feature = "fleet")]
 mod identity;
 mod local;
 mod open;
@@ -27,13 +29,16 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 #[cfg(feature = "fleet")]
+pub use self::http::HttpStorage;
+#[cfg(feature = "fleet")]
 pub use self::identity::identity;
 #[cfg(feature = "fleet")]
-pub use self::s3::{BucketAccess, S3Credentials, S3Options, S3Storage};
+pub use self::s3::{S3Credentials, S3Options, S3Storage};
+use crate::checksum::StoredChecksum;
 pub use claim::{Claim, ClaimError, ClaimHolder};
-pub use ext::{DiskError, PIECE, StorageExt, TransferError, pieces};
+pub use ext::{DiskError, STREAM_PIECE, StorageExt, TransferError, pieces};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
-pub use open::{open, probe_writable};
+pub use open::{open, open_input, probe_writable};
 
 /// Longest name of an object anywhere, bytes.
 const LONGEST_KEY: usize = 1024;
@@ -95,6 +100,11 @@ impl StorageError {
     /// Whether the same call may succeed later without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         self.kind == StorageErrorKind::Unavailable
+    }
+
+    /// Whether the store has lost, or changed, what it was given.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
     }
 }
 
@@ -182,6 +192,15 @@ pub struct ObjectMeta {
     pub version: Version,
     /// When it was written, seconds since the Unix epoch by the clock of the store; nothing where the store does not say.
     pub modified: Option<u64>,
+    /// The checksum of all its bytes that the store keeps; nothing in a listing, or where it keeps none.
+    pub checksum: Option<StoredChecksum>,
+}
+
+impl ObjectMeta {
+    /// Its checksum, where it is of this version.
+    pub fn checksum_of(&self, version: &str) -> Option<StoredChecksum> {
+        self.checksum.filter(|_| self.version == version)
+    }
 }
 
 /// What of an object is read.

@@ -1,33 +1,48 @@
 //! Opening a store by its URL, and finding out early whether it can be written.
+//!
+//! What a fleet works with is written ([`open`]); what holds inputs is only read ([`open_input`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
+
+#[cfg(feature = "fleet")]
+use crate::dataset::http_url::is_http;
 
 use super::{LocalStorage, Storage, StorageError, StorageErrorKind, is_valid_key};
 
 /// A place that a URL names.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum StoreUrl {
     Folder(PathBuf),
     Bucket { name: String, prefix: String },
 }
 
-/// Opens the store at `url`: `s3://bucket/prefix`, reached as the environment says, or
+/// Opens the store at `url`: `s3://bucket/prefix`, reached as the environment and the configuration say, or
 /// `file:///absolute/folder`. What stands in the URL is taken as it is, without decoding. A bucket is asked
 /// whether it is there and lets itself be listed and read, within about 25 seconds.
 pub async fn open(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
     match parse(url)? {
-        Place::Folder(folder) => Ok(Arc::new(LocalStorage::new(folder))),
+        StoreUrl::Folder(folder) => Ok(Arc::new(LocalStorage::new(folder))),
         #[cfg(feature = "fleet")]
-        Place::Bucket { name, prefix } => {
-            let options = super::S3Options::from_environment().map_err(|cause| malformed(url, &cause))?;
+        StoreUrl::Bucket { name, prefix } => {
+            let options = super::S3Options::of_bucket(&name).map_err(|cause| malformed(url, &cause))?;
             Ok(Arc::new(super::S3Storage::open(&name, &prefix, &options).await?))
         }
         #[cfg(not(feature = "fleet"))]
-        Place::Bucket { name, prefix } => {
+        StoreUrl::Bucket { name, prefix } => {
             Err(malformed(&format!("s3://{name}/{prefix}"), "this program was built without S3"))
         }
     }
+}
+
+/// Opens the store of an input at `url`, which is only read: one as [`open`] takes it, or an HTTP server,
+/// `https://host` or `http://user:password@host:port`, which is asked nothing yet.
+pub async fn open_input(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
+    #[cfg(feature = "fleet")]
+    if is_http(url) {
+        return Ok(Arc::new(super::HttpStorage::new(url)));
+    }
+    open(url).await
 }
 
 /// Puts and deletes a small object, for a caller that is about to write much. Says so where the store does not decide
@@ -45,13 +60,13 @@ pub async fn probe_writable(storage: &dyn Storage) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn parse(url: &str) -> Result<Place, StorageError> {
+fn parse(url: &str) -> Result<StoreUrl, StorageError> {
     const FORMS: &str = "give s3://bucket/prefix or file:///absolute/folder";
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(malformed(url, &format!("not a URL: {FORMS}")));
     };
     match scheme {
-        "file" if rest.starts_with('/') => Ok(Place::Folder(rest.into())),
+        "file" if rest.starts_with('/') => Ok(StoreUrl::Folder(rest.into())),
         "file" => {
             Err(malformed(url, "the folder must be absolute: file:///absolute/folder, with three slashes"))
         }
@@ -75,7 +90,7 @@ fn parse(url: &str) -> Result<Place, StorageError> {
             if !prefix.is_empty() && !is_valid_key(prefix) {
                 return Err(malformed(url, "the prefix must not have empty, `.` or `..` parts"));
             }
-            Ok(Place::Bucket { name: name.to_owned(), prefix: prefix.to_owned() })
+            Ok(StoreUrl::Bucket { name: name.to_owned(), prefix: prefix.to_owned() })
         }
         _ => Err(malformed(url, &format!("prs has no storage of this kind: {FORMS}"))),
     }
@@ -107,13 +122,13 @@ mod tests {
 
     #[test]
     fn urls_name_places() {
-        let bucket = |name: &str, prefix: &str| Place::Bucket { name: name.into(), prefix: prefix.into() };
+        let bucket = |name: &str, prefix: &str| StoreUrl::Bucket { name: name.into(), prefix: prefix.into() };
         for (url, place) in [
             ("s3://data", bucket("data", "")),
             ("s3://data/", bucket("data", "")),
             ("s3://data/a/b", bucket("data", "a/b")),
             ("s3://data/a b/%20+é/", bucket("data", "a b/%20+é")),
-            ("file:///a b/c", Place::Folder("/a b/c".into())),
+            ("file:///a b/c", StoreUrl::Folder("/a b/c".into())),
         ] {
             assert_eq!(parse(url).unwrap(), place, "{url}");
         }

@@ -14,13 +14,13 @@ mod frame;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::OutputFormat;
+use crate::job::{NamedOutput, OutputFormat};
 use crate::source_line::SourceLine;
 
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -67,7 +67,7 @@ pub struct Start {
     pub logging_level: String,
     /// True for `append_row`, false for `summary_only`.
     pub append_row: bool,
-    /// How returned DataFrames are written; absent, the script's own settings say it.
+    /// How results are written; absent, the script's own settings say it.
     pub output_format: Option<OutputFormat>,
     /// `EntryScript().log_dir`, absolute.
     pub log_dir: String,
@@ -90,6 +90,25 @@ pub struct Start {
     pub stack_path: String,
     /// Number of the signal that asks for the stack.
     pub stack_signal: i32,
+    /// What of `output_dir` the script knows by name.
+    #[serde(default)]
+    pub outputs: Vec<NamedOutput>,
+    /// For scripts that have several mini-batches under way at once.
+    pub concurrency: Concurrency,
+}
+
+/// What a process of a script with an `async def run`, or of a streaming script, must know beside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Concurrency {
+    /// Mini-batches it may have under way at once.
+    pub most: u32,
+    /// Whether the job asks for so many; then other scripts are refused.
+    pub is_asked_for: bool,
+    /// Seconds one call of `run` may take; its task is cancelled then.
+    pub run_timeout: u64,
+    /// Folder with a folder for the files of each mini-batch, named by its `seq`, absolute, on the same file system as
+    /// `staging_dir`.
+    pub outputs_dir: String,
 }
 
 /// What the script may know of an input.
@@ -101,6 +120,10 @@ pub struct InputInfo {
     pub kind: String,
     /// Path, glob or list as the job file has it.
     pub path: String,
+    /// What is done with each slice of its table: a [`TableWork`](crate::dataset::mltable::TableWork) as JSON, for Python to
+    /// read; nothing where the slices are given as they are read.
+    #[serde(default)]
+    pub table: Option<String>,
 }
 
 /// One mini-batch handed to a process.
@@ -130,6 +153,9 @@ pub enum FromProcess {
         seconds: f64,
         /// Where `run()` begins, where that is known.
         run: Option<SourceLine>,
+        /// Mini-batches that it has under way at once, each in a lane of the page. Absent for a plain `run`, which has them
+        /// one after the other.
+        concurrency: Option<u32>,
     },
     /// The script cannot be imported, has no `run`, or `init()` raised.
     InitFailed {
@@ -139,7 +165,7 @@ pub enum FromProcess {
         /// missing, the script is no Python.
         is_permanent: bool,
     },
-    /// Finished mini-batches, in the order they ran.
+    /// Finished mini-batches, in the order in which they ended.
     Outcomes(Vec<Outcome>),
     /// Mini-batches that the agent took back before they were started. The agent hands out no further
     /// work to this process before all of them are acknowledged, so a taken-back `seq` never runs later.
@@ -180,6 +206,8 @@ pub struct Outcome {
     pub cpu_us: u64,
     /// Inside `run()`, microseconds.
     pub run_us: u64,
+    /// Before `run()`, making its argument, microseconds.
+    pub load_us: u64,
     /// Absent when the try succeeded.
     pub error: Option<ErrorInfo>,
 }
@@ -217,6 +245,8 @@ pub enum Stage {
     Load,
     /// `run()` itself, and turning its result into rows.
     Run,
+    /// `run()` took too long, and was cancelled.
+    Cancelled,
     /// `shutdown()`.
     Shutdown,
 }

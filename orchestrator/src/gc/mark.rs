@@ -25,7 +25,7 @@ pub(super) const PROMPT: Duration = Duration::from_secs(10);
 /// How often the mark is written before a removal, while that takes longer.
 const ROUNDS: usize = 6;
 /// Between two looks at the mark of another collection.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The content of the mark.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ async fn quiet_mark(
                 watched = Some((version, Instant::now()));
             }
         }
-        sleep(LOOK_INTERVAL).await;
+        sleep(MARK_INTERVAL).await;
     }
 }
 

@@ -10,6 +10,7 @@ use prs_common::storage::{PutMode, Storage, StorageExt};
 
 use crate::job::fleet::{INDEX, job_storage};
 use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, REMOVED, is_conflict};
+use crate::job::reuse;
 
 /// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record). False
 /// when it was started again since: then all of it stays. May be repeated.
@@ -19,6 +20,10 @@ pub async fn remove_job(
     start: Option<u32>,
 ) -> Result<bool, JobRecordError> {
     let job = job_storage(storage, job_id);
+    // First, so that no entry is left of a job that is gone; one that stays is not found by others, and no more.
+    if let Ok(record) = JobRecord::read(&*job).await {
+        reuse::index::leave(storage, &record).await.map_err(JobRecordError::Storage)?;
+    }
     if !withdraw(&*job, start).await? {
         return Ok(false);
     }

@@ -7,7 +7,7 @@ use prs_common::layout::{BLOBS, blob};
 use sha2::{Digest, Sha256};
 
 /// Bytes that are read at a time.
-const PIECE: usize = 1 << 20;
+const READ_BUFFER: usize = 1 << 20;
 
 /// What the content of the object `key` must have as its [`digest`]; nothing where it is no blob.
 pub fn promised_digest(key: &str) -> Option<&str> {
@@ -20,7 +20,7 @@ pub fn promised_digest(key: &str) -> Option<&str> {
 /// What names the content of `reader`: its SHA-256, in hexadecimal.
 pub fn digest(mut reader: impl Read) -> io::Result<String> {
     let mut hasher = Sha256::new();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; READ_BUFFER];
     loop {
         match reader.read(&mut piece) {
             Ok(0) => return Ok(hexadecimal(&hasher.finalize())),

@@ -5,13 +5,17 @@
 //! becomes of the folders that were listed. Nodes fetch what they need; that is the worker's part.
 
 pub mod blob;
+pub(crate) mod delta;
 pub mod manifest;
 mod named;
+pub(crate) mod path_names;
 mod remote;
 pub mod resolve;
+pub mod side;
 pub mod stores;
 mod upload;
 
 pub use named::unnamed_store;
-pub use resolve::{Audience, InputProgress, ResolveCause, ResolveError, Where, resolve};
+pub use path_names::NoneMatches;
+pub use resolve::{Audience, InputProgress, ResolveCause, ResolveError, Where, input_bytes, resolve};
 pub use stores::{InputStores, Opener};

@@ -5,10 +5,13 @@
 
 use std::path::{Component, Path};
 
+use prs_common::dataset::http_url::shown;
 use prs_common::dataset::listing::PathPattern;
-use prs_common::job::{InputMode, InputSource, JobSpec};
+use prs_common::job::{InputMode, InputSource, JobSpec, ONE_ITEM};
 use prs_common::layout;
-use prs_common::mini_batch::{MiniBatch, StoreRef, Work};
+use prs_common::message_pack;
+use prs_common::mini_batch::{MiniBatch, SliceRef, StoreRef, Work};
+use prs_tabular::TableReader;
 
 use super::blob::promised_digest;
 
@@ -22,7 +25,13 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
     let (has_files, urls) = match &input.source {
         InputSource::Paths(_) | InputSource::List(_) => (true, &[][..]),
         InputSource::Manifest { stores, .. } => (input.mode == InputMode::Direct, stores.as_slice()),
-        InputSource::Remote(_) => (false, &[][..]),
+        InputSource::Remote(_) | InputSource::Output(_) => (false, &[][..]),
+        InputSource::OneItem => {
+            let is_it =
+                matches!(&mini_batch.work, Work::Files { base: "", paths, .. } if **paths == [ONE_ITEM]);
+            return (!is_it)
+                .then(|| format!("other data than its one item, and input {} has none", input.name));
+        }
     };
     let local = |path: &str| match &input.source {
         InputSource::Paths(paths) if !is_below(paths, path) => {
@@ -36,8 +45,9 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
         StoreRef::Url(url) if urls.iter().any(|named| named == url) => None,
         StoreRef::Local => local(key),
         StoreRef::Shared | StoreRef::Job => Some(format!("the object {key}, which is no input of the job")),
-        StoreRef::Url(url) => Some(format!("{url}, and input {} is not there", input.name)),
+        StoreRef::Url(url) => Some(format!("{}, and input {} is not there", shown(url), input.name)),
     };
+    let slice = |slice: &SliceRef<'_>| object(slice.store, slice.key).or_else(|| footer_file(slice));
     match &mini_batch.work {
         Work::Files { base: "", paths, .. } => paths.iter().find_map(|path| local(path)),
         Work::Files { base, paths, .. } => paths.iter().find_map(|path| local(&format!("{base}/{path}"))),
@@ -47,11 +57,26 @@ pub fn unnamed_store(spec: &JobSpec, mini_batch: &MiniBatch<'_>) -> Option<Strin
             let is_local = source.store == StoreRef::Local;
             object(source.store, &if is_local { source.name(file) } else { source.key(file) })
         }),
-        Work::Slice(slice) => object(slice.store, slice.key),
+        Work::Slice(one) => slice(one),
+        Work::Slices(slices) => slices.iter().find_map(slice),
         Work::Stored { key, .. } => {
             let is_own = *key == layout::stored_descriptor(mini_batch.index);
             (!is_own).then(|| format!("the object {key}, which is not its descriptor"))
         }
+    }
+}
+
+/// The file with the footer of a slice of Parquet, which a node names itself once it has fetched one.
+fn footer_file(slice: &SliceRef<'_>) -> Option<String> {
+    // Of a slice in a store the node writes the name over.
+    if slice.store != StoreRef::Local {
+        return None;
+    }
+    match message_pack::decode(slice.reader) {
+        Ok(TableReader::Parquet(groups)) if !groups.footer_file.is_empty() => {
+            Some(format!("the file {} for a footer", groups.footer_file))
+        }
+        _ => None,
     }
 }
 
@@ -68,12 +93,21 @@ fn is_below(paths: &[String], path: &str) -> bool {
 mod tests {
     use prs_common::job::{Input, InputKind};
     use prs_common::layout::{BLOBS, blob};
-    use prs_common::mini_batch::{ObjectRef, ObjectSource, SliceRef};
+    use prs_common::mini_batch::{ObjectRef, ObjectSource};
+    use prs_tabular::parquet::RowGroups;
 
     use super::*;
 
     fn input(source: InputSource, mode: InputMode) -> Input {
-        Input { name: "data".to_owned(), kind: InputKind::File, source, mode, tabular: None }
+        Input {
+            name: "data".to_owned(),
+            kind: InputKind::File,
+            source,
+            mode,
+            tabular: None,
+            mltable: None,
+            partition_format: None,
+        }
     }
 
     fn manifest(stores: &[&str]) -> InputSource {
@@ -95,9 +129,7 @@ mod tests {
     }
 
     fn slice<'a>(store: StoreRef<'a>, key: &'a str) -> Work<'a> {
-        let (origin, version, schema) = ("/a", "", &[][..]);
-        let (name_at, start, end, records, checksum) = (0, 0, 1, 1, 0);
-        Work::Slice(SliceRef { store, key, origin, name_at, version, start, end, records, checksum, schema })
+        Work::Slice(SliceRef { store, key, origin: "/a", end: 1, records: 1, ..SliceRef::EMPTY })
     }
 
     #[test]
@@ -134,9 +166,21 @@ mod tests {
         ];
         let spec = JobSpec::new("job-1", "/code", "main.py", inputs);
         let uploaded = format!("{BLOBS}{}", blob(&"ab".repeat(32)));
+        // Of what a node fetched it names the file with the footer itself.
+        let row_groups = |footer_file: &str| {
+            let (groups, data, footer) = (0..1, Vec::new(), 0..1);
+            let (rows, columns, footer_file) = (None, None, footer_file.to_owned());
+            let reader = RowGroups { groups, rows, columns, data, footer, footer_file, of_table: None };
+            message_pack::encode(&TableReader::Parquet(reader))
+        };
+        let (plain, forged) = (row_groups(""), row_groups("/etc/shadow"));
+        let parquet = |store, key, reader| match slice(store, key) {
+            Work::Slice(slice) => Work::Slice(SliceRef { reader, ..slice }),
+            work => work,
+        };
         let files = || Work::Files { base: "/in", paths: vec!["a"], versions: &[], names: Vec::new() };
         // The work, and the inputs that may have it.
-        let table: [(Work<'_>, &[u32]); 17] = [
+        let table: [(Work<'_>, &[u32]); 20] = [
             (files(), &[0, 3, 4]),
             (
                 Work::Files {
@@ -160,12 +204,15 @@ mod tests {
             (object(StoreRef::Url("file:///etc"), "shadow"), &[]),
             (slice(StoreRef::Job, "plain/0-000000"), &[0, 1, 2, 3, 4]),
             (slice(StoreRef::Url("file:///etc"), "shadow"), &[]),
+            (parquet(StoreRef::Local, "/in/a", &plain), &[0, 3, 4]),
+            (parquet(StoreRef::Local, "/in/a", &forged), &[]),
+            (parquet(StoreRef::Shared, &uploaded, &forged), &[0, 1, 2, 3, 4]),
             (Work::Stored { key: "plan/0000000007", items: 1, checksum: 0 }, &[0, 1, 2, 3, 4]),
             (Work::Stored { key: "plan/0000000008", items: 1, checksum: 0 }, &[]),
         ];
         for (work, may) in table {
             for position in 0..6 {
-                let mini_batch = MiniBatch { index: 7, input: position, work: work.clone() };
+                let mini_batch = MiniBatch::new(7, position, work.clone());
                 let unnamed = unnamed_store(&spec, &mini_batch);
                 assert_eq!(unnamed.is_none(), may.contains(&position), "{mini_batch:?}: {unnamed:?}");
             }

@@ -1,14 +1,17 @@
-//! The listing of a bucket: what an `s3://` URL of an input names, bytewise by key (spec D1).
+//! The listing of a bucket or an HTTP server: what a URL of an input names, bytewise by key (spec D1).
 //!
-//! A URL is an object, where there is one of that name; else a glob, where it has a wildcard; else a folder.
+//! A URL is an object, where there is one of that name; else a glob, where it has a wildcard; else a folder. Most HTTP servers
+//! list nothing: there it is a file or an error.
 //! Objects whose keys end with `/`, which some tools write to stand for folders, are no files.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, future, stream};
+use prs_common::dataset::http_url;
 use prs_common::dataset::listing::PathPattern;
 use prs_common::dataset::names;
-use prs_common::dataset::remote::RemotePath;
+use prs_common::dataset::remote::{self, RemotePath};
 use prs_common::storage::{Listing, ObjectMeta, Storage, StorageErrorKind};
 
 use super::resolve::ResolveCause;
@@ -18,6 +21,7 @@ const PAGE: usize = 1_000;
 
 /// What a URL names, page by page.
 pub(super) struct RemoteListing {
+    url: RemotePath,
     /// What all keys begin with; the names below it are the relative ones.
     pub(super) prefix: String,
     /// The same as the user knows it.
@@ -33,32 +37,35 @@ impl RemoteListing {
     pub(super) async fn open(store: Arc<dyn Storage>, url: &RemotePath) -> Result<Self, ResolveCause> {
         let slashed = |key: &str| if key.is_empty() { String::new() } else { format!("{key}/") };
         let listing = |prefix: String| Self {
-            origin: format!("{}/{prefix}", url.bucket),
-            objects: store.list(&prefix, ""),
+            origin: format!("{}/{prefix}", url.place()),
+            objects: store.list(&format!("{prefix}{}", url.query()), ""),
             prefix,
+            url: url.clone(),
             glob: None,
             open: Vec::new(),
         };
-        if url.key.is_empty() || url.key.ends_with('/') {
-            return Ok(listing(url.key.clone()));
+        let path = url.path();
+        if path.is_empty() || path.ends_with('/') {
+            return Ok(listing(path.to_owned()));
         }
-        let is_glob = PathPattern::is_glob(&url.key);
+        let is_glob = if url.is_http() { remote::is_glob(path) } else { PathPattern::is_glob(path) };
         match store.head(&url.key).await {
             Ok(object) => {
-                let folder = url.key.rfind('/').map_or("", |slash| &url.key[..=slash]);
+                let folder = path.rfind('/').map_or("", |slash| &path[..=slash]);
                 let objects = stream::once(future::ready(Ok(object))).boxed();
                 return Ok(Self { objects, ..listing(folder.to_owned()) });
             }
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
+            Err(error) if error.kind == StorageErrorKind::NotFound && url.lists() => {}
             // A glob need not be a valid key.
             Err(error) if is_glob && error.kind == StorageErrorKind::InvalidKey => {}
             Err(error) => return Err(error.into()),
         }
         if !is_glob {
-            return Ok(listing(slashed(&url.key)));
+            return Ok(listing(slashed(path)));
         }
-        let pattern = PathPattern::new(&format!("/{}", url.key))?;
+        let pattern = PathPattern::new(&format!("/{}", url.relative("", path)))?;
         let folder = pattern.base().trim_start_matches('/').to_owned();
+        let folder = if url.is_http() { http_url::encoded_name(&folder) } else { folder };
         Ok(Self { glob: Some(pattern), ..listing(slashed(&folder)) })
     }
 
@@ -67,7 +74,8 @@ impl RemoteListing {
         let mut files = Vec::new();
         while files.len() < PAGE {
             let Some(object) = self.objects.try_next().await? else { break };
-            if !object.key.ends_with('/') && self.picks(&object.key) {
+            let path = if self.url.is_http() { http_url::path_of(&object.key) } else { object.key.as_str() };
+            if !path.ends_with('/') && self.picks(&object.key) {
                 self.check(&object)?;
                 files.push(object);
             }
@@ -80,31 +88,31 @@ impl RemoteListing {
         self.glob.is_some()
     }
 
-    fn relative<'a>(&self, key: &'a str) -> &'a str {
-        key.strip_prefix(&*self.prefix).unwrap_or(key)
+    fn relative<'a>(&self, key: &'a str) -> Cow<'a, str> {
+        self.url.relative(&self.prefix, key)
     }
 
     fn picks(&self, key: &str) -> bool {
-        self.glob.as_ref().is_none_or(|glob| glob.picks(self.relative(key)))
+        self.glob.as_ref().is_none_or(|glob| glob.picks(&self.relative(key)))
     }
 
     /// Refuses what could not be a file of a node beside the files before it.
     fn check(&mut self, object: &ObjectMeta) -> Result<(), ResolveCause> {
         let relative = self.relative(&object.key);
         let refused = |reason: &str| Err(ResolveCause::name(&format!("{}{relative}", self.origin), reason));
-        if let Some(reason) = names::unusable(relative) {
+        if let Some(reason) = names::unusable(&relative) {
             return refused(reason);
         }
         // In bytewise order everything between `a` and `a/b` begins with `a` too.
-        while self.open.last().is_some_and(|open| !object.key.starts_with(&**open)) {
+        while self.open.last().is_some_and(|open| !relative.starts_with(&**open)) {
             self.open.pop();
         }
-        let is_folder = |open: &&String| object.key.as_bytes().get(open.len()) == Some(&b'/');
+        let is_folder = |open: &&String| relative.as_bytes().get(open.len()) == Some(&b'/');
         if let Some(both) = self.open.iter().find(is_folder) {
-            let both = self.relative(both);
             return refused(&format!("{both} is an object, and cannot be a folder on a node as well"));
         }
-        self.open.push(object.key.clone());
+        let relative = relative.into_owned();
+        self.open.push(relative);
         Ok(())
     }
 }
@@ -136,7 +144,7 @@ mod tests {
             if page.is_empty() {
                 return Ok((listing.origin.clone(), seen));
             }
-            seen.extend(page.iter().map(|object| listing.relative(&object.key).to_owned()));
+            seen.extend(page.iter().map(|object| listing.relative(&object.key).into_owned()));
         }
     }
 

@@ -21,7 +21,7 @@ use super::resolve::ResolveCause;
 /// Files up to this size are held in memory, bytes.
 const SMALL: u64 = 8 << 20;
 /// Bytes of a larger one that are read at a time.
-const PIECE: usize = 8 << 20;
+const READ_AT_ONCE: usize = 8 << 20;
 
 /// A file that is in the store.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ async fn send(
     let (mut hasher, mut done) = (Sha256::new(), 0);
     loop {
         let (piece, back, so_far) = blocking(path, move |_| {
-            let mut piece = Vec::with_capacity(PIECE);
-            Read::by_ref(&mut file).take(PIECE as u64).read_to_end(&mut piece)?;
+            let mut piece = Vec::with_capacity(READ_AT_ONCE);
+            Read::by_ref(&mut file).take(READ_AT_ONCE as u64).read_to_end(&mut piece)?;
             hasher.update(&piece);
             Ok((Bytes::from(piece), file, hasher))
         })
@@ -145,7 +145,7 @@ mod tests {
     async fn content_names_the_blob_and_is_sent_once() {
         let folder = tempfile::tempdir().unwrap();
         let store = LocalStorage::new(folder.path().join("store"));
-        let large = vec![7; SMALL as usize + PIECE + 5];
+        let large = vec![7; SMALL as usize + READ_AT_ONCE + 5];
         for content in [&b""[..], b"small", &large] {
             let mut uploaded = Vec::new();
             for name in ["a", "b"] {

@@ -1,5 +1,6 @@
 //! The place of a start of a job among those that the workers of its target are to serve: an object in storage,
-//! `active/<target>/<job>/<start>`, and an offer in the ledger.
+//! `active/<target>/<job>/<start>`, and an offer in the ledger. A pipeline has one for each target that its steps name:
+//! workers of any of them drive it.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use super::record::{JobRecord, run_name};
 pub struct ActiveJob {
     /// The storage of the fleet.
     pub(super) storage: Arc<dyn Storage>,
-    /// The object that says so there.
-    pub(super) key: String,
+    /// The targets.
+    pub(super) targets: Vec<String>,
     pub(super) offer: Offer,
 }
 
@@ -24,7 +25,7 @@ impl ActiveJob {
         let JobRecord { job_id, incarnation, prs_version, spec, started_us, .. } = record;
         Self {
             storage: Arc::clone(storage),
-            key: format!("{}{job_id}/{incarnation}", prefix(&spec.compute_target)),
+            targets: targets(record),
             offer: Offer {
                 job_id: job_id.clone(),
                 incarnation: *incarnation,
@@ -35,6 +36,22 @@ impl ActiveJob {
             },
         }
     }
+
+    /// The object that says in storage that workers of `target` are to serve it.
+    pub(super) fn key(&self, target: &str) -> String {
+        format!("{}{}/{}", prefix(target), self.offer.job_id, self.offer.incarnation)
+    }
+}
+
+/// The targets whose workers are to serve a job: its own, and those of its steps.
+fn targets(record: &JobRecord) -> Vec<String> {
+    let mut targets = vec![record.spec.compute_target.clone()];
+    for step in record.pipeline.iter().flat_map(|plan| &plan.pipeline.steps) {
+        if !targets.contains(&step.spec.compute_target) {
+            targets.push(step.spec.compute_target.clone());
+        }
+    }
+    targets
 }
 
 /// The prefix of the jobs that workers of `target` are to serve.

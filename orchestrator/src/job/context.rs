@@ -34,7 +34,7 @@ pub struct JobContext {
     pub incarnation: u32,
     /// Carries the mini-batches, under [`JobContext::queue_name`].
     pub queue: Arc<dyn Queue>,
-    /// The books of this start.
+    /// What the ledger keeps of this start.
     pub ledger: Arc<dyn JobLedger>,
     /// Brings it and workers together.
     pub membership: Arc<dyn Ledger>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use prs_common::ledger::Ledger;
 use prs_common::queue::Queue;
-use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
 
 use crate::inputs::{InputStores, Opener};
 
@@ -20,7 +20,7 @@ pub(crate) const INDEX: &str = "index/";
 pub struct Fleet {
     /// Carries mini-batches.
     pub queue: Arc<dyn Queue>,
-    /// Keeps the books.
+    /// Counts outcomes and tries, and knows who serves what.
     pub ledger: Arc<dyn Ledger>,
     /// Holds everything that lasts.
     pub storage: Arc<dyn Storage>,
@@ -45,7 +45,12 @@ impl fmt::Debug for Fleet {
 
 /// The prefix of a job in the storage of a fleet.
 pub fn job_storage(storage: &dyn Storage, job_id: &str) -> Arc<dyn Storage> {
-    storage.below(&format!("{JOBS}/{job_id}"))
+    storage.below(&job_prefix(job_id))
+}
+
+/// What the keys of a job begin with there, but for a `/`.
+pub fn job_prefix(job_id: &str) -> String {
+    format!("{JOBS}/{job_id}")
 }
 
 /// The ids of all jobs in the storage of a fleet, in their order.
@@ -63,6 +68,19 @@ impl Fleet {
     /// Enters a job into the list of jobs.
     pub async fn list_job(&self, job_id: &str) -> Result<(), StorageError> {
         self.storage.put(&format!("{INDEX}{job_id}"), "".into(), PutMode::Overwrite).await.map(drop)
+    }
+
+    /// Enters a job into the list of jobs, unless one has the id; says whether it did.
+    pub async fn take_id(&self, job_id: &str) -> Result<bool, StorageError> {
+        match self.storage.put(&format!("{INDEX}{job_id}"), "".into(), PutMode::Create).await {
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => Ok(false),
+            put => put.map(|_| true),
+        }
+    }
+
+    /// Gives an id back that was taken and that no job has.
+    pub async fn give_id_back(&self, job_id: &str) -> Result<(), StorageError> {
+        self.storage.delete(&format!("{INDEX}{job_id}")).await
     }
 
     /// Where the data of a job is.

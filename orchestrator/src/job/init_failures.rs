@@ -92,7 +92,9 @@ pub fn job_fails(spec: &JobSpec, nodes: &[NodeView], awaited: u32, age: Duration
         };
         return Some(reason.to_string());
     }
-    if !present.is_empty() && present.iter().all(|node| node.report.stuck_in_init) {
+    // Where a node was ready once, a process that was replaced a moment ago is likely to be, too.
+    let is_stuck = |report: &NodeReport| report.stuck_in_init || (!ready && report.hung_in_init);
+    if !present.is_empty() && present.iter().all(|node| is_stuck(&node.report)) {
         let place = present.iter().find_map(|node| node.report.init_error.as_deref());
         let place = place.map(|place| format!(": {place}")).unwrap_or_default();
         return Some(EndReason::StuckInInit { limit: longest_init(spec), place }.to_string());
@@ -132,6 +134,7 @@ mod tests {
         let failing = NodeReport { init_failures: 4, ..NodeReport::default() };
         let place = Some("process001 is at code/x.py:4 in init".to_owned());
         let stuck = NodeReport { stuck_in_init: true, init_error: place, ..NodeReport::default() };
+        let hung = NodeReport { hung_in_init: true, ..NodeReport::default() };
         let fatal = NodeReport { fatal: Some("the disk is full".into()), ..NodeReport::default() };
         let left = |report| NodeView { left: true, ..node(report) };
         let table = [
@@ -152,12 +155,15 @@ mod tests {
             (vec![left(fatal.clone())], 2, old, None),
             (vec![left(fatal.clone()), left(gave_up.clone())], 2, young, Some("the disk is full")),
             (vec![left(fatal.clone()), left(fatal.clone()), node(NodeReport::default())], 2, old, None),
-            (vec![left(fatal.clone()), left(fine)], 1, young, Some("the disk is full")),
+            (vec![left(fatal.clone()), left(fine.clone())], 1, young, Some("the disk is full")),
             (vec![node(failing.clone())], 1, young, None),
             (vec![node(failing.clone())], 1, old, Some("4 times in 121 s")),
             (vec![node(failing.clone())], 2, old, None),
             (vec![node(failing.clone()), node(failing)], 2, old, Some("8 times in 121 s")),
             (vec![node(stuck.clone()), node(NodeReport::default())], 1, young, None),
+            (vec![node(hung.clone())], 1, young, Some("more than 33 s")),
+            (vec![node(hung.clone()), node(stuck.clone())], 1, young, Some("more than 33 s")),
+            (vec![node(hung), left(fine.clone())], 1, young, None),
             (
                 vec![node(stuck)],
                 1,

@@ -25,8 +25,15 @@ const SIDE_BY_SIDE: usize = 8;
 const MOST_FAILURES: usize = 3;
 
 /// What a node writes of itself; everything else is the orchestrator's.
-const OF_A_NODE: [&str; 6] =
-    ["sys/node/", "user/entry_script_log/", "user/stdout/", "user/stderr/", "user/error/", "perf/"];
+const OF_A_NODE: [&str; 7] = [
+    "sys/node/",
+    "user/entry_script_log/",
+    "user/stdout/",
+    "user/stderr/",
+    "user/error/",
+    "user/mlruns/",
+    "perf/",
+];
 
 /// Delivers one node's folder of logs.
 #[derive(Debug)]

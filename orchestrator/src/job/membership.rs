@@ -37,29 +37,37 @@ const READ_AT_ONCE: usize = 16;
 /// Notes in storage that the job is to be served. It is served from then on, whatever else is lost.
 pub async fn activate(job: &JobContext) -> Result<(), StorageError> {
     let Some(active) = &job.active else { return Ok(()) };
-    active.storage.put(&active.key, "".into(), PutMode::Overwrite).await.map(drop)
+    for target in &active.targets {
+        active.storage.put(&active.key(target), "".into(), PutMode::Overwrite).await?;
+    }
+    Ok(())
 }
 
 /// Offers the job to the workers of its target.
 pub async fn offer(job: &JobContext) -> Result<(), LedgerError> {
     let Some(active) = &job.active else { return Ok(()) };
-    job.membership.offer(&job.spec.compute_target, &active.offer).await
+    for target in &active.targets {
+        job.membership.offer(target, &active.offer).await?;
+    }
+    Ok(())
 }
 
 /// Lets the idle workers of the job's target look at once. Without it they do so a little later.
 pub async fn ring(job: &JobContext) {
-    if job.active.is_some()
-        && let Err(error) = job.membership.ring(&job.spec.compute_target).await
-    {
-        tracing::debug!(job = job.id, %error, "idle workers look a little later");
+    for target in job.active.iter().flat_map(|active| &active.targets) {
+        if let Err(error) = job.membership.ring(target).await {
+            tracing::debug!(job = job.id, %error, "idle workers look a little later");
+        }
     }
 }
 
 /// Takes the offer of a job back that has ended, as the last act for it.
 pub async fn withdraw(job: &JobContext) -> Result<(), ServerError> {
     let Some(active) = &job.active else { return Ok(()) };
-    job.membership.withdraw(&job.spec.compute_target, &job.run).await?;
-    active.storage.delete(&active.key).await?;
+    for target in &active.targets {
+        job.membership.withdraw(target, &job.run).await?;
+        active.storage.delete(&active.key(target)).await?;
+    }
     Ok(())
 }
 
@@ -117,7 +125,7 @@ pub struct Elsewhere {
 pub async fn workers(ledger: &dyn Ledger, target: &str, run: &str) -> Result<Workers, LedgerError> {
     let (idle, offers) = idle_and_offers(ledger, target).await?;
     let (own, others): (Vec<_>, Vec<_>) = offers.iter().partition(|one| one.offer.run == run);
-    let watches = own.iter().any(|one| one.books.is_some_and(|books| books.is_watched));
+    let watches = own.iter().any(|one| one.known.is_some_and(|known| known.is_watched));
     let busy = others.iter().map(|one| u64::from(one.nodes)).sum();
     let elsewhere = if idle + busy == 0 { elsewhere(ledger, target).await? } else { Vec::new() };
     Ok(Workers { idle, busy, watches, elsewhere })
@@ -144,10 +152,10 @@ async fn elsewhere(ledger: &dyn Ledger, target: &str) -> Result<Vec<Elsewhere>, 
 }
 
 /// What the workers of `target` are to serve, as the ledger has it; filled from storage where it is not. An idle `worker`
-/// is noted.
-pub async fn offers(fleet: &Fleet, target: &str, worker: &NodeInfo) -> Result<Offers, LedgerError> {
+/// is noted; a busy one asks without a name.
+pub async fn offers(fleet: &Fleet, target: &str, worker: Option<&NodeInfo>) -> Result<Offers, LedgerError> {
     let quiet = Policy::fleet().heartbeat * MISSED_HEARTBEATS;
-    let offers = fleet.ledger.offers(target, Some(worker), quiet).await?;
+    let offers = fleet.ledger.offers(target, worker, quiet).await?;
     if offers.are_filled || !fleet.ledger.begin_to_fill(target, FILLING).await? {
         return Ok(offers);
     }
@@ -157,7 +165,7 @@ pub async fn offers(fleet: &Fleet, target: &str, worker: &NodeInfo) -> Result<Of
             tracing::warn!(%error, target, "jobs in storage that the ledger does not know are looked for later");
         }
     }
-    fleet.ledger.offers(target, Some(worker), quiet).await
+    fleet.ledger.offers(target, worker, quiet).await
 }
 
 /// Offers every job of `target` that storage has among those to be served.

@@ -3,7 +3,7 @@
 pub mod active;
 pub mod context;
 mod count;
-mod error_pattern;
+pub(crate) mod error_pattern;
 pub mod errors;
 pub mod findings;
 pub mod fleet;
@@ -14,6 +14,7 @@ pub mod membership;
 pub mod policy;
 pub mod queue;
 pub mod record;
+pub mod reuse;
 pub mod status;
 pub mod words;
 pub mod workers;
@@ -32,4 +33,14 @@ pub enum ServerError {
     Ledger(#[from] LedgerError),
     /// The store failed.
     Storage(#[from] StorageError),
+}
+
+impl ServerError {
+    /// Whether the same call may succeed later without anyone doing anything.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Ledger(error) => error.is_retryable(),
+            Self::Storage(error) => error.is_retryable(),
+        }
+    }
 }

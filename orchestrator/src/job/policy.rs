@@ -21,6 +21,10 @@ pub struct Policy {
     /// Between two writes of the record while the job runs; absent where it only says how a start of the job began and
     /// how it ended.
     pub record: Option<Duration>,
+    /// Between two writes of where the job stands in its statistics, while nobody looks at them.
+    pub statistics: Duration,
+    /// The same of the rest of them.
+    pub statistics_lists: Duration,
     /// Between two looks at what may get lost: the scheduler, the queue, the offer of the job. Absent where nothing can.
     pub upkeep: Option<Duration>,
     /// After this time without movement, with nothing waiting and nothing in hand, mini-batches were lost.
@@ -39,7 +43,7 @@ pub struct Policy {
     pub has_others: bool,
     /// Whether the record with the result is the end of the job, and without it there is none.
     pub ends_by_record: bool,
-    /// Whether the orchestrator removes the segments itself; otherwise they go with the queue and the books.
+    /// Whether the orchestrator removes the segments itself; otherwise they go with the queue and the entry in the ledger.
     pub removes_segments: bool,
     /// Whether descriptors travel through a server: long ones are stored, and foreign ones are looked for.
     pub is_queue_remote: bool,
@@ -67,6 +71,8 @@ impl Policy {
             lease: Duration::from_secs(30),
             overview: Duration::from_secs(5),
             record: Some(Duration::from_secs(1)),
+            statistics: Duration::from_secs(5),
+            statistics_lists: Duration::from_secs(5),
             upkeep: None,
             stalled: Duration::MAX,
             not_served: Duration::from_secs(30),
@@ -93,6 +99,8 @@ impl Policy {
             lease: Duration::from_secs(3),
             overview: Duration::from_secs(5),
             record: None,
+            statistics: Duration::from_secs(10),
+            statistics_lists: Duration::from_secs(30),
             upkeep: Some(Duration::from_secs(1)),
             stalled: Duration::from_secs(3),
             not_served: Duration::from_secs(30),

@@ -46,6 +46,8 @@ pub struct Status {
     pub errors: Vec<SeenError>,
     /// What a process that imports the script or is in `init()` printed last.
     pub printed: Option<PrintedLine>,
+    /// What a node does at the moment to make the environment of the script, or to have a side input.
+    pub preparing: Option<String>,
 }
 
 impl Status {
@@ -62,6 +64,7 @@ impl Status {
             init_failures: nodes.iter().map(|node| node.report.init_failures).sum(),
             failed_tries: nodes.iter().map(|node| node.report.failed_tries).sum(),
             errors: first_errors(nodes),
+            preparing: present.clone().find_map(|node| node.report.preparing.clone()),
             printed: present.filter_map(|node| node.report.printed.clone()).max_by_key(|line| line.at_us),
             progress,
             ..Self::default()

@@ -62,6 +62,12 @@ pub fn tries(counts: TryCounts) -> Option<String> {
     })
 }
 
+/// Where the output of a job is from that never ran.
+pub fn reused(result: &JobResult) -> Option<String> {
+    let former = result.reused.as_ref()?;
+    Some(format!("the output of job {former}, which had the same code, settings and inputs"))
+}
+
 /// That the script returned too much.
 pub fn surplus(surplus: &Surplus) -> String {
     format!(
@@ -106,6 +112,7 @@ mod tests {
             kept_until_us: None,
             state,
             reason: None,
+            reused: None,
             output: Output { uri: "/o/rows.txt".into(), sha256: Some(String::new()), ..Output::default() },
             logs: String::new(),
             mini_batches: MiniBatchCounts { scheduled: 80, succeeded: 80 - failed, failed },
@@ -113,6 +120,7 @@ mod tests {
             seconds: 1.0,
             starts: Vec::new(),
             findings: Findings { mini_batches_missing: failed, ..Findings::default() },
+            steps: Vec::new(),
         }
     }
 

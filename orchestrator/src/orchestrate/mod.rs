@@ -2,14 +2,16 @@
 //! cleans up behind the job. Every node of a job runs this; one at a time has the lease.
 
 use prs_common::failpoint;
-use prs_common::ledger::{Duty, JobState, LedgerError, LedgerErrorKind};
+use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind};
 use tokio_util::sync::CancellationToken;
 
+use crate::caught::{Panicked, caught};
 use crate::job::leases;
 use crate::job::membership;
 use crate::job::queue;
 use crate::job::record::JobRecordError;
-use crate::panics::{self, Panicked, caught};
+use crate::job::reuse;
+use crate::panics;
 use crate::segments::{self, recover::recover};
 use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
 use crate::{JobContext, JobRecord, JobResult};
@@ -89,7 +91,14 @@ async fn wants_nodes(job: &JobContext) -> bool {
         Ok::<_, LedgerError>(is_open && job.ledger.progress().await?.conclusion.is_none())
     };
     // What is not known is asked again.
-    asked.await.unwrap_or(false)
+    if !asked.await.unwrap_or(false) {
+        return false;
+    }
+    // Who slept while the job ended may have entered it in the ledger again. Then there is nothing to serve, but to clean up.
+    match recorded(job).await {
+        Ok(record) => record.is_some_and(|record| record.result.is_none()),
+        Err(_) => true,
+    }
 }
 
 async fn give_up_the_lease(job: &JobContext, owner: &str) {
@@ -98,22 +107,26 @@ async fn give_up_the_lease(job: &JobContext, owner: &str) {
     }
 }
 
-/// Watches over the job if nobody else does.
+/// Watches over the job if nobody else does, and cleans up behind it where it is over.
 async fn try_to_watch(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
-    match job.ledger.lease(Duty::Watch, owner, job.policy.lease).await {
-        Ok(Some(_)) => {}
-        Ok(None) => return Ok(None),
-        Err(error) if error.kind == LedgerErrorKind::NotFound => return rebuild(job).await,
+    let end = match job.ledger.lease(Duty::Watch, owner, job.policy.lease).await {
+        Ok(Some(_)) => tokio::select! {
+            biased;
+            end = watch_over(job, owner) => end?,
+            why = lease_is_lost(job, owner) => {
+                tracing::warn!(job = job.id, "{why}");
+                None
+            }
+        },
+        Ok(None) => None,
+        Err(error) if error.kind == LedgerErrorKind::NotFound => rebuild(job).await?,
         Err(error) => return Err(error.into()),
+    };
+    // Without the lease, which goes first: the loss of that must not leave the rest undone.
+    if end.is_some() {
+        clean_up(job).await?;
     }
-    tokio::select! {
-        biased;
-        end = watch_over(job, owner) => end,
-        why = lease_is_lost(job, owner) => {
-            tracing::warn!(job = job.id, "{why}");
-            Ok(None)
-        }
-    }
+    Ok(end)
 }
 
 /// Renews the lease, also while the watching waits for a slow store; returns why that is not possible any more.
@@ -137,18 +150,23 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, W
         return end_without_a_look(job, owner, record, panicked).await;
     }
     failpoint::pass("watches");
-    let Some(record) = record else { return leave(job).await };
+    let Some(record) = record else { return Ok(Some(WatchEnd::Over)) };
     if let Some(shipper) = &job.log_shipper {
         shipper.fetch(is_orchestrators_log).await?;
     }
     if let Some(result) = record.result.clone() {
+        // Entered again by a program that slept since before the end, the ledger knows nothing, and the segments may be gone:
+        // reports made of that would be written over whole ones.
+        if !knows_all(&job.ledger.progress().await?, &result) {
+            return restored(job, Some(record)).await;
+        }
         match finish_reports(job, owner, record, &result).await {
             Err(WatchError::NotTheOrchestrator) => return Ok(None),
             Err(error) if error.is_retryable() => return Err(error),
             Err(error) => tracing::error!(job = job.id, %error, "the last reports are not written"),
             Ok(()) => {}
         }
-        return leave(job).await;
+        return Ok(Some(WatchEnd::Over));
     }
     let recovered = recover(job).await?;
     if recovered.ended > 0 {
@@ -156,6 +174,11 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, W
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
     end(job, owner, watch(job, owner, record, &job.id, &view).await).await
+}
+
+/// Whether the ledger has the outcomes that the result of a job counts.
+fn knows_all(progress: &JobProgress, result: &JobResult) -> bool {
+    progress.succeeded + progress.failed >= result.mini_batches.succeeded + result.mini_batches.failed
 }
 
 /// Ends a job over which every orchestrator panics, and tidies up behind it.
@@ -170,7 +193,7 @@ async fn end_without_a_look(
         Some(record) if record.result.is_none() => {
             end(job, owner, panics::fail(job, owner, record, &job.id, panicked).await).await
         }
-        ended => restore_and_leave(job, ended).await,
+        ended => restored(job, ended).await,
     }
 }
 
@@ -181,10 +204,7 @@ async fn end(
     watched: Result<JobResult, WatchError>,
 ) -> Result<Option<WatchEnd>, WatchError> {
     match watched {
-        Ok(result) => {
-            clean_up(job).await?;
-            Ok(Some(WatchEnd::Ended(Box::new(result))))
-        }
+        Ok(result) => Ok(Some(WatchEnd::Ended(Box::new(result)))),
         Err(WatchError::NotTheOrchestrator) => Ok(None),
         Err(WatchError::RunAgain { reason }) => {
             // Filled anew, as a ledger that was lost, it does not know the segments that were set aside.
@@ -201,7 +221,7 @@ async fn end(
 async fn rebuild(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
     match recorded(job).await? {
         Some(JobRecord { result: None, .. }) => {}
-        ended => return restore_and_leave(job, ended).await,
+        ended => return restored(job, ended).await,
     }
     match job.ledger.create(job.try_limits()).await {
         Ok(()) => {}
@@ -228,30 +248,25 @@ async fn recorded(job: &JobContext) -> Result<Option<JobRecord>, WatchError> {
     }
 }
 
-/// Leaves a job that was `recorded` as ended: the orchestrator that ended it may have died before `job_result.txt` was in
-/// storage; what segments would tell besides may be gone.
-async fn restore_and_leave(
-    job: &JobContext,
-    recorded: Option<JobRecord>,
-) -> Result<Option<WatchEnd>, WatchError> {
+/// The end of a job that was `recorded` as ended, or is gone: the orchestrator that ended it may have died before
+/// `job_result.txt` was in storage; what segments would tell besides may be gone.
+async fn restored(job: &JobContext, recorded: Option<JobRecord>) -> Result<Option<WatchEnd>, WatchError> {
     if let Some(result) = recorded.and_then(|record| record.result) {
         restore_job_result(job, &result).await?;
     }
-    leave(job).await
-}
-
-/// Leaves a job that has ended, or is gone.
-async fn leave(job: &JobContext) -> Result<Option<WatchEnd>, WatchError> {
-    clean_up(job).await?;
     Ok(Some(WatchEnd::Over))
 }
 
-/// Removes what a job that has ended needs no longer: its queue, its books, the segments where nothing is left to
+/// Removes what a job that has ended needs no longer: its queue, its entry in the ledger, the segments where nothing is left to
 /// resume, and, last, its place among the jobs to be served. The orchestrator that ended it may have died before it did so; it may be
 /// done again.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
-        Ok(record) if record.incarnation == job.incarnation => (true, record.is_done_with()),
+        Ok(record) if record.incarnation == job.incarnation => {
+            // Before a command that waits for the end goes on: the next one may look for it.
+            reuse::index::enter_ended(job, &record).await;
+            (true, record.is_done_with())
+        }
         Ok(_) => (false, false),
         Err(JobRecordError::Absent { .. }) => (true, false),
         Err(error) => return Err(error.into()),
@@ -279,6 +294,7 @@ fn is_orchestrators_log(name: &str) -> bool {
     name.starts_with("job_progress_overview.")
         || name.starts_with("sys/master_role")
         || name.starts_with("sys/error/")
+        || name.starts_with(prs_common::statistics::FOLDER)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use prs_common::storage::Storage;
 use super::*;
 use crate::fixtures::Fixture;
 use crate::job::leases::is_watched;
+use crate::job::record::tests::{end as end_record, record};
 
 /// Whether `owner` gets the lease, for a moment.
 async fn gets_the_lease(fixture: &Fixture, owner: &str) -> bool {
@@ -59,16 +60,16 @@ async fn a_job_whose_record_cannot_be_understood_is_neither_watched_nor_cleaned_
     let fixture = Fixture::new(1).await;
     fixture.job.queue.declare(&fixture.job.queue_name(), QueueOptions::default()).await.unwrap();
     fixture.storage.put(layout::JOB, "{".into(), PutMode::Overwrite).await.unwrap();
-    assert!(matches!(try_to_watch(&fixture.job, "a").await, Err(WatchError::Record(_))));
+    assert!(matches!(Box::pin(try_to_watch(&fixture.job, "a")).await, Err(WatchError::Record(_))));
     assert!(matches!(clean_up(&fixture.job).await, Err(WatchError::Record(_))));
     assert!(fixture.job.queue.depth(&fixture.job.queue_name()).await.is_ok());
     fixture.job.ledger.state().await.unwrap();
     fixture.job.ledger.remove().await.unwrap();
-    assert!(matches!(try_to_watch(&fixture.job, "a").await, Err(WatchError::Record(_))));
+    assert!(matches!(Box::pin(try_to_watch(&fixture.job, "a")).await, Err(WatchError::Record(_))));
 }
 
 #[tokio::test]
-async fn who_finds_the_books_closed_watches_no_longer() {
+async fn an_orchestrator_that_finds_no_entry_watches_no_longer() {
     let fixture = Fixture::new(1).await;
     let end = OrchestratorEnd::default();
     let (job, ledger) = (fixture.job.clone(), fixture.job.ledger.clone());
@@ -117,4 +118,16 @@ async fn who_is_to_retire_leaves_the_job_to_another_and_to_nobody_else() {
     };
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("refused")));
     assert_eq!(fixture.record().await.result, Some(*result));
+}
+
+#[test]
+fn a_ledger_that_was_entered_again_after_the_end_has_no_reports() {
+    let mut record = record();
+    end_record(&mut record);
+    let mut result = record.result.unwrap();
+    (result.mini_batches.succeeded, result.mini_batches.failed) = (7, 2);
+    for (succeeded, failed, knows) in [(7, 2, true), (8, 2, true), (0, 0, false), (7, 1, false)] {
+        let progress = JobProgress { succeeded, failed, ..JobProgress::default() };
+        assert_eq!(knows_all(&progress, &result), knows, "{succeeded} {failed}");
+    }
 }

@@ -7,20 +7,36 @@ use std::sync::Arc;
 
 use prs_common::dataset::listing::{EntryRef, Listing, ListingOptions};
 use prs_common::file_version::{FileVersion, PackedVersions};
-use prs_common::job::{Input, InputSource};
+use prs_common::job::{Input, InputSource, ONE_ITEM};
 use prs_common::mini_batch::Work;
 
+use super::path_columns::{self, PathName};
 use super::{PlanError, Sink};
 
 /// Plans one input with `size` files a mini-batch; files of different base folders never share one.
 pub(super) fn plan(input: &Input, position: u32, size: u64, sink: &mut Sink<'_>) -> Result<(), PlanError> {
+    if input.source == InputSource::OneItem {
+        let (base, paths, versions, names) = ("", vec![ONE_ITEM], &[][..], Vec::new());
+        // The sink remembers that it was stopped.
+        let _ = sink.push(position, Work::Files { base, paths, versions, names });
+        return Ok(());
+    }
     let failed = |source| PlanError::Listing { input: input.name.clone(), source };
     let versions = matches!(input.source, InputSource::Paths(_));
-    let mut listing = Listing::open(&input.source, ListingOptions { versions }).map_err(failed)?;
+    let mut listing = Listing::of_input(input, ListingOptions { versions }).map_err(failed)?;
+    let mut name = PathName::default();
     let mut group = Group { has_versions: versions, ..Group::default() };
     loop {
         let visited = listing
             .visit(1024, |entry| {
+                sink.listed.push(entry.relative, entry.version);
+                if let Some(format) = &input.partition_format {
+                    name.of_local(entry.base, entry.relative);
+                    if let Err(mismatch) = name.columns(format) {
+                        path_columns::hand_over_bad(&name, &mismatch, position, sink);
+                        return;
+                    }
+                }
                 if group.starts_anew(entry.base, size as usize) {
                     group.hand_over(position, sink);
                     group.base = Some(Arc::clone(entry.base));

@@ -4,30 +4,43 @@
 //! stream is produced piece by piece, so that work starts before it ends and its length costs no memory (S2).
 //! It runs on a thread of its own and blocks there.
 
-mod delimited;
+mod counted;
+mod encoding;
 mod fetch;
 mod files;
+mod groups;
 mod objects;
+mod partitions;
+mod path_columns;
 mod plain_copy;
 mod plain_text;
 pub mod schedule;
+mod shuffled;
 pub mod stored_descriptors;
+mod tables;
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use bytes::Bytes;
 use prs_common::dataset::listing::ListingError;
+use prs_common::job::counting::counted_window;
+use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{Input, InputKind, InputSource, JobSpec};
 use prs_common::mini_batch::{MiniBatch, Work, checksum, fingerprint};
 use prs_common::storage::{DiskError, StorageError, TransferError};
 use tokio::runtime::Handle;
 
-use crate::inputs::InputStores;
+use self::counted::Counts;
+use self::partitions::Keys;
 use crate::inputs::manifest::{ManifestError, ManifestReader, ObjectReader};
+use crate::inputs::{InputStores, NoneMatches};
+use crate::job::reuse::listing::ListingSum;
 
 /// Mini-batches in one [`Batch`] at most.
 const LARGEST_BATCH: usize = 512;
+/// Bytes of descriptors after which a [`Batch`] is handed over, however few there are.
+const LARGEST_BATCH_BYTES: usize = 8 << 20;
 
 /// A piece of the plan: consecutive mini-batches.
 #[derive(Debug, Default)]
@@ -75,6 +88,50 @@ pub enum PlanError {
         /// Name of the input.
         input: String,
     },
+    /// No path of an input is made as its `partition_format` says.
+    #[error("input {input}: {source}")]
+    NoneMatches {
+        /// Name of the input.
+        input: String,
+        /// The format, and a path.
+        source: NoneMatches,
+    },
+    /// A key of `partition_keys` is no column of an input.
+    #[error(
+        "input {input}: it has no column {key} for partition_keys; the columns of its paths are: {columns}"
+    )]
+    NoSuchKey {
+        /// Name of the input.
+        input: String,
+        /// The key.
+        key: String,
+        /// The columns there are.
+        columns: String,
+    },
+    /// The slices of an input are not those whose rows were counted.
+    #[error(
+        "input {input}: its data changed since the rows behind its filter were counted: submit the job as a new one, while nothing \
+         writes there"
+    )]
+    Changed {
+        /// Name of the input.
+        input: String,
+    },
+    /// No record of an input has a key of `partition_keys`.
+    #[error("input {input}: no record has the key {key:?} of partition_keys: {hint}")]
+    KeyNowhere {
+        /// Name of the input.
+        input: String,
+        /// The key.
+        key: String,
+        /// What records have instead.
+        hint: String,
+    },
+    /// What the plan wrote to its scratch folder is not what it reads there.
+    #[error(
+        "the groups of partition_keys in the scratch folder are damaged ({0}): look at the disk of this host"
+    )]
+    Groups(String),
     /// The inputs hold nothing to work on.
     #[error("the inputs hold no records: there is nothing to run the entry script on")]
     NoRecords,
@@ -97,13 +154,20 @@ impl PlanError {
             Self::Listing { source, .. } => source.is_retryable(),
             Self::Manifest { source, .. } => source.is_retryable(),
             Self::Store { source, .. } => source.is_retryable(),
-            Self::Elsewhere { .. } | Self::NoRecords | Self::Scratch(_) => false,
+            Self::Elsewhere { .. }
+            | Self::NoneMatches { .. }
+            | Self::NoSuchKey { .. }
+            | Self::Changed { .. }
+            | Self::KeyNowhere { .. }
+            | Self::Groups(_)
+            | Self::NoRecords
+            | Self::Scratch(_) => false,
         }
     }
 
     /// Whether another host may come further.
     pub(crate) fn is_of_this_host(&self) -> bool {
-        matches!(self, Self::Scratch(_))
+        matches!(self, Self::Scratch(_) | Self::Groups(_))
     }
 }
 
@@ -121,7 +185,8 @@ pub struct PlanContext<'a> {
     pub is_shared: bool,
 }
 
-/// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop.
+/// Plans `spec` from its beginning and hands the pieces to `take`, until that says stop. Gives the sum of the local files
+/// that it listed, where a later job can compare its own with it.
 ///
 /// `stop` is looked at now and then, also while nothing is handed over.
 pub fn plan(
@@ -129,27 +194,65 @@ pub fn plan(
     context: &PlanContext<'_>,
     stop: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Batch) -> ControlFlow<()>,
-) -> Result<(), PlanError> {
-    let mut sink = Sink { take, stop, batch: Batch::default(), next: 0, size: 1, stopped: false };
+) -> Result<Option<String>, PlanError> {
+    let (batch, listed) = (Batch::default(), ListingSum::to_run());
+    let mut sink = Sink {
+        take,
+        stop,
+        batch,
+        listed,
+        next: 0,
+        size: 1,
+        bytes: 0,
+        first_bytes: spec.first_bytes.unwrap_or(u64::MAX),
+        of_input: 0,
+        stopped: false,
+    };
     let size = spec.mini_batch_size.amount();
+    let mut counts = Counts::of(spec, context)?;
     for (position, input) in spec.inputs.iter().enumerate() {
         let position = position as u32;
+        sink.of_input = 0;
+        // No row is left of it behind a step of a shuffle.
+        if spec.shuffle.is_some() && input.source == InputSource::Paths(Vec::new()) {
+            continue;
+        }
+        path_columns::refuse_if_none_matches(input, context)?;
+        if matches!(input.source, InputSource::Paths(_)) {
+            sink.listed.begin(position);
+        }
+        let keys = Keys { input, names: &spec.partition_keys };
         match (input.kind, manifest(input, context)?) {
-            (InputKind::File, None) => files::plan(input, position, size, &mut sink)?,
-            (InputKind::File, Some(manifest)) => objects::plan(manifest, input, position, size, &mut sink)?,
+            (InputKind::File, None) if keys.names.is_empty() => {
+                files::plan(input, position, size, &mut sink)?;
+            }
+            (InputKind::File, None) => partitions::plan_files(keys, position, context, &mut sink)?,
+            (InputKind::File, Some(manifest)) if keys.names.is_empty() => {
+                objects::plan(manifest, input, position, size, &mut sink)?;
+            }
+            (InputKind::File, Some(manifest)) => {
+                partitions::plan_objects(manifest, keys, position, context, &mut sink)?;
+            }
+            (InputKind::Tabular, manifest) if spec.shuffle == Some(ShuffleStage::Run) => {
+                shuffled::plan(manifest, keys, position, context, &mut sink)?;
+            }
             (InputKind::Tabular, manifest) => {
-                delimited::plan(manifest, input, position, size, context, &mut sink)?;
+                let counted = match (&mut counts, counted_window(input)) {
+                    (Some(counts), Some(window)) => Some(counts.of_input(&input.name, window)?),
+                    _ => None,
+                };
+                tables::plan(manifest, keys, (position, size), context, counted, &mut sink)?;
             }
         }
-        if sink.is_stopped() {
-            return Ok(());
+        if sink.is_unwanted() {
+            return Ok(None);
         }
     }
-    if sink.next == 0 {
+    if sink.next == 0 && spec.shuffle != Some(ShuffleStage::Group) {
         return Err(PlanError::NoRecords);
     }
     sink.flush();
-    Ok(())
+    Ok(sink.listed.finish())
 }
 
 /// What `input` was resolved to; `None` for one that is local.
@@ -158,9 +261,11 @@ fn manifest(
     context: &PlanContext<'_>,
 ) -> Result<Option<ManifestReader<ObjectReader>>, PlanError> {
     let (key, checksum) = match &input.source {
-        InputSource::Paths(_) | InputSource::List(_) => return Ok(None),
+        InputSource::Paths(_) | InputSource::List(_) | InputSource::OneItem => return Ok(None),
         InputSource::Manifest { key, checksum, .. } => (key, checksum),
-        InputSource::Remote(_) => return Err(PlanError::Elsewhere { input: input.name.clone() }),
+        InputSource::Remote(_) | InputSource::Output(_) => {
+            return Err(PlanError::Elsewhere { input: input.name.clone() });
+        }
     };
     ManifestReader::open(context.stores.job().clone(), key, Some(checksum), context.handle)
         .map(Some)
@@ -173,15 +278,29 @@ struct Sink<'a> {
     take: &'a mut dyn FnMut(Batch) -> ControlFlow<()>,
     stop: &'a dyn Fn() -> bool,
     batch: Batch,
+    /// What was listed of local files.
+    listed: ListingSum,
     next: u64,
     size: usize,
+    /// Bytes of the descriptors in `batch`.
+    bytes: usize,
+    /// Bytes of an input behind which nothing more of it is wanted.
+    first_bytes: u64,
+    /// Bytes of the tables of the present input so far.
+    of_input: u64,
     stopped: bool,
 }
 
 impl Sink<'_> {
     /// Adds a mini-batch; `Break` when nobody wants more.
     fn push(&mut self, input: u32, work: Work<'_>) -> ControlFlow<()> {
-        let mini_batch = MiniBatch { index: self.next, input, work };
+        self.push_with(input, &[], work)
+    }
+
+    /// The same of one whose files have `keys` in common.
+    fn push_with(&mut self, input: u32, keys: &[u8], work: Work<'_>) -> ControlFlow<()> {
+        self.of_input = self.of_input.saturating_add(table_bytes(&work));
+        let mini_batch = MiniBatch { index: self.next, input, keys, work };
         if self.batch.bodies.is_empty() {
             self.batch.first = self.next;
         }
@@ -189,24 +308,45 @@ impl Sink<'_> {
         let body = mini_batch.encode();
         let added = fingerprint(self.next, checksum(&body));
         self.batch.descriptors = self.batch.descriptors.wrapping_add(added);
+        self.bytes += body.len();
         self.batch.bodies.push(body.into());
         self.next += 1;
-        if self.batch.bodies.len() >= self.size {
+        if self.batch.bodies.len() >= self.size || self.bytes >= LARGEST_BATCH_BYTES {
             self.flush();
         }
-        if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.stopped || self.has_enough() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Whether nobody wants more.
+    /// Whether nobody wants more of the present input.
     fn is_stopped(&mut self) -> bool {
+        self.has_enough() || self.is_unwanted()
+    }
+
+    /// Whether the present input has what is looked at of each.
+    fn has_enough(&self) -> bool {
+        self.of_input >= self.first_bytes
+    }
+
+    /// Whether nobody wants more of any input.
+    fn is_unwanted(&mut self) -> bool {
         self.stopped = self.stopped || (self.stop)();
         self.stopped
     }
 
     fn flush(&mut self) {
+        self.bytes = 0;
         if !self.batch.bodies.is_empty() && (self.take)(std::mem::take(&mut self.batch)).is_break() {
             self.stopped = true;
         }
         self.size = (self.size * 2).min(LARGEST_BATCH);
+    }
+}
+
+/// Bytes of tables that a mini-batch has; 0 of files.
+fn table_bytes(work: &Work<'_>) -> u64 {
+    match work {
+        Work::Slice(slice) => slice.end.saturating_sub(slice.start),
+        Work::Slices(slices) => slices.iter().map(|slice| slice.end.saturating_sub(slice.start)).sum(),
+        _ => 0,
     }
 }

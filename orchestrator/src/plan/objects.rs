@@ -4,6 +4,7 @@
 use prs_common::job::Input;
 use prs_common::mini_batch::{ObjectRef, Work};
 
+use super::path_columns::{self, PathName};
 use super::{PlanError, Sink};
 use crate::inputs::manifest::{File, ManifestError, ManifestReader, ObjectReader, Source};
 
@@ -17,12 +18,20 @@ pub(super) fn plan(
 ) -> Result<(), PlanError> {
     let failed = |source: ManifestError| PlanError::Manifest { input: input.name.clone(), source };
     let mut group: Vec<File> = Vec::new();
+    let mut name = PathName::default();
     while let Some(files) = manifest.next_block().map_err(failed)? {
         let sources = manifest.sources();
         for file in files {
+            if let Some(format) = &input.partition_format {
+                name.of_object(&sources[file.source as usize], &file);
+                if let Err(mismatch) = name.columns(format) {
+                    path_columns::hand_over_bad(&name, &mismatch, position, sink);
+                    continue;
+                }
+            }
             let apart = |first: &File| !share(sources, first.source, file.source);
             if group.len() as u64 >= size || group.first().is_some_and(apart) {
-                hand_over(&mut group, sources, position, sink);
+                hand_over(&mut group, sources, &[], position, sink);
             }
             group.push(file);
         }
@@ -30,7 +39,7 @@ pub(super) fn plan(
             return Ok(());
         }
     }
-    hand_over(&mut group, manifest.sources(), position, sink);
+    hand_over(&mut group, manifest.sources(), &[], position, sink);
     Ok(())
 }
 
@@ -39,7 +48,14 @@ fn share(sources: &[Source], one: u32, other: u32) -> bool {
     one == other || (sources[one as usize].mixes && sources[other as usize].mixes)
 }
 
-fn hand_over(group: &mut Vec<File>, sources: &[Source], position: u32, sink: &mut Sink<'_>) {
+/// Plans the mini-batch of these files, which have the `keys` in common.
+pub(super) fn hand_over(
+    group: &mut Vec<File>,
+    sources: &[Source],
+    keys: &[u8],
+    position: u32,
+    sink: &mut Sink<'_>,
+) {
     if !group.is_empty() && !sink.stopped {
         let mut numbers: Vec<u32> = Vec::new();
         let files = group.iter().map(|file| {
@@ -54,7 +70,7 @@ fn hand_over(group: &mut Vec<File>, sources: &[Source], position: u32, sink: &mu
         let files = files.collect();
         let sources = numbers.iter().map(|&number| sources[number as usize].describe(number)).collect();
         // The sink remembers that it was stopped.
-        let _ = sink.push(position, Work::Objects { sources, files });
+        let _ = sink.push_with(position, keys, Work::Objects { sources, files });
     }
     group.clear();
 }

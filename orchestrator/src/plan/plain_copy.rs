@@ -51,7 +51,7 @@ async fn is_same(store: &dyn Storage, key: &str, file: &Path, size: u64) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use prs_common::storage::{LocalStorage, PIECE, PutMode};
+    use prs_common::storage::{LocalStorage, PutMode, STREAM_PIECE};
 
     use super::*;
 
@@ -60,13 +60,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = LocalStorage::new(folder.path().join("storage"));
         let file = folder.path().join("plain");
-        let text: Vec<u8> = (0..PIECE + 100).map(|at| (at / 251) as u8).collect();
+        let text: Vec<u8> = (0..STREAM_PIECE + 100).map(|at| (at / 251) as u8).collect();
         std::fs::write(&file, &text).unwrap();
         store(&storage, "plain/0", &file).await.unwrap();
         let first = storage.head("plain/0").await.unwrap();
         store(&storage, "plain/0", &file).await.unwrap();
         assert_eq!(storage.head("plain/0").await.unwrap(), first, "it is not written again");
-        for place in [3, PIECE as usize + 7] {
+        for place in [3, STREAM_PIECE as usize + 7] {
             let mut damaged = text.clone();
             damaged[place] ^= 1;
             storage.put("plain/0", damaged.into(), PutMode::Overwrite).await.unwrap();

@@ -1,14 +1,16 @@
-//! Plain text of a tabular file: itself, or its decompressed copy in the scratch folder.
+//! Plain text of a tabular file, which is UTF-8: itself, or its decompressed or decoded copy in the scratch folder.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use prs_common::dataset::mltable::Encoding;
 use prs_common::file_version::SeenFile;
 use prs_common::storage::DiskError;
 
 use super::PlanError;
+use super::encoding::Utf8Reader;
 
 /// A file that can be read at any offset.
 #[derive(Debug)]
@@ -41,10 +43,11 @@ pub(super) enum PlainTextError {
     Scratch(PlanError),
 }
 
-/// Opens `origin`; a gzip file (told by its first bytes) is decompressed into `scratch`, until `stop`. One that changes
-/// meanwhile is an error: a copy holds what the file held at one moment.
+/// Opens `origin`; a compressed file, or one of another encoding, is decompressed and decoded into `scratch`, until `stop`. One that changes meanwhile is an error: a
+/// copy holds what the file held at one moment.
 pub(super) fn open(
     origin: &Path,
+    encoding: Encoding,
     scratch: &Scratch<'_>,
     stop: &dyn Fn() -> bool,
 ) -> Result<PlainText, PlainTextError> {
@@ -55,14 +58,20 @@ pub(super) fn open(
     }
     let before = SeenFile::of(&meta);
     let version = before.version.to_string();
-    let mut magic = Vec::with_capacity(2);
-    Read::by_ref(&mut file).take(2).read_to_end(&mut magic).map_err(PlainTextError::Input)?;
-    if magic != [0x1f, 0x8b] {
-        return Ok(PlainText { path: origin.to_owned(), name: origin.to_owned(), version, broken: None });
-    }
-    let mut decoder = MultiGzDecoder::new(io::Cursor::new(magic).chain(&file));
+    let mut begin = Vec::with_capacity(4);
+    Read::by_ref(&mut file).take(4).read_to_end(&mut begin).map_err(PlainTextError::Input)?;
+    let decompressed = decoder(begin.clone(), &file).map_err(PlainTextError::Input)?;
+    let is_compressed = decompressed.is_some();
+    let mut decoder = match decompressed {
+        None if encoding.is_utf8() => {
+            return Ok(PlainText { path: origin.to_owned(), name: origin.to_owned(), version, broken: None });
+        }
+        Some(decoder) if encoding.is_utf8() => decoder,
+        Some(decoder) => Box::new(Utf8Reader::new(decoder, encoding)),
+        None => Box::new(Utf8Reader::new(io::Cursor::new(begin).chain(&file), encoding)),
+    };
     let path = scratch.work.join(&scratch.name);
-    let broken = decompress(&mut decoder, &path, stop).map_err(|source| {
+    let broken = decompress(&mut *decoder, is_compressed, &path, stop).map_err(|source| {
         PlainTextError::Scratch(PlanError::Scratch(DiskError { path: path.clone(), source }))
     })?;
     let after = file.metadata().map_err(PlainTextError::Input)?;
@@ -73,9 +82,26 @@ pub(super) fn open(
     Ok(PlainText { path, name: scratch.name.clone().into(), version, broken })
 }
 
+/// What decompresses `file`, of which `begin` was read; nothing where that is not how a compressed file begins. All members
+/// of a gzip file and all frames of a Zstandard one count; a frame that asks for a window of more than 128 MiB is damage.
+fn decoder<'a>(begin: Vec<u8>, file: &'a File) -> io::Result<Option<Box<dyn Read + 'a>>> {
+    let is_gzip = begin.starts_with(&[0x1f, 0x8b]);
+    // A frame, or one with data of the compressor's own, to be skipped.
+    let is_zstd = matches!(begin[..], [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
+    let whole = io::Cursor::new(begin).chain(file);
+    Ok(if is_gzip {
+        Some(Box::new(MultiGzDecoder::new(whole)))
+    } else if is_zstd {
+        Some(Box::new(zstd::Decoder::new(whole)?))
+    } else {
+        None
+    })
+}
+
 /// Copies until the end or the first damage; an error is one of the scratch folder.
 fn decompress(
-    decoder: &mut impl Read,
+    decoder: &mut dyn Read,
+    is_compressed: bool,
     scratch: &Path,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<Option<(u64, String)>> {
@@ -94,7 +120,10 @@ fn decompress(
                 written += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break Some((written, format!("the compressed data is damaged: {error}"))),
+            Err(error) if is_compressed => {
+                break Some((written, format!("the compressed data is damaged: {error}")));
+            }
+            Err(error) => break Some((written, error.to_string())),
         }
     };
     target.flush()?;
@@ -112,23 +141,34 @@ mod tests {
     }
 
     #[test]
-    fn members_are_joined_and_damage_is_located() {
-        let folder = tempfile::tempdir().unwrap();
-        let origin = folder.path().join("a.csv.gz");
-        let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
-        let mut bytes = gzip(b"a,b\n1,2\n");
-        bytes.extend(gzip(b"3,4\n"));
-        std::fs::write(&origin, &bytes).unwrap();
-        let plain = open(&origin, &scratch, &|| false).unwrap();
-        assert!(plain.broken.is_none());
-        assert_eq!(plain.name, Path::new("scratch/a"));
-        assert_eq!(std::fs::read(&plain.path).unwrap(), b"a,b\n1,2\n3,4\n");
+    fn parts_are_joined_and_damage_is_located() {
+        let zstd = |text: &[u8]| zstd::encode_all(text, 1).unwrap();
+        let to_skip = [&[0x51, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3], &zstd(b"a,b\n1,2\n")[..]].concat();
+        for [first, second] in [
+            [gzip(b"a,b\n1,2\n"), gzip(b"3,4\n")],
+            [zstd(b"a,b\n1,2\n"), zstd(b"3,4\n")],
+            [to_skip, zstd(b"3,4\n")],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let origin = folder.path().join("a.csv.compressed");
+            let scratch = Scratch { work: folder.path(), name: "scratch/a".to_owned() };
+            let bytes = [first, second].concat();
+            std::fs::write(&origin, &bytes).unwrap();
+            let plain = open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap();
+            assert!(plain.broken.is_none(), "{plain:?}");
+            assert_eq!(plain.name, Path::new("scratch/a"));
+            assert_eq!(std::fs::read(&plain.path).unwrap(), b"a,b\n1,2\n3,4\n");
 
-        std::fs::write(&origin, &bytes[..bytes.len() - 9]).unwrap();
-        let plain = open(&origin, &scratch, &|| false).unwrap();
-        let (offset, reason) = plain.broken.unwrap();
-        assert!(offset >= 8, "the first member is whole");
-        assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
+            for (damaged, whole) in
+                [(bytes[..bytes.len() - 9].to_vec(), 8), ([&bytes[..], b"xyz"].concat(), 12)]
+            {
+                std::fs::write(&origin, damaged).unwrap();
+                let plain = open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap();
+                let (offset, reason) = plain.broken.unwrap();
+                assert!(offset >= whole, "what is before the damage is there: {offset}");
+                assert!(reason.starts_with("the compressed data is damaged"), "{reason}");
+            }
+        }
     }
 
     #[test]
@@ -143,7 +183,7 @@ mod tests {
             file.write_all(b"x").unwrap();
             false
         };
-        let error = open(&origin, &scratch, &grow).unwrap_err();
+        let error = open(&origin, Encoding::Utf8, &scratch, &grow).unwrap_err();
         let PlainTextError::Input(error) = error else { panic!("{error:?}") };
         assert!(error.to_string().starts_with("it changed while it was decompressed: it had "), "{error}");
     }
@@ -154,7 +194,10 @@ mod tests {
         let origin = folder.path().join("a.csv");
         std::fs::write(&origin, b"x").unwrap();
         let scratch = Scratch { work: folder.path(), name: "s".to_owned() };
-        assert_eq!(open(&origin, &scratch, &|| false).unwrap().path, origin);
-        assert!(matches!(open(folder.path(), &scratch, &|| false), Err(PlainTextError::Input(_))));
+        assert_eq!(open(&origin, Encoding::Utf8, &scratch, &|| false).unwrap().path, origin);
+        assert!(matches!(
+            open(folder.path(), Encoding::Utf8, &scratch, &|| false),
+            Err(PlainTextError::Input(_))
+        ));
     }
 }

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
+use prs_common::layout;
 use prs_common::ledger::{Checkpoint, Conclusion, Duty, LedgerError, LedgerErrorKind};
 use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
 use prs_common::queue::{QueueError, QueueErrorKind};
-use prs_common::storage::StorageError;
+use prs_common::storage::{PutMode, StorageError};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -155,7 +156,7 @@ async fn run(
     let sent = publisher.publish(receiver).await;
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
-    end_of_plan?;
+    let listed = end_of_plan?;
     if stop.is_cancelled() {
         // What ended may be the planner's patience, not the plan.
         return Err(ScheduleError::Stopped);
@@ -163,10 +164,21 @@ async fn run(
     if let Some(gone) = beyond(&assignment.known, checkpoint.scheduled) {
         return Err(ScheduleError::Changed { id: id_of(gone) });
     }
+    note_listing(job, listed).await;
     let complete = Checkpoint { complete: true, ..checkpoint };
     job.ledger.checkpoint(complete, fence).await?;
     job.ledger.release(Duty::Schedule, owner).await?;
     Ok(())
+}
+
+/// Notes what was listed of local files, for later jobs to compare; whoever ends the job puts it into the record. Where that
+/// fails the job gives its output to no other, and no more.
+async fn note_listing(job: &JobContext, listed: Option<String>) {
+    let Some(listed) = listed else { return };
+    let note = layout::listed(job.incarnation);
+    if let Err(error) = job.storage.put(&note, listed.into(), PutMode::Overwrite).await {
+        tracing::warn!(%error, "later jobs will not find the output of this one");
+    }
 }
 
 /// Plans `job` on a thread of its own, until the end or until `stop`. What it found comes through the channel; how it
@@ -174,7 +186,7 @@ async fn run(
 pub(crate) fn plan_aside(
     job: &JobContext,
     stop: &CancellationToken,
-) -> (mpsc::Receiver<Batch>, JoinHandle<Result<(), PlanError>>) {
+) -> (mpsc::Receiver<Batch>, JoinHandle<Result<Option<String>, PlanError>>) {
     let (sender, receiver) = mpsc::channel(8);
     let (spec, work, stop) = (job.spec.clone(), job.work.clone(), stop.clone());
     let (stores, handle, is_shared) = (job.inputs.clone(), Handle::current(), job.policy.has_others);

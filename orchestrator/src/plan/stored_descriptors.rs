@@ -36,7 +36,7 @@ async fn store(storage: &dyn Storage, body: &mut Bytes) -> Result<(), StorageErr
     let (index, input, items) = (mini_batch.index, mini_batch.input, mini_batch.items());
     let (key, checksum) = (layout::stored_descriptor(index), checksum(body));
     storage.put(&key, body.clone().into(), PutMode::Overwrite).await?;
-    *body = MiniBatch { index, input, work: Work::Stored { key: &key, items, checksum } }.encode().into();
+    *body = MiniBatch::new(index, input, Work::Stored { key: &key, items, checksum }).encode().into();
     Ok(())
 }
 
@@ -54,7 +54,7 @@ mod tests {
         let body = |index, files| -> Bytes {
             let work =
                 Work::Files { base: "/data", paths: vec![&path; files], versions: &[], names: Vec::new() };
-            MiniBatch { index, input: 3, work }.encode().into()
+            MiniBatch::new(index, 3, work).encode().into()
         };
         let bodies = vec![body(0, 1), body(1, 1_000), body(2, 2), body(3, 2_000)];
         let mut sent = bodies.clone();

@@ -12,8 +12,9 @@ use prs_common::segment::{OutputFile, READS, read_again_after};
 use prs_common::storage::{GetOptions, IfExists, StorageError, StorageErrorKind, StorageExt, pieces};
 use tokio::sync::OnceCell;
 
+use super::former::{self, BroughtFile};
 use super::notes::{former_files, note_files};
-use super::{NEW, PIECE, error};
+use super::{FILE_PIECE, NEW, error};
 use crate::JobContext;
 
 /// Files published side by side.
@@ -37,17 +38,18 @@ async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -
     let spec = &job.spec;
     let own_file = (spec.output_action == OutputAction::AppendRow).then_some(&*spec.append_row_file_name);
     let names = names(files.iter().map(|(index, file)| (*index, &*file.path)), own_file);
+    let mut brought = Vec::with_capacity(names.len());
     let noted = names.iter().cloned().zip(files.iter().map(|(_, file)| file.key.clone())).collect();
-    let former = Former { job, latest: note_files(job, &noted).await?, names: OnceCell::new() };
+    let earlier = EarlierNames { job, latest: note_files(job, &noted).await?, names: OnceCell::new() };
     let mut to_publish = Vec::with_capacity(names.len());
     for ((index, file), name) in files.into_iter().zip(names) {
-        to_publish.push(publish_one(job, &former, *index, file, name));
+        to_publish.push(publish_one(job, &earlier, *index, file, name));
     }
     let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
     while let Some(done) = published.next().await {
-        done?;
+        brought.push(done?);
     }
-    Ok(())
+    former::note(job, brought).await
 }
 
 /// The name in the output of each file, given in input order. `own_file` is what prs itself writes there.
@@ -90,15 +92,15 @@ fn names<'a>(
     files.zip(first).map(name).collect()
 }
 
-/// What was published before; read when it matters.
-struct Former<'a> {
+/// The names under which files were published before; read when it matters.
+struct EarlierNames<'a> {
     job: &'a JobContext,
     /// Key of the note of what is being published.
     latest: String,
     names: OnceCell<HashMap<String, Vec<String>>>,
 }
 
-impl Former<'_> {
+impl EarlierNames<'_> {
     /// Keys of the staged files that had the name before.
     async fn keys(&self, name: &str) -> Result<&[String], StorageError> {
         let names = self.names.get_or_try_init(|| former_files(self.job, &self.latest)).await?;
@@ -120,34 +122,36 @@ impl Former<'_> {
 /// bring are left alone, and ours gets its id into the name.
 async fn publish_one(
     job: &JobContext,
-    former: &Former<'_>,
+    earlier: &EarlierNames<'_>,
     index: MiniBatchIndex,
     file: &OutputFile,
     name: String,
-) -> Result<(), StorageError> {
+) -> Result<BroughtFile, StorageError> {
     let key = &file.key;
+    let brought = |name: &str| BroughtFile { name: name.to_owned(), size: file.size, crc: file.crc };
     if let Some(prefix) = job.output_prefix {
         let target = format!("{prefix}{name}");
         match job.storage.copy(key, &target, NEW).await {
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
-            copied => return copied,
+            copied => return copied.map(|()| brought(&name)),
         }
-        if !former.keys(&name).await?.is_empty() {
-            return job.storage.copy(key, &target, IfExists::Overwrite).await;
+        if !earlier.keys(&name).await?.is_empty() {
+            job.storage.copy(key, &target, IfExists::Overwrite).await?;
+            return Ok(brought(&name));
         }
     }
     let renamed = with_id(&name, &id_of(index));
     for name in [&name, &renamed] {
         match is_published(job, key, name).await? {
-            Some(true) => return Ok(()),
-            Some(false) if former.brought(name).await? => job.output.delete(name).await?,
+            Some(true) => return Ok(brought(name)),
+            Some(false) if earlier.brought(name).await? => job.output.delete(name).await?,
             Some(false) => continue,
             None => {}
         }
         match copy_over(job, file, name).await {
             // A folder, or a file that came at this moment.
             Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
-            copied => return copied,
+            copied => return copied.map(|()| brought(name)),
         }
     }
     let message = "files that the job did not bring have this name and the one without the id, and they are not \
@@ -157,7 +161,7 @@ async fn publish_one(
 
 /// Whether the output has `name` with the bytes of the staged object `key`; nothing where it has no such file.
 async fn is_published(job: &JobContext, key: &str, name: &str) -> Result<Option<bool>, StorageError> {
-    let read = |storage, key: &str| pieces(storage, key.to_owned(), GetOptions::default(), PIECE);
+    let read = |storage, key: &str| pieces(storage, key.to_owned(), GetOptions::default(), FILE_PIECE);
     let (mut there, mut ours) = (read(&*job.output, name), read(&*job.storage, key));
     loop {
         let there = match there.try_next().await {
@@ -180,7 +184,7 @@ async fn copy_over(job: &JobContext, file: &OutputFile, name: &str) -> Result<()
     loop {
         let mut writer = job.output.writer(name, NEW).await?;
         let (mut size, mut sum) = (0, Crc32c::new());
-        let mut staged = pieces(&*job.storage, file.key.clone(), GetOptions::default(), PIECE);
+        let mut staged = pieces(&*job.storage, file.key.clone(), GetOptions::default(), FILE_PIECE);
         while let Some(piece) = staged.try_next().await? {
             size += piece.len() as u64;
             sum.update(&piece);

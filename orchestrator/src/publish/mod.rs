@@ -6,6 +6,7 @@
 //! segments, and needs to run nothing again once the name is free.
 
 mod files;
+pub mod former;
 mod notes;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use crate::JobContext;
 /// Replaces nothing.
 pub(crate) const NEW: IfExists = IfExists::Fail;
 /// Bytes of an object that are read at a time: many are read side by side.
-const PIECE: u64 = 1 << 20;
+const FILE_PIECE: u64 = 1 << 20;
 
 /// What there is at a name of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

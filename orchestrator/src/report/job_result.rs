@@ -52,6 +52,9 @@ pub fn text(result: &JobResult, spec: &JobSpec, place: &str) -> String {
         spec.allowed_failed_percent,
         counts.failed,
     );
+    if let Some(reused) = words::reused(result) {
+        let _ = writeln!(out, "reused        {reused}");
+    }
     causes(&result.findings, &mut out);
     out.push_str(&starts::lines(&result.starts));
     for note in &spec.notes {
@@ -122,6 +125,12 @@ fn next(result: &JobResult, place: &str) -> String {
         let _ = writeln!(out, "then          prs resume {place}   goes on from what is done");
     } else if result.state == JobState::Canceled {
         let _ = writeln!(out, "then          prs resume {place}   goes on from what is done");
+    } else if let Some(former) = &result.reused {
+        let _ = writeln!(
+            out,
+            "open next     nothing ran for this job: prs logs {former} shows the logs of the one that did\n\
+             then          prs submit JOB.yml --set allow_reuse=false   runs it anew"
+        );
     } else {
         let _ = writeln!(
             out,

@@ -16,7 +16,7 @@ use super::summaries::Summaries;
 use crate::job::errors::{ErrorGroup, ErrorSummary};
 
 /// `readme.txt`: what is where below `logs/`.
-const README: &str = include_str!("readme.txt");
+pub const README: &str = include_str!("readme.txt");
 
 /// The orchestrator's logs of one job.
 pub(crate) struct Journal {

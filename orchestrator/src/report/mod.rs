@@ -4,10 +4,14 @@ pub mod error_list;
 pub mod init_errors;
 pub mod job_result;
 pub mod journal;
+pub mod page;
 pub mod processed_mini_batches;
 pub mod progress_overview;
 pub mod starts;
+pub(crate) mod statistics;
 pub mod summaries;
+
+pub use statistics::read as read_statistics;
 
 use prs_common::timestamp::push_seconds;
 

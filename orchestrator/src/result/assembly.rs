@@ -17,6 +17,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::FinalizeError;
+use super::form::Form;
+use super::frames::Frames;
 use super::rows::{BATCH, Batch, CutRows, Position};
 use crate::JobContext;
 use crate::publish::NEW;
@@ -27,13 +29,13 @@ const WAITING: usize = 8;
 /// Batches that are read at a time, each by a task of its own; one less while one is written.
 const READ_AHEAD: usize = 3;
 /// Bytes that are hashed and written at a time; smaller slices are put together.
-const PIECE: usize = 4 << 20;
+const WRITTEN_AT_ONCE: usize = 4 << 20;
 
 /// An assembly under way.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    /// The header that it began with.
-    header: Option<String>,
+    /// The form that it began with.
+    form: Form,
     /// What comes next.
     position: Position,
     /// Rows handed over, bytes.
@@ -53,11 +55,11 @@ pub(crate) struct Written {
 impl Assembly {
     /// Begins the result of a job.
     pub(crate) fn begin(job: &JobContext, catalog: &Catalog) -> Self {
-        let header = header(catalog);
+        let form = Form::of(job, catalog);
         let (batches, queue) = channel(WAITING);
-        let writing = write(job.clone(), header.clone(), queue);
+        let writing = write(job.clone(), form.clone(), queue);
         Self {
-            header,
+            form,
             position: Position::default(),
             taken: 0,
             batches,
@@ -65,14 +67,13 @@ impl Assembly {
         }
     }
 
-    /// Whether it can go on: it has not failed, and the result begins with the header that it began with.
-    pub(crate) fn is_of_use(&self, catalog: &Catalog) -> bool {
-        !self.batches.is_closed() && self.header == header(catalog)
+    /// Whether it can go on: it has not failed, and the result has the form that it began with.
+    pub(crate) fn is_of_use(&self, job: &JobContext, catalog: &Catalog) -> bool {
+        !self.batches.is_closed() && self.form == Form::of(job, catalog)
     }
 
-    #[cfg(test)]
-    pub(super) fn header(&self) -> Option<&str> {
-        self.header.as_deref()
+    pub(super) fn form(&self) -> &Form {
+        &self.form
     }
 
     /// Hands over what has come since, as much as there is room for.
@@ -103,12 +104,6 @@ impl Assembly {
     }
 }
 
-/// The header of the result, as far as the contiguous prefix tells.
-fn header(catalog: &Catalog) -> Option<String> {
-    let (_, header) = catalog.headers.first().filter(|(index, _)| (*index as usize) < catalog.prefix.end)?;
-    Some(header.clone())
-}
-
 fn take(catalog: &Catalog, position: &mut Position) -> Batch {
     let ranges = catalog.rows[position.index..catalog.prefix.end].iter();
     Batch::take(&catalog.segments, position, ranges.map_while(|range| *range))
@@ -118,23 +113,33 @@ async fn joined<T>(task: AbortOnDropHandle<Result<T, FinalizeError>>) -> Result<
     task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
-async fn write(
-    job: JobContext,
-    header: Option<String>,
-    batches: Receiver<Batch>,
-) -> Result<Written, FinalizeError> {
+async fn write(job: JobContext, form: Form, batches: Receiver<Batch>) -> Result<Written, FinalizeError> {
     let upload = job.output.writer(&job.spec.append_row_file_name, NEW).await?;
     let mut object = Object { upload, hasher: Sha256::new(), bytes: 0, small: BytesMut::new() };
-    object.add(header.unwrap_or_default().into()).await?;
+    let mut frames = match form {
+        Form::Text(header) => {
+            object.add(header.unwrap_or_default().into()).await?;
+            None
+        }
+        Form::Parquet(schema) => Some(Frames::new(schema.as_deref())?),
+    };
     let fetched = stream::unfold(batches, async |mut batches| Some((batches.recv().await?, batches)))
         .map(|batch| joined(AbortOnDropHandle::new(tokio::spawn(batch.fetch(Arc::clone(&job.storage))))))
         .buffered(READ_AHEAD);
     let mut fetched = std::pin::pin!(fetched);
     let mut cut = CutRows::default();
     while let Some(batch) = fetched.next().await {
-        for rows in batch?.rows(&mut cut)? {
-            object.add(rows).await?;
+        match &mut frames {
+            None => {
+                for rows in batch?.rows(&mut cut)? {
+                    object.add(rows).await?;
+                }
+            }
+            Some(frames) => object.add_all(frames.add(batch?.parts(&mut cut)?).await?).await?,
         }
+    }
+    if let Some(frames) = frames {
+        object.add_all(frames.end().await?).await?;
     }
     Ok(object.end().await?)
 }
@@ -150,14 +155,26 @@ struct Object {
 
 impl Object {
     async fn add(&mut self, rows: Bytes) -> Result<(), StorageError> {
-        if self.small.len() + rows.len() > PIECE {
+        if self.small.len() + rows.len() > WRITTEN_AT_ONCE {
             self.write_small().await?;
         }
-        if rows.len() >= PIECE {
+        if rows.len() >= WRITTEN_AT_ONCE {
             return self.write(rows).await;
         }
-        self.small.reserve(if self.small.is_empty() { rows.len() } else { PIECE - self.small.len() });
+        self.small.reserve(if self.small.is_empty() {
+            rows.len()
+        } else {
+            WRITTEN_AT_ONCE - self.small.len()
+        });
         self.small.extend_from_slice(&rows);
+        Ok(())
+    }
+
+    /// Adds what may be many at a time.
+    async fn add_all(&mut self, mut bytes: Bytes) -> Result<(), StorageError> {
+        while !bytes.is_empty() {
+            self.add(bytes.split_to(bytes.len().min(WRITTEN_AT_ONCE))).await?;
+        }
         Ok(())
     }
 

@@ -11,7 +11,6 @@ use super::FinalizeError;
 use super::rows::{Batch, CutRows, Position};
 use crate::segments::catalog::{Catalog, RowRange};
 use crate::segments::damage::Damaged;
-use crate::segments::is_damage;
 
 /// Segments read side by side.
 const SEGMENTS_AT_ONCE: usize = 4;
@@ -73,7 +72,8 @@ pub(super) async fn what_is_wrong_with_rows(
         let rest = ranges[position.index..].iter().map(|range| RowRange { segment: 0, ..*range });
         let fetched = Batch::take(segments, &mut position, rest).fetch(Arc::clone(storage)).await;
         match fetched.and_then(|fetched| fetched.rows(&mut cut)) {
-            Ok(_) => {}
+            // Whether they fit a file is no question of damage.
+            Ok(_) | Err(FinalizeError::Unfit(_)) => {}
             Err(FinalizeError::Damaged(damaged)) => return Ok(Some(damaged)),
             Err(FinalizeError::Storage(error)) => return Err(error),
         }
@@ -88,7 +88,7 @@ async fn what_is_wrong(storage: &dyn Storage, file: &OutputFile) -> Result<Optio
         let reason = match read_through(storage, file).await {
             Ok((size, crc)) if (size, crc) == (file.size, file.crc) => return Ok(None),
             Ok(_) => format!("{} is not what its mini-batch wrote: its checksum is another", file.key),
-            Err(error) if is_damage(&error) => error.to_string(),
+            Err(error) if error.is_damage() => error.to_string(),
             Err(error) => return Err(error),
         };
         if reads == READS {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::FinalizeError;
 use super::assembly::{Assembly, Written};
+use super::form::Form;
 use super::rows::BATCH;
 use crate::JobContext;
 use crate::segments::catalog::Catalog;
@@ -26,17 +27,21 @@ impl Growth {
     /// Takes in what has been committed since the last call. The error is that of an assembly that failed: another one
     /// begins later, at the end of the job at the latest, and what is wrong then decides.
     pub(crate) async fn grow(&mut self, job: &JobContext, catalog: &Catalog) -> Result<(), FinalizeError> {
-        if let Some(failed) = self.assembly.take_if(|assembly| !assembly.is_of_use(catalog)) {
+        if let Some(failed) = self.assembly.take_if(|assembly| !assembly.is_of_use(job, catalog)) {
             let now = Instant::now();
+            let took = self.began.map_or(Duration::ZERO, |began| now - began);
+            let is_parquet = matches!(failed.form(), Form::Parquet(_));
             if let Some(error) = failed.failure().await {
-                let took = self.began.map_or(Duration::ZERO, |began| now - began);
                 self.not_before = Some(now + took.max(LEAST_PAUSE));
                 return Err(error);
             }
+            // Columns that changed may change again; a header does so no more than a few times.
+            self.not_before = is_parquet.then(|| now + took);
         }
         if self.assembly.is_none()
             && catalog.prefix.bytes >= BATCH
             && self.not_before.is_none_or(|time| time <= Instant::now())
+            && Form::of(job, catalog).is_known()
         {
             self.assembly = Some(Assembly::begin(job, catalog));
             self.began = Some(Instant::now());
@@ -53,7 +58,7 @@ impl Growth {
         job: &JobContext,
         catalog: &Catalog,
     ) -> Result<Written, FinalizeError> {
-        let grown = self.assembly.take().filter(|assembly| assembly.is_of_use(catalog));
+        let grown = self.assembly.take().filter(|assembly| assembly.is_of_use(job, catalog));
         if let Some(assembly) = grown {
             match assembly.finish(catalog).await {
                 Ok(written) => return Ok(written),
@@ -94,7 +99,7 @@ mod tests {
     /// The catalog of all that was committed.
     async fn catalog(fixture: &Fixture) -> Box<Catalog> {
         let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
-        let mut catalog = Box::new(Catalog::new(fixture.job.incarnation, report));
+        let mut catalog = Box::new(Catalog::new(&fixture.job, 0, report));
         for segment in fixture.ledger.segments(0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
             let object = ObjectMeta { key, size, ..ObjectMeta::default() };
@@ -143,10 +148,10 @@ mod tests {
         let mut catalog = catalog(&fixture).await;
         catalog.headers.add(3, "a b\n".to_owned(), true);
         growth.grow(&fixture.job, &catalog).await.unwrap();
-        assert_eq!(growth.assembly.as_ref().unwrap().header(), None, "2 may bring another one");
+        assert_eq!(growth.assembly.as_ref().unwrap().form(), &Form::Text(None), "2 may bring another one");
         catalog.headers.add(1, "a b\n".to_owned(), true);
         growth.grow(&fixture.job, &catalog).await.unwrap();
-        assert_eq!(growth.assembly.as_ref().unwrap().header(), Some("a b\n"));
+        assert_eq!(growth.assembly.as_ref().unwrap().form(), &Form::Text(Some("a b\n".to_owned())));
         gives(&mut growth, &fixture, &catalog, "a b\n", &[0, 1]).await;
     }
 

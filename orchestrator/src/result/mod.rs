@@ -8,13 +8,18 @@
 //! | `rows` | reads rows of many segments at a time, and checks them |
 //! | `assembly` | the object of the rows, written batch by batch |
 //! | `check` | finds what storage damaged |
+//! | `form` | what the result begins with: a header, or the columns of a file |
+//! | `frames` | a Parquet file of the rows |
 //! | `growth` | when an assembly begins, and what becomes of one that fails |
 
 mod assembly;
 pub(crate) mod check;
+mod form;
+mod frames;
 mod growth;
 mod rows;
 
+use prs_common::end_reason::EndReason;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::storage::StorageError;
@@ -35,6 +40,9 @@ pub(crate) enum FinalizeError {
     Storage(#[from] StorageError),
     #[error("{}: {}", .0.segment, .0.reason)]
     Damaged(Damaged),
+    /// No file of the form that the job asks for can have the rows.
+    #[error("{0}")]
+    Unfit(EndReason),
 }
 
 /// Finishes the result and publishes the files of the mini-batches.

@@ -19,7 +19,6 @@ use prs_common::storage::{Storage, StorageExt};
 use super::FinalizeError;
 use crate::segments::catalog::RowRange;
 use crate::segments::damage::Damaged;
-use crate::segments::is_damage;
 
 /// Rows of a batch at most, bytes.
 pub(crate) const BATCH: u64 = 8 << 20;
@@ -49,6 +48,8 @@ struct Read {
 /// Rows of one mini-batch, or a part of them.
 #[derive(Debug)]
 struct Piece {
+    /// The mini-batch.
+    index: usize,
     /// Position in [`Batch::reads`].
     read: usize,
     /// Where they are in what was read.
@@ -94,6 +95,7 @@ impl Batch {
                 range.end = start + length;
                 let at = (start - range.start) as usize;
                 batch.pieces.push(Piece {
+                    index: position.index,
                     read,
                     within: at..at + length as usize,
                     is_first: from == 0,
@@ -145,7 +147,7 @@ impl Read {
                 }
                 Ok(bytes) if pieces.iter().all(|piece| piece.agrees_if_whole(&bytes)) => return Ok(bytes),
                 Ok(_) => OTHER_ROWS.to_owned(),
-                Err(error) if is_damage(&error) => error.to_string(),
+                Err(error) if error.is_damage() => error.to_string(),
                 Err(error) => return Err(error.into()),
             };
             if reads == READS {
@@ -177,6 +179,15 @@ pub(crate) struct Fetched {
     bytes: Vec<Bytes>,
 }
 
+/// Rows of one mini-batch, or a part of them.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) index: usize,
+    pub(super) rows: Bytes,
+    /// Whether no more comes of the mini-batch.
+    pub(super) is_last: bool,
+}
+
 /// Checks mini-batches that are cut over several batches.
 #[derive(Debug, Default)]
 pub(crate) struct CutRows(Crc32c);
@@ -199,6 +210,19 @@ impl Fetched {
         }
         rows.extend(run.map(|run| self.slice(run)));
         Ok(rows)
+    }
+
+    /// The rows, mini-batch by mini-batch. The batch before it was given the same `cut`.
+    pub(super) fn parts(self, cut: &mut CutRows) -> Result<Vec<Part>, FinalizeError> {
+        let mut parts = Vec::with_capacity(self.batch.pieces.len());
+        for piece in &self.batch.pieces {
+            if !(piece.is_first && piece.is_last) {
+                self.check_cut(piece, cut)?;
+            }
+            let rows = self.slice((piece.read, piece.within.clone()));
+            parts.push(Part { index: piece.index, rows, is_last: piece.is_last });
+        }
+        Ok(parts)
     }
 
     fn slice(&self, (read, within): (usize, Range<usize>)) -> Bytes {
@@ -316,7 +340,7 @@ mod tests {
             rows.storage.put(damaged, body.into(), PutMode::Overwrite).await.unwrap();
             match rows.read().await.unwrap_err() {
                 FinalizeError::Damaged(found) => assert_eq!(found.segment, damaged),
-                FinalizeError::Storage(error) => panic!("{error}"),
+                error => panic!("{error}"),
             }
             for (number, segment) in rows.segments.iter().enumerate() {
                 let of_segment: Vec<_> = rows

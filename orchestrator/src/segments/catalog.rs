@@ -6,18 +6,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use prs_common::job::OutputFormat;
 use prs_common::ledger::CommittedSegment;
 use prs_common::mini_batch::{MiniBatchIndex, fingerprint};
 use prs_common::segment::{OutputFile, SegmentIndex, TryRecord, TryStatus};
 
+use crate::JobContext;
 use crate::job::errors::ErrorSummary;
 use crate::job::findings::{Surplus, TryCounts};
 use crate::plan::schedule::KnownChecksums;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
+use crate::report::statistics::Statistics;
 use crate::report::summaries::Summaries;
 use crate::segments::damage::Damaged;
+use crate::segments::durations::Durations;
 use crate::segments::failures::Failures;
 use crate::segments::headers::Headers;
+use crate::segments::schemas::Schemas;
 
 /// Mini-batches without some of their items that are remembered with their names. A script that leaves items out on
 /// purpose does so all the time; those that failed are remembered all.
@@ -71,6 +76,8 @@ pub(crate) struct Catalog {
     pub(crate) returned: u64,
     /// Headers of the DataFrames that were returned.
     pub(crate) headers: Headers,
+    /// Their columns, where the result is a Parquet file.
+    pub(crate) schemas: Option<Schemas>,
     /// Segments that could not be read.
     pub(crate) damaged: Vec<Damaged>,
     /// Files to publish.
@@ -85,16 +92,23 @@ pub(crate) struct Catalog {
     pub(crate) surplus: Surplus,
     /// Distinct errors.
     pub(crate) errors: ErrorSummary,
+    /// How long tries took that succeeded.
+    pub(crate) durations: Durations,
     /// Sums by process and by node.
     pub(crate) summaries: Summaries,
+    /// What is published of the tries, and of what nodes say.
+    pub(crate) statistics: Statistics,
     /// Written on the way.
     report: Option<ProcessedMiniBatches>,
 }
 
 impl Catalog {
     /// An empty catalog; the report is begun anew.
-    pub(crate) fn new(incarnation: u32, report: ProcessedMiniBatches) -> Self {
-        Self { incarnation, report: Some(report), ..Self::default() }
+    pub(crate) fn new(job: &JobContext, started_us: u64, report: ProcessedMiniBatches) -> Self {
+        let is_parquet = job.spec.output_format.is_some_and(OutputFormat::is_parquet);
+        let schemas = is_parquet.then(Schemas::default);
+        let statistics = Statistics::new(job.incarnation, started_us);
+        Self { incarnation: job.incarnation, schemas, statistics, report: Some(report), ..Self::default() }
     }
 
     /// Where the rows of a mini-batch are; nothing for one without an outcome.
@@ -161,6 +175,7 @@ impl Catalog {
         self.segments.push(segment.key.as_str().into());
         self.written_by.push(self.incarnation);
         self.damaged.push(Damaged { segment: segment.key, reason });
+        self.statistics.skip();
     }
 
     fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
@@ -171,9 +186,15 @@ impl Catalog {
         if let Some(report) = &mut self.report {
             report.add(&index, &segment.duplicates);
         }
+        let counts =
+            |record: &TryRecord| record.is_outcome(current) && !segment.duplicates.contains(&record.index);
+        self.statistics.add(&index, counts);
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);
+            if record.status == TryStatus::RunDone {
+                self.durations.add(record.elapsed_us);
+            }
             let is_outcome = record.is_outcome(current) && !segment.duplicates.contains(&record.index);
             if record.status != TryStatus::RunDone {
                 self.errors.add(&index, record, is_outcome);
@@ -190,6 +211,9 @@ impl Catalog {
             if record.is_outcome(current) && !segment.duplicates.contains(&record.index) {
                 self.add_outcome(position, record);
             }
+        }
+        if let Some(schemas) = &mut self.schemas {
+            schemas.unify();
         }
         while let Some(Some(rows)) = self.rows.get(self.prefix.end) {
             self.prefix.end += 1;
@@ -226,7 +250,11 @@ impl Catalog {
         *self.returned_by.entry(self.written_by[segment as usize]).or_default() += record.returned;
         self.files.extend(record.files.into_iter().map(|file| (record.index, file)));
         if let Some(header) = record.header {
-            self.headers.add(record.index, header, record.returned > 0);
+            match &mut self.schemas {
+                Some(schemas) if record.returned > 0 => schemas.add(record.index, header),
+                Some(_) => {}
+                None => self.headers.add(record.index, header, record.returned > 0),
+            }
         }
     }
 }

@@ -71,12 +71,16 @@ fn items(mini_batch: &MiniBatch<'_>) -> Vec<Value> {
         Work::Files { .. } | Work::Objects { .. } => {
             mini_batch.file_names().into_iter().map(Value::from).collect()
         }
-        Work::Slice(SliceRef { origin, start, end, records, .. }) => {
-            vec![json!({"file": origin, "start": start, "end": end, "records": records})]
-        }
+        Work::Slice(slice) => vec![of_slice(slice)],
+        Work::Slices(slices) => slices.iter().map(of_slice).collect(),
         Work::Stored { key, .. } => vec![json!({"descriptor": key})],
         Work::Unreadable { origin, offset, .. } => vec![json!({"file": origin, "start": offset})],
     }
+}
+
+fn of_slice(slice: &SliceRef<'_>) -> Value {
+    let SliceRef { origin, start, end, records, .. } = slice;
+    json!({"file": origin, "start": start, "end": end, "records": records})
 }
 
 #[cfg(test)]
@@ -91,7 +95,7 @@ mod tests {
         for (incarnation, index, status, last, succeeded) in tries {
             let work =
                 Work::Files { base: "", paths: vec!["/d/a", "/d/b"], versions: &[], names: Vec::new() };
-            let body = MiniBatch { index: *index, input: 0, work }.encode();
+            let body = MiniBatch::new(*index, 0, work).encode();
             let mut segment = SegmentBuilder::default();
             let mut record = TryRecord::new(*index, &body, *status);
             (record.last, record.items, record.succeeded, record.number) = (*last, 2, *succeeded, 1);

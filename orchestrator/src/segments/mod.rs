@@ -4,10 +4,12 @@ pub(crate) mod audit;
 pub(crate) mod bundles;
 pub(crate) mod catalog;
 pub mod damage;
+pub(crate) mod durations;
 pub mod failed_mini_batches;
 pub mod failures;
 pub(crate) mod headers;
 pub mod recover;
+pub(crate) mod schemas;
 pub(crate) mod starts;
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, stream};
 use prs_common::layout;
 use prs_common::segment::{ReadIndex, SegmentError, read_index};
-use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageErrorKind, StorageExt};
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 
 /// Segments read side by side.
 const READ_AT_ONCE: usize = 64;
@@ -45,14 +47,9 @@ pub(crate) async fn read_segment(
 ) -> Result<Contents, StorageError> {
     match read_index(storage, segment).await {
         Ok(read) => Ok(Ok(read)),
-        Err(SegmentError::Storage(error)) if !is_damage(&error) => Err(error),
+        Err(SegmentError::Storage(error)) if !error.is_damage() => Err(error),
         Err(error) => Ok(Err(error.to_string())),
     }
-}
-
-/// Whether storage has lost, or changed, what it was given.
-pub(crate) fn is_damage(error: &StorageError) -> bool {
-    matches!(error.kind, StorageErrorKind::Damaged | StorageErrorKind::NotFound)
 }
 
 /// All segments of a job.

@@ -1,18 +1,29 @@
 //! Doing what the duties decided. Each action may be done twice.
 
+use std::time::Duration;
+
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, JobState};
 
-use super::duties::Action;
-use super::ending::columns_differ;
+use super::duties::{Action, Straggler};
+use super::ending::columns_differ_for_good;
 use super::observe::Snapshot;
 use super::{Decision, Watch, WatchError};
 use crate::job::membership;
 use crate::job::queue;
 use crate::job::queue::job_queue_options;
 use crate::plan::schedule::Assignment;
-use crate::report::progress_overview::describe;
+use crate::report::progress_overview::{describe, duration};
+use crate::segments::durations::Durations;
 use crate::segments::recover::recover;
+
+/// Tries that must have succeeded before any is called long.
+const KNOWN_AT_LEAST: u64 = 20;
+
+/// What 95 of 100 tries took at most, once enough are known.
+fn usual(durations: &Durations) -> Option<Duration> {
+    durations.percentile(95).filter(|_| durations.count() >= KNOWN_AT_LEAST)
+}
 
 impl Watch<'_> {
     /// Does `action`; the answer is how the job is to end, where that is decided.
@@ -40,7 +51,9 @@ impl Watch<'_> {
             Action::Follow => {
                 self.follow(seen.progress.segments).await?;
                 let catalog = self.catalog.as_deref();
-                self.memory.columns_differ = catalog.and_then(|catalog| columns_differ(&job.spec, catalog));
+                self.memory.columns_differ =
+                    catalog.and_then(|catalog| columns_differ_for_good(&job.spec, catalog));
+                self.memory.usual = catalog.and_then(|catalog| usual(&catalog.durations));
             }
             Action::Grow => self.grow().await,
             Action::WriteOverview => {
@@ -78,6 +91,7 @@ impl Watch<'_> {
             }
             Action::LeavePlan { reason } => return Err(WatchError::NoPlan { reason }),
             Action::Restore => self.restore(seen).await?,
+            Action::StartAgain(stragglers) => self.start_again(stragglers, seen).await?,
         }
         Ok(None)
     }
@@ -101,6 +115,23 @@ impl Watch<'_> {
         {
             self.journal.error(format_args!("the result is begun anew later: {error}"));
         }
+    }
+
+    /// Wants a second run of mini-batches that take too long; one that had one already gets none.
+    async fn start_again(&mut self, stragglers: Vec<Straggler>, seen: &Snapshot) -> Result<(), WatchError> {
+        let indexes: Vec<_> = stragglers.iter().map(|straggler| straggler.index).collect();
+        let new = self.job.ledger.want_copies(&indexes, self.fence).await?;
+        self.memory.speculated = Some(seen.at);
+        self.memory.copied.extend(indexes);
+        for Straggler { index, age, usual } in stragglers.iter().filter(|one| new.contains(&one.index)) {
+            let times = age.as_secs_f64() / usual.as_secs_f64().max(0.001);
+            self.journal.decision(format_args!(
+                "mini-batch {index} runs for {}, {times:.1} times what 95 of 100 tries take at most: it is started a \
+                 second time, and the first outcome counts",
+                duration(age.as_secs_f64())
+            ));
+        }
+        Ok(())
     }
 
     /// Brings back what was lost: first outcomes whose commit was, then mini-batches.

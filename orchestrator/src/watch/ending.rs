@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
+use prs_common::job::shuffle::ShuffleStage;
 use prs_common::job::{JobSpec, OutputAction};
+use prs_common::layout;
 use prs_common::ledger::{Conclusion, JobProgress, JobState};
+use prs_common::storage::StorageExt;
 use prs_common::timestamp::now_us;
 
 use super::findings::findings;
@@ -15,6 +18,7 @@ use super::{Decision, Watch, WatchError, lease};
 use crate::JobContext;
 use crate::job::errors::ErrorGroup;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
+use crate::job::reuse;
 use crate::publish;
 use crate::result::check::find_damaged;
 use crate::result::{FinalizeError, Growth, finalize};
@@ -84,6 +88,7 @@ impl Watch<'_> {
         let output = match finalize(self.job, catalog, growth).await {
             Ok(output) => output,
             Err(FinalizeError::Storage(error)) => return Err(error.into()),
+            Err(FinalizeError::Unfit(reason)) => return Ok((Conclusion::failed(&reason), nothing(self.job))),
             Err(FinalizeError::Damaged(first)) => {
                 // The others are found at once: each round of running again is counted.
                 let all = find_damaged(&self.job.storage, catalog).await?;
@@ -175,7 +180,10 @@ impl Watch<'_> {
         self.status.eta_seconds = None;
         self.write_summaries();
         self.write_job_result(&result);
+        // Their files here come with the last reports: on a full disk this room is the record's.
+        self.record.statistics = self.put_statistics(&end.reason).await;
         self.record.result = Some(result.clone());
+        self.record.listed = listed(self.job, &self.record).await;
         match self.write_record().await {
             Ok(Some(standing)) => return result_of(self.job, standing),
             Err(JobRecordError::Absent { .. }) => return Err(WatchError::Superseded),
@@ -205,9 +213,34 @@ fn returned_nothing(action: OutputAction, catalog: &Catalog, progress: &JobProgr
     (action == OutputAction::AppendRow && catalog.returned == 0).then_some(EndReason::NoRow)
 }
 
-/// Why a job that asks for a header fails because none fits all its rows.
+/// Why a job that asks for a header, or for a file with columns, fails because none fits all its rows.
 pub(super) fn columns_differ(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
-    spec.output_format.filter(|format| format.header).and_then(|_| catalog.headers.differ())
+    match &catalog.schemas {
+        Some(schemas) => schemas.differ(),
+        None => {
+            spec.output_format.filter(|format| format.has_header()).and_then(|_| catalog.headers.differ())
+        }
+    }
+}
+
+/// The same while mini-batches run, where no outcome that is still to come changes it.
+pub(super) fn columns_differ_for_good(spec: &JobSpec, catalog: &Catalog) -> Option<EndReason> {
+    match &catalog.schemas {
+        Some(schemas) => schemas.differ_for_good(catalog.prefix.end),
+        // A header of other names stays one.
+        None => columns_differ(spec, catalog),
+    }
+}
+
+/// What was listed of the local files of a job that can give its output to others.
+async fn listed(job: &JobContext, record: &JobRecord) -> Option<String> {
+    // The step of a shuffle that lists the files does so for the job that it is a step of.
+    let is_compared = record.recipe.is_some() || record.spec.shuffle == Some(ShuffleStage::Split);
+    if !reuse::has_local_files(&job.spec) || !is_compared || !record.is_done_with() {
+        return None;
+    }
+    let note = job.storage.get(&layout::listed(job.incarnation)).await.ok()?;
+    String::from_utf8(note.to_vec()).ok()
 }
 
 /// How the job ended, where its record says so: no other end may be written over that.
@@ -288,6 +321,7 @@ fn result(
         kept_until_us: keep_us.map(|keep| ended_us.saturating_add(keep)),
         state: end.state,
         reason: (!end.reason.is_empty()).then(|| end.reason.clone()),
+        reused: None,
         output,
         logs: job.logs_uri.clone(),
         mini_batches: progress.into(),
@@ -295,5 +329,6 @@ fn result(
         seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
         starts: catalog.map(|catalog| starts::results(record, catalog)).unwrap_or_default(),
         findings: findings(&job.spec, end.state, progress, catalog, init_errors),
+        steps: Vec::new(),
     }
 }

@@ -1,9 +1,11 @@
 //! What the orchestrator has to remember between two looks.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::JobState;
+use prs_common::mini_batch::MiniBatchIndex;
 
 use super::observe::{SeenQueue, Snapshot};
 use super::scheduler::Publishing;
@@ -19,9 +21,11 @@ pub(super) struct Memory {
     pub(super) watched_since: Instant,
     /// Where the job stands.
     pub(super) state: JobState,
-    /// When something moved last: an outcome, a segment, or the plan.
+    /// When something moved last: an outcome, a segment, the plan, or a side input on its way.
     pub(super) moved: Instant,
-    mark: (u64, u64, u64),
+    mark: (u64, u64, u64, u64),
+    /// When all nodes were last making the environment of the script, or the job began: what follows is timed from here.
+    pub(super) prepared: Instant,
     /// When the last node joined.
     pub(super) joined: Instant,
     nodes: usize,
@@ -34,8 +38,16 @@ pub(super) struct Memory {
     pub(super) quiet_since: Option<Instant>,
     /// Committed segments that were followed.
     pub(super) followed: u64,
-    /// Why no header fits all rows that were followed, where the job asks for one.
+    /// Why no header, or no columns of a file, fit all rows that were followed, where the job asks for them.
     pub(super) columns_differ: Option<EndReason>,
+    /// What 95 of 100 tries took at most, once enough are known.
+    pub(super) usual: Option<Duration>,
+    /// Mini-batches that this watch had started a second time.
+    pub(super) copied: BTreeSet<MiniBatchIndex>,
+    /// When it did last.
+    pub(super) speculated: Option<Instant>,
+    /// Whether nothing waited in the queue at the last look at it.
+    pub(super) is_queue_empty: bool,
     /// Number of the job's queue that is used.
     pub(super) queue: u32,
     /// Whether what was published before is lost: all that has no outcome must be published again.
@@ -56,7 +68,8 @@ impl Memory {
             watched_since: now,
             state: JobState::Queued,
             moved: now,
-            mark: (0, 0, 0),
+            mark: (0, 0, 0, 0),
+            prepared: now.checked_sub(ago).unwrap_or(now),
             joined: now,
             nodes: 0,
             lacked: now,
@@ -65,6 +78,10 @@ impl Memory {
             quiet_since: None,
             followed: 0,
             columns_differ: None,
+            usual: None,
+            copied: BTreeSet::new(),
+            speculated: None,
+            is_queue_empty: false,
             queue: 0,
             refill: false,
             upkeep_at: now,
@@ -77,12 +94,19 @@ impl Memory {
     pub(super) fn advance(&mut self, seen: &Snapshot, policy: &Policy) {
         let progress = &seen.progress;
         self.state = seen.state;
-        let mark = (progress.ended(), progress.segments, progress.checkpoint.scheduled);
+        // A side input may be larger than a job is patient.
+        let fetched = seen.nodes.iter().map(|node| node.report.fetched).sum();
+        let mark = (progress.ended(), progress.segments, progress.checkpoint.scheduled, fetched);
         if mark != self.mark {
             (self.moved, self.mark) = (seen.at, mark);
         }
         if seen.nodes.len() != self.nodes {
             (self.joined, self.nodes) = (seen.at, seen.nodes.len());
+        }
+        let mut present = seen.present().peekable();
+        if present.peek().is_some() && present.all(|node| node.report.preparing.is_some()) {
+            // It takes as long as it takes: no time-out of the job counts it.
+            (self.moved, self.joined, self.prepared) = (seen.at, seen.at, seen.at);
         }
         let unfit = seen.nodes.iter().filter(|node| node.report.is_unfit).count();
         if unfit != self.unfit {
@@ -93,8 +117,9 @@ impl Memory {
             self.refill |= *refills && *outcome != Scheduled::Complete;
         }
         if let Some(upkeep) = &seen.upkeep {
+            self.is_queue_empty = upkeep.queue == SeenQueue::Holds(0);
             self.upkeep_at = seen.at + policy.upkeep.unwrap_or_default();
-            let is_quiet = upkeep.queue == SeenQueue::Holds(0)
+            let is_quiet = self.is_queue_empty
                 && seen.publishing != Publishing::UnderWay
                 && progress.checkpoint.complete
                 && !progress.is_complete()
@@ -140,6 +165,22 @@ mod tests {
             given.now.nodes = (0..nodes).map(|_| Given::node()).collect();
             given.memory.advance(&given.now, &given.policy);
             assert_eq!((given.memory.moved, given.memory.joined), (at(moved), at(joined)), "{second}");
+        }
+    }
+
+    #[test]
+    fn the_time_that_all_nodes_take_for_their_environment_counts_as_none() {
+        let mut given = Given::running();
+        given.now.nodes = vec![Given::node(), Given::node()];
+        for (second, preparing, moved) in
+            [(1, [true, true], 1), (5, [true, true], 5), (6, [true, false], 5), (7, [false, false], 5)]
+        {
+            given.now.at = at(second);
+            for (node, preparing) in given.now.nodes.iter_mut().zip(preparing) {
+                node.report.preparing = preparing.then(|| "making it".to_owned());
+            }
+            given.memory.advance(&given.now, &given.policy);
+            assert_eq!((given.memory.moved, given.memory.prepared), (at(moved), at(moved)), "{second}");
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `act` | does it |
 //! | `error` | the one table of what becomes of an error: it is tried again, handed over, or fails the job |
 //! | `following`, `scheduler` | reading what was committed; publishing the plan where nobody does |
+//! | `statistics` | what is published of the job while it runs |
 //! | `ending`, `reports` | the end of a job up to its record; what comes after it |
 
 mod act;
@@ -23,6 +24,7 @@ mod memory;
 mod observe;
 mod reports;
 mod scheduler;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod thresholds;
@@ -49,6 +51,7 @@ use crate::job::membership;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Rates, Status};
 use crate::report::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
+use crate::report::statistics::{Pace, PublishedParts, StatisticsFiles};
 use crate::result::Growth;
 use crate::segments::bundles::Bundles;
 use crate::segments::catalog::Catalog;
@@ -162,6 +165,14 @@ struct Watch<'a> {
     status: Status,
     rates: Rates,
     journal: Journal,
+    /// Where the statistics are written.
+    statistics: StatisticsFiles,
+    /// Those that are published in the ledger.
+    published: PublishedParts,
+    /// Whether the journal says already that the ledger did not take them.
+    is_publishing_refused: bool,
+    /// The nodes of the last look.
+    nodes: Vec<NodeView>,
     reserve: PathBuf,
     /// Whether the record says how the job ended.
     is_recorded: bool,
@@ -191,6 +202,10 @@ impl<'a> Watch<'a> {
             job.spec.run_max_try,
             job.spec.run_invocation_timeout
         ));
+        let mut catalog = Box::new(Catalog::new(job, record.started_us, report));
+        catalog.statistics.restore(logs);
+        let unwatched = Pace::unwatched(job.policy.statistics, job.policy.statistics_lists);
+        let statistics = StatisticsFiles::new(logs, &job.work, unwatched);
         let age = Duration::from_micros(now_us().saturating_sub(record.started_us));
         Ok(Self {
             job,
@@ -200,7 +215,7 @@ impl<'a> Watch<'a> {
             record,
             view,
             memory: Memory::new(Instant::now(), age),
-            catalog: Some(Box::new(Catalog::new(job.incarnation, report))),
+            catalog: Some(catalog),
             bundles: Bundles::new(job),
             last_followed: None,
             growth: Growth::default(),
@@ -208,6 +223,10 @@ impl<'a> Watch<'a> {
             status: Status::default(),
             rates: Rates::default(),
             journal,
+            statistics,
+            published: PublishedParts::default(),
+            is_publishing_refused: false,
+            nodes: Vec::new(),
             reserve,
             is_recorded: false,
         })
@@ -286,6 +305,8 @@ impl<'a> Watch<'a> {
                 Err(error) => self.unless_retried(error).await?,
             }
         }
+        self.write_due_statistics();
+        Box::pin(self.publish_due_statistics(seen.progress.is_read)).await;
         Ok(None)
     }
 
@@ -329,6 +350,7 @@ impl<'a> Watch<'a> {
         let (job, took) = (self.job, seen.at - self.memory.started);
         self.status = Status::now(seen.progress.clone(), &seen.nodes, &job.policy, took);
         self.rates.apply(&mut self.status);
+        self.observe_statistics(seen);
         self.publish_view();
     }
 

@@ -11,7 +11,9 @@ use prs_common::storage::{PutMode, StorageError, StorageErrorKind, StorageExt};
 use super::{FIRST_PAUSE, LONGEST_PAUSE, View, Watch, WatchError, lease, mark_lost};
 use crate::JobContext;
 use crate::job::record::{JobRecord, JobResult};
+use crate::report::error_list::ErrorList;
 use crate::report::job_result;
+use crate::report::page::{self, Place};
 use crate::report::progress_overview::describe;
 use crate::segments;
 use crate::segments::catalog::Catalog;
@@ -34,6 +36,7 @@ pub(crate) async fn finish_reports(
     watch.renew().await?;
     watch.memory.state = result.state;
     watch.status.progress = job.ledger.progress().await?;
+    (watch.status.seconds, watch.status.eta_seconds) = (result.seconds, None);
     let _ = std::fs::remove_file(&watch.reserve);
     watch.write_job_result(result);
     watch.finish_reports(result).await;
@@ -62,6 +65,8 @@ impl Watch<'_> {
             self.journal.error(format_args!("the last reports lack something: {error}"));
         }
         self.write_summaries();
+        self.write_last_statistics(result.reason.as_deref().unwrap_or_default());
+        self.write_page(result);
         self.deliver_logs().await;
         if self.job.policy.removes_segments
             && self.is_recorded
@@ -123,6 +128,20 @@ impl Watch<'_> {
         let path = self.job.logs.join("job_result.txt");
         if let Err(source) = std::fs::write(&path, &text) {
             tracing::error!(path = %path.display(), error = %source, "job_result.txt is not written");
+        }
+    }
+
+    /// Writes `report.html`. The job has ended: what goes wrong here is told, and nothing else.
+    fn write_page(&self, result: &JobResult) {
+        let errors = self
+            .catalog
+            .as_deref()
+            .map(|catalog| ErrorList::new(&catalog.errors, self.journal.init_errors()));
+        let place = Place { called: self.place, is_among_logs: true, steps: None };
+        let statistics = page::published_in(&self.job.logs);
+        let html = page::html(&self.record, result, &errors.unwrap_or_default(), statistics, place);
+        if let Err(error) = std::fs::write(self.job.logs.join(page::NAME), html) {
+            self.journal.error(format_args!("{} is not written: {error}", page::NAME));
         }
     }
 

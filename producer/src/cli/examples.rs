@@ -73,6 +73,11 @@ Examples:
   prs errors @latest
   prs errors score --items                  # the items that failed, one a line";
 
+pub(super) const REPORT: &str = "\
+Examples:
+  prs report @latest --open
+  prs report score --file score.html        # one file, which can be mailed";
+
 pub(super) const LOGS: &str = "\
 Examples:
   prs logs @latest                          # which logs there are
@@ -94,6 +99,34 @@ pub(super) const GC: &str = "\
 Examples:
   prs gc                                    # what would go, and how large it is
   prs gc --older 30d --yes";
+
+pub(super) const DATASET: &str = "\
+Examples:
+  prs dataset create --name iris --path ./iris
+  prs dataset create --file iris.yml --version 3
+  prs dataset list
+  prs dataset show --name iris
+  prs dataset archive --name iris --version 2";
+
+pub(super) const MODEL: &str = "\
+Examples:
+  prs model create --name mnist --path ./model
+  prs model create --name best --path azureml://jobs/score-1/outputs/model
+  prs model list
+  prs model update --name mnist --tag accuracy=0.98
+  prs model download --name mnist --version 1 --download-path ./models";
+
+pub(super) const ENVIRONMENT: &str = "\
+Examples:
+  prs environment create --file environment.yml
+  prs environment create --name sklearn --file conda.yml
+  prs environment list";
+
+pub(super) const COMPONENT: &str = "\
+Examples:
+  prs component create --file prepare.yml
+  prs component show --name prepare
+  prs component archive --name prepare --version 1";
 
 pub(super) const WORKER: &str = "\
 Examples:

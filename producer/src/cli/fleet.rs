@@ -75,5 +75,5 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 pub(crate) struct Profiles {
     #[command(flatten)]
-    pub(crate) servers: FleetServers,
+    pub(crate) servers: Servers,
 }

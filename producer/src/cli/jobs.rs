@@ -1,23 +1,21 @@
 //! What can be said to the commands that look at jobs, or remove them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use prs_common::job::RunsOn;
 use prs_common::ledger::JobState;
-use prs_common::servers::ServerUrls;
+use prs_jobs::Whereabouts;
+use prs_jobs::homes::{self, Home};
+use prs_jobs::list;
 
 use super::servers::Servers;
 use super::values::{state, time};
 use crate::failure::Failure;
 
-/// Where runs are kept unless the command line says otherwise.
-pub(crate) const RUNS: &str = "prs-runs";
-
 /// Where the jobs are that a command names.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Whereabouts {
+pub(crate) struct WhereaboutsArguments {
     /// Without a fleet: folder that holds the runs of this machine [default: prs-runs].
     #[arg(long)]
     pub(crate) runs: Option<PathBuf>,
@@ -25,32 +23,11 @@ pub(crate) struct Whereabouts {
     pub(crate) servers: Servers,
 }
 
-impl Whereabouts {
-    /// The servers of the fleet; nothing where the jobs are on this machine.
-    pub(crate) fn urls(&self) -> Result<Option<ServerUrls>, Failure> {
-        let urls = self.servers.urls_if_any()?;
-        if urls.is_some() && self.runs.is_some() {
-            return Err(not_on_a_fleet("--runs"));
-        }
-        Ok(urls)
+impl WhereaboutsArguments {
+    /// The same for calls.
+    pub(crate) fn settled(&self) -> Result<Whereabouts, Failure> {
+        self.servers.whereabouts(self.runs.as_deref())
     }
-
-    /// Where what a command starts runs.
-    pub(crate) fn runs_on(&self) -> Result<RunsOn, Failure> {
-        Ok(if self.urls()?.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine })
-    }
-
-    /// The folder that holds the runs of this machine.
-    pub(crate) fn runs(&self) -> &Path {
-        self.runs.as_deref().unwrap_or(Path::new(RUNS))
-    }
-}
-
-/// The refusal of an option that names a folder of runs.
-pub(crate) fn not_on_a_fleet(option: &str) -> Failure {
-    Failure::wrong(format!(
-        "{option} is for jobs of this machine; on a fleet everything lies in the storage: leave it out, or add --local, which uses no fleet whatever variables and profiles say"
-    ))
 }
 
 /// A job.
@@ -60,7 +37,14 @@ pub(crate) struct Job {
     #[arg(value_name = "JOB")]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) whereabouts: WhereaboutsArguments,
+}
+
+impl Job {
+    /// The job itself.
+    pub(crate) async fn find(&self) -> Result<Home, Failure> {
+        homes::find(&self.name, &self.whereabouts.settled()?).await
+    }
 }
 
 /// Show where the result of a job is, or fetch it.
@@ -91,6 +75,9 @@ pub(crate) struct List {
     /// Jobs submitted within this time only: 90s, 30m, 12h, 2d.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) since: Option<Duration>,
+    /// The jobs of the steps of this pipeline, in place of all others: its id.
+    #[arg(long, value_name = "JOB")]
+    pub(crate) parent: Option<String>,
     /// What comes first: the newest, the first name, or the first state.
     #[arg(long, value_enum, default_value_t = Order::Time)]
     pub(crate) sort: Order,
@@ -98,7 +85,7 @@ pub(crate) struct List {
     #[arg(short, long)]
     pub(crate) watch: bool,
     #[command(flatten)]
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) whereabouts: WhereaboutsArguments,
 }
 
 /// Show the distinct errors of a job with their tracebacks, or the items that failed.
@@ -109,6 +96,19 @@ pub(crate) struct Errors {
     /// Print the items of mini-batches that failed or lack items, one a line: a file, or file, first and last byte.
     #[arg(long)]
     pub(crate) items: bool,
+}
+
+/// Write a page about a job: how it stands, pictures, errors, nodes, settings.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    pub(crate) job: Job,
+    /// Where to write it [default: logs/report.html of the run; on a fleet JOB-report.html here].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Open it in the browser.
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// Remove jobs that have ended, with their logs and results.
@@ -130,7 +130,7 @@ pub(crate) struct Remove {
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) whereabouts: WhereaboutsArguments,
 }
 
 /// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
@@ -144,7 +144,7 @@ pub(crate) struct Collect {
     #[arg(short, long)]
     pub(crate) yes: bool,
     #[command(flatten)]
-    pub(crate) whereabouts: Whereabouts,
+    pub(crate) whereabouts: WhereaboutsArguments,
 }
 
 /// The order of a list.
@@ -156,6 +156,16 @@ pub(crate) enum Order {
     Name,
     /// By state; of one state the newest first.
     State,
+}
+
+impl From<Order> for list::Order {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Time => Self::Time,
+            Order::Name => Self::Name,
+            Order::State => Self::State,
+        }
+    }
 }
 
 /// List the logs of a job, print or follow them.
@@ -176,25 +186,26 @@ pub(crate) struct Logs {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser;
 
-    use super::*;
     use crate::cli::{Arguments, Command};
 
     #[test]
     fn a_folder_of_runs_is_refused_on_a_fleet() {
         let servers = ["--broker", "amqp://h", "--redis", "redis://h", "--storage", "s3://bucket"];
-        let urls = |arguments: &[&str]| {
+        let settled = |arguments: &[&str]| {
             let arguments = [&["prs", "list"], arguments].concat();
             let Command::List(list) = Arguments::try_parse_from(arguments).unwrap().command else {
                 unreachable!("a list was asked for")
             };
-            (list.whereabouts.urls(), list.whereabouts.runs().to_owned())
+            list.whereabouts.settled()
         };
-        assert!(matches!(urls(&servers).0, Ok(Some(_))));
-        let (here, runs) = urls(&["--runs", "elsewhere", "--broker", "", "--redis", "", "--storage", ""]);
-        assert!(matches!(here, Ok(None)) && runs == Path::new("elsewhere"));
-        let refused = urls(&[&servers[..], &["--runs", "elsewhere"]].concat()).0.err().unwrap();
+        assert!(settled(&servers).unwrap().urls.is_some());
+        let here = settled(&["--runs", "elsewhere", "--broker", "", "--redis", "", "--storage", ""]).unwrap();
+        assert!(here.urls.is_none() && here.runs == Path::new("elsewhere"));
+        let refused = settled(&[&servers[..], &["--runs", "elsewhere"]].concat()).err().unwrap();
         assert!(refused.is_usage() && refused.to_string().starts_with("--runs is for"), "{refused}");
     }
 }

@@ -1,5 +1,6 @@
 //! The command line: what can be said. What it means is in `commands`.
 
+mod assets;
 mod examples;
 mod fleet;
 mod jobs;
@@ -24,13 +25,16 @@ use crate::terminal::{colours, output};
 
 pub(crate) use crate::terminal::output::Format;
 
-pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
-pub(crate) use jobs::{
-    Collect, Errors, Fetch, Job, List, Logs, Order, RUNS, Remove, Whereabouts, not_on_a_fleet,
+pub(crate) use assets::{
+    AssetCommand, ChooseAssets, Component, CreateAsset, CreateData, CreateFromFile, CreateModel, Dataset,
+    DatasetCommand, DownloadModel, Environment, FileCommand, ListAssets, Model, ModelCommand, OneVersion,
+    ShowAsset, UpdateAsset,
 };
+pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
+pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
 pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use servers::FleetServers;
-use servers::Servers;
+pub(crate) use servers::{Servers, not_on_a_fleet};
 pub(crate) use shell::{Completions, Manual, Shell};
 
 /// The other name of `prs worker`.
@@ -185,6 +189,9 @@ pub(crate) enum Command {
     /// Show the distinct errors of a job with their tracebacks, or the items that failed.
     #[command(after_help = examples::ERRORS)]
     Errors(Errors),
+    /// Write a page about a job: how it stands, pictures, errors, nodes, settings.
+    #[command(after_help = examples::REPORT)]
+    Report(Report),
     /// List the logs of a job, print or follow them.
     #[command(after_help = examples::LOGS)]
     Logs(Logs),
@@ -197,6 +204,18 @@ pub(crate) enum Command {
     /// Show, and remove, jobs that are kept no longer, and uploaded inputs that no job names.
     #[command(after_help = examples::GC)]
     Gc(Collect),
+    /// Register data under names with versions, which job files name as azureml:NAME:VERSION.
+    #[command(after_help = examples::DATASET, alias = "data")]
+    Dataset(Dataset),
+    /// Register models under names with versions, which job files name as azureml:NAME:VERSION.
+    #[command(after_help = examples::MODEL)]
+    Model(Model),
+    /// Register environments under names with versions, which job files name as azureml:NAME:VERSION.
+    #[command(after_help = examples::ENVIRONMENT)]
+    Environment(Environment),
+    /// Register components under names with versions, which pipelines name as azureml:NAME:VERSION.
+    #[command(after_help = examples::COMPONENT)]
+    Component(Component),
     /// Serve the jobs of a fleet on this host.
     #[command(after_help = examples::WORKER)]
     Worker(Worker),
@@ -226,9 +245,9 @@ enum Asks<'a> {
     /// A fleet, or this machine.
     Servers(&'a mut Servers),
     /// Jobs.
-    Jobs(&'a mut Whereabouts),
+    Jobs(&'a mut WhereaboutsArguments),
     /// One job.
-    Job(&'a mut String, &'a mut Whereabouts),
+    Job(&'a mut String, &'a mut WhereaboutsArguments),
 }
 
 impl Command {
@@ -251,6 +270,11 @@ impl Command {
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
             | Self::Gc(Collect { whereabouts, .. }) => return Asks::Jobs(whereabouts),
+            Self::Dataset(Dataset { command }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Model(Model { command }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Environment(Environment { command }) | Self::Component(Component { command }) => {
+                return Asks::Jobs(command.whereabouts_mut());
+            }
             Self::Try(Try { name, whereabouts, .. }) => {
                 return if is_job_file(name) {
                     Asks::Jobs(whereabouts)
@@ -263,6 +287,7 @@ impl Command {
             | Self::Resubmit(Resubmit { job, .. })
             | Self::Logs(Logs { job, .. })
             | Self::Errors(Errors { job, .. })
+            | Self::Report(Report { job, .. })
             | Self::Status(job)
             | Self::Show(job)
             | Self::Stream(job)
@@ -272,7 +297,7 @@ impl Command {
     }
 
     /// The job that it names, and where to look for it.
-    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &Whereabouts)> {
+    pub(crate) fn job_mut(&mut self) -> Option<(&mut String, &WhereaboutsArguments)> {
         if let Asks::Job(name, whereabouts) = self.asks() { Some((name, whereabouts)) } else { None }
     }
 

@@ -7,11 +7,10 @@ use prs_common::host_name;
 use super::summary;
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
-use crate::jobs;
 
 /// Ends a job.
 pub(super) async fn cancel(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(job).await?;
+    let home = job.find().await?;
     let result = home.cancel(&who()).await?;
     summary::print(format, &result, &home.called())?;
     Ok(Code::Completed.into())

@@ -14,12 +14,12 @@ use clap_complete::env::{Bash, EnvCompleter, Fish, Shells, Zsh};
 use clap_complete::{ArgValueCompleter, CompleteEnv};
 use prs_common::job::keys;
 use prs_common::ledger::JobState;
+use prs_jobs::homes;
+use prs_jobs::homes::naming::{self, FAILED, Id, LATEST};
+use prs_jobs::logs;
 
-use super::logs;
-use crate::cli::{Arguments, Completions, Job, Shell, Whereabouts};
+use crate::cli::{Arguments, Completions, Job, Shell, WhereaboutsArguments};
 use crate::failure::{Code, Failure};
-use crate::jobs;
-use crate::jobs::naming::{self, FAILED, Id, LATEST};
 use crate::terminal::output;
 
 /// Names the shell that asks.
@@ -85,24 +85,29 @@ fn offer(typed: &OsStr, known: Vec<String>) -> Vec<CompletionCandidate> {
 /// What jobs may be called, the newest first.
 fn known_jobs() -> Vec<String> {
     let ids = known_ids().unwrap_or_default();
+    // Those that users chose come last: they do not say when.
+    let (ids, chosen): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| Id::parse(id).is_some());
     let mut ids: Vec<Id> = ids.iter().filter_map(|id| Id::parse(id)).collect();
     ids.sort_by(|one, other| other.submitted.cmp(&one.submitted));
-    let ids = ids.into_iter().map(|id| id.whole);
+    let ids = ids.into_iter().map(|id| id.whole).chain(chosen);
     [LATEST, FAILED].map(str::to_owned).into_iter().chain(ids).collect()
 }
 
 fn known_ids() -> Option<Vec<String>> {
-    let mut whereabouts = Whereabouts::from_arg_matches(&named()?).ok()?;
+    let mut whereabouts = WhereaboutsArguments::from_arg_matches(&named()?).ok()?;
     whereabouts.servers.settle().ok()?;
-    at_once(jobs::ids(&whereabouts))
+    let whereabouts = whereabouts.settled().ok()?;
+    at_once(homes::ids(&whereabouts))
 }
 
 fn known_logs() -> Option<Vec<String>> {
     let mut job = Job::from_arg_matches(&named()?).ok()?;
     job.whereabouts.servers.settle().ok()?;
+    let whereabouts = job.whereabouts.settled().ok()?;
     at_once(async {
-        job.name = naming::resolve(&job.name, &job.whereabouts).await?;
-        logs::names(&*jobs::find(&job).await?).await
+        let name = naming::resolve(&job.name, &whereabouts).await?;
+        let logs = logs::list(&*Box::pin(homes::find_at_work(&name, &whereabouts)).await?).await?;
+        Ok::<_, Failure>(logs.into_iter().map(|log| log.file).collect())
     })
 }
 

@@ -4,50 +4,65 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use prs_common::layout::{self, FAILED_MINI_BATCHES};
-use prs_common::storage::{StorageErrorKind, StorageExt};
-use prs_orchestrator::JobRecord;
+use prs_common::ledger::JobState;
+use prs_jobs::errors::{JobErrors, failed_mini_batches};
+use prs_jobs::homes::{self, JobHome, Seen};
+use prs_jobs::names;
+use prs_jobs::records::{FailedItems, Item};
 use prs_orchestrator::job::errors::ErrorGroup;
 use prs_orchestrator::job::words;
-use prs_orchestrator::report::error_list::{self, ErrorList};
-use prs_orchestrator::segments::failed_mini_batches::of_segments;
 
 use super::summary::line;
 use crate::cli::{Errors, Format};
 use crate::failure::{Code, Failure};
-use crate::jobs::{self, JobHome, Seen};
-use crate::records;
-use crate::records::{DistinctError, FailedItems, FailedMiniBatch, Item};
-use crate::terminal::{names, output};
+use crate::terminal::output;
 
 /// Nodes of an error that are named.
 const NAMED_NODES: usize = 8;
-/// The beginning of a log that a traceback is looked for in, bytes.
-const HEAD: u64 = 64 << 10;
 
-/// Shows the errors of a job, or its failed items.
+/// Shows the errors of a job, or its failed items; of a pipeline, those of its steps.
 pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(&arguments.job).await?;
+    let whereabouts = arguments.job.whereabouts.settled()?;
+    let home = Box::pin(homes::find_at_work(&arguments.job.name, &whereabouts)).await?;
     let seen = home.look().await?;
     if arguments.items {
+        home.check_has_mini_batches(&seen.record)?;
         return items(&*home, &seen, format).await;
     }
-    let mut list = read(&*home, &seen).await?;
-    for group in list.errors.iter_mut().filter(|group| group.traceback.is_empty()) {
-        group.traceback = logged(&*home, group).await;
+    let found = prs_jobs::errors::errors(&*home, seen, &whereabouts).await?;
+    match (format, &found.steps) {
+        (Format::Json, _) => output::json(&found.record())?,
+        (Format::Table, None) => print(&found)?,
+        (Format::Table, Some(steps)) => {
+            let with_errors: Vec<_> = steps.iter().filter(|step| !step.list.errors.is_empty()).collect();
+            if with_errors.is_empty() {
+                print(&found)?;
+            }
+            for (position, step) in with_errors.into_iter().enumerate() {
+                let blank = if position > 0 { "\n" } else { "" };
+                output::line(&format!("{blank}==> {} <==", step.seen.result.job_id))?;
+                print(step)?;
+            }
+        }
     }
-    let job_id = seen.result.job_id;
-    if format == Format::Json {
-        let ErrorList { failed_tries, others, errors, .. } = list;
-        let errors = errors.into_iter().map(DistinctError::from).collect();
-        let state = seen.record.state;
-        output::json(&records::Errors { job_id, state, failed_tries, others, errors })?;
-        return Ok(Code::Completed.into());
-    }
+    Ok(Code::Completed.into())
+}
+
+/// Prints the errors of a job.
+fn print(JobErrors { seen, list, .. }: &JobErrors) -> Result<(), Failure> {
     if list.errors.is_empty() {
-        let so_far = if seen.record.state.is_final() { "" } else { " so far" };
-        output::note(format_args!("job {job_id} has no error{so_far}"));
+        let job_id = &seen.result.job_id;
+        match (seen.record.state, &seen.result.reason) {
+            (JobState::Failed, Some(reason)) => {
+                output::note(format_args!(
+                    "no error of the script of job {job_id} is known; the job failed: {reason}"
+                ));
+            }
+            (state, _) => {
+                let so_far = if state.is_final() { "" } else { " so far" };
+                output::note(format_args!("job {job_id} has no error{so_far}"));
+            }
+        }
     }
     let here = std::env::current_dir().ok();
     let groups: Vec<_> = list.errors.iter().map(|group| text(group, here.as_deref())).collect();
@@ -55,71 +70,7 @@ pub(super) async fn errors(arguments: &Errors, format: Format) -> Result<ExitCod
     if list.others > 0 {
         output::line(&format!("\nand {} tries with other errors", list.others))?;
     }
-    Ok(Code::Completed.into())
-}
-
-/// The list of errors of a job.
-async fn read(home: &dyn JobHome, seen: &Seen) -> Result<ErrorList, Failure> {
-    let key = format!("{}{}", layout::LOGS, error_list::NAME);
-    let body = match home.storage().get(&key).await {
-        Ok(body) => body,
-        Err(error) if error.kind == StorageErrorKind::NotFound => {
-            let ended = seen.record.result.is_some();
-            return if ended && seen.record.prs_version != env!("CARGO_PKG_VERSION") {
-                Err(Failure::wrong(format!(
-                    "job {0} was run by prs {1}, which did not list its errors; prs logs {2} --file job_error.txt prints what it knew",
-                    seen.result.job_id,
-                    seen.record.prs_version,
-                    home.called()
-                )))
-            } else {
-                Ok(ErrorList { schema: error_list::SCHEMA, ..ErrorList::default() })
-            };
-        }
-        Err(error) => return Err(home.cannot("read the list of errors")(error)),
-    };
-    let list: ErrorList = serde_json::from_slice(&body)
-        .with_context(|| format!("{} cannot be understood", home.storage().uri(&key)))?;
-    if list.schema != error_list::SCHEMA {
-        return Err(Failure::wrong(format!(
-            "{} has the form {} of another version of prs, and this one knows {}",
-            home.storage().uri(&key),
-            list.schema,
-            error_list::SCHEMA
-        )));
-    }
-    Ok(list)
-}
-
-/// The traceback of the example in the log of its process; empty where it is not found.
-async fn logged(home: &dyn JobHome, group: &ErrorGroup) -> String {
-    let log = &group.example.log;
-    // What only lacks items raised nothing; of a process that did not start, the log has one error.
-    if log.is_empty() || !group.example.mini_batch_id.is_empty() {
-        return String::new();
-    }
-    let key = format!("{}{log}", layout::LOGS);
-    match home.storage().get_range(&key, 0..HEAD).await {
-        Ok(head) => first_traceback(&String::from_utf8_lossy(&head)),
-        // It is not there yet, or went with its node.
-        Err(_) => String::new(),
-    }
-}
-
-/// The text below the first heading of a log of errors, up to the empty line behind it. The stacks of threads have an empty
-/// line between them.
-fn first_traceback(log: &str) -> String {
-    let below = log.split_once('\n').map_or("", |(_, below)| below);
-    let goes_on = |rest: &str| rest.starts_with("Thread ") || rest.starts_with("Current thread ");
-    let mut ends = below.match_indices("\n\n").map(|(end, _)| end);
-    let end = ends.find(|end| !goes_on(&below[end + 2..])).map_or(below.len(), |end| end + 1);
-    let traceback = &below[..end];
-    // Where there is none, the message stands again.
-    if traceback.starts_with("Traceback") || traceback.contains("\n  File \"") {
-        traceback.to_owned()
-    } else {
-        String::new()
-    }
+    Ok(())
 }
 
 /// An error, for people.
@@ -168,29 +119,6 @@ async fn items(home: &dyn JobHome, seen: &Seen, format: Format) -> Result<ExitCo
         output::text(&items.map(|item| item_line(item) + "\n").collect::<String>())?;
     }
     Ok(Code::Completed.into())
-}
-
-/// The list of failed mini-batches; of a job that has not ended, what it would be now.
-async fn failed_mini_batches(
-    home: &dyn JobHome,
-    record: &JobRecord,
-) -> Result<Vec<FailedMiniBatch>, Failure> {
-    if record.result.is_some() {
-        let output = home.output(record);
-        match output.get(FAILED_MINI_BATCHES).await {
-            Ok(body) => {
-                let text = String::from_utf8_lossy(&body);
-                let lines: Result<Vec<FailedMiniBatch>, _> = text.lines().map(serde_json::from_str).collect();
-                let uri = output.uri(FAILED_MINI_BATCHES);
-                return Ok(lines.with_context(|| format!("{uri} is not as prs wrote it"))?);
-            }
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => return Err(home.cannot("read the failed items")(error)),
-        }
-    }
-    let found = of_segments(home.storage(), record).await.map_err(home.cannot("read the failed items"))?;
-    let lines: Result<_, _> = found.into_values().map(serde_json::from_value).collect();
-    Ok(lines.context("the failed items are not as prs writes them")?)
 }
 
 /// A file; of a table, with the bytes of its part, separated by tabs.
@@ -250,18 +178,6 @@ ValueError: bad
         assert!(
             text(&group, None).contains("2 more; other messages differ\n  for example  of node 0\n    Trace")
         );
-    }
-
-    #[test]
-    fn the_traceback_of_a_log_is_below_its_heading() {
-        let traceback = "Traceback (most recent call last):\n  File \"x\"\nValueError: a\n";
-        let log = format!("2026 init: ValueError: a\n{traceback}\n2026 init: B: b\nb\n\n");
-        assert_eq!(first_traceback(&log), traceback);
-        assert_eq!(first_traceback("2026 init: B: b\nb\n\n"), "");
-        let threads = "Thread 0x1 (most recent call first):\n  File \"x\", line 1 in a\n\nCurrent thread 0x2 (most recent \
-                       call first):\n  File \"y\", line 2 in b\n";
-        assert_eq!(first_traceback(&format!("2026 init: B: b\n{threads}\n2026 init: C: c\nc\n\n")), threads);
-        assert_eq!(first_traceback(""), "");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use prs_common::job::keys::{self, Argument, Key, Start};
-use prs_common::job::nearest;
+use prs_common::job::{Takes, nearest};
 use serde::Serialize;
 
 use crate::cli::{Explain, Format};
@@ -96,8 +96,13 @@ fn explained(name: String, key: &'static Key) -> ExplainedKey {
         set_by: ["job file"].iter().chain(options).copied().collect(),
         argument: match key.argument {
             Argument::None => None,
+            // What is not built is only reserved.
+            Argument::Given if matches!(key.takes, Takes::NotYet(_)) => None,
             Argument::Given => Some(format!("the script gets it as --{name}")),
             Argument::Setting => Some(format!("it may be given as the argument --{name} of the script")),
+            Argument::Both => {
+                Some(format!("the script gets it as --{name}, which may be given among its arguments, too"))
+            }
         },
         more: key.more,
         key: name,

@@ -7,15 +7,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::host_name;
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::homes::fleet::{Reader, note_gc};
+use prs_jobs::homes::{self, Home, Leftover};
+use prs_jobs::records;
+use prs_jobs::records::{Collected, ExpiredJob};
+use prs_jobs::remove::after;
 use prs_orchestrator::gc::{self, Amount, Found, GcError, Wanted};
 
-use super::remove::after;
 use crate::cli::{Collect, Format};
 use crate::failure::{Code, Failure};
-use crate::jobs::fleet::{Reader, note_gc};
-use crate::jobs::{self, Home, Leftover};
-use crate::records;
-use crate::records::{Collected, ExpiredJob};
+use crate::progress::Screen;
 use crate::terminal::output;
 
 /// Jobs that are looked at side by side.
@@ -47,7 +48,7 @@ impl Doomed {
 
 /// Shows what may go, or removes it.
 pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, Failure> {
-    let reader = Reader::connect(arguments.whereabouts.urls()?).await?;
+    let reader = Reader::connect(&arguments.whereabouts.settled()?).await?;
     let mut jobs = doomed(arguments).await?;
     if arguments.yes {
         jobs = remove(jobs).await?;
@@ -73,7 +74,7 @@ pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, 
 
 /// The jobs whose time is over, and those whose removal was interrupted.
 async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
-    let homes = jobs::all(&arguments.whereabouts).await?;
+    let homes = homes::all(&arguments.whereabouts.settled()?).await?;
     let looks = homes.into_iter().map(|home| async move {
         let leftover = match home.leftover().await {
             Ok(leftover) => leftover,
@@ -125,7 +126,7 @@ async fn unnamed(reader: &Reader, arguments: &Collect, jobs: &[Doomed]) -> Resul
         return gc::look(&storage, &wanted).await.map_err(failure);
     }
     let by = format!("{}/{}", host_name(), std::process::id());
-    let found = gc::collect(&storage, &wanted, &by, &note_gc).await;
+    let found = gc::collect(&storage, &wanted, &by, &|by| note_gc(&Screen, by)).await;
     found.map_err(|error| after(failure(error), ids()))
 }
 

@@ -4,32 +4,28 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use prs_common::layout;
-use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt, is_valid_key};
+use prs_jobs::homes::{self, JobHome};
+use prs_jobs::logs::{LogFile, LogTail, find, list, of_failed};
+use prs_jobs::records;
+use prs_jobs::standing::Shown;
 
-use super::log_tail::{LogTail, file_of};
 use crate::cli::{Format, Logs};
 use crate::failure::{Code, Failure};
-use crate::jobs::standing::Shown;
-use crate::jobs::{self, JobHome};
-use crate::records;
-use crate::records::Log;
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
 use crate::terminal::table::Table;
 
 /// Bytes of a log that are read at a time.
-const PIECE: u64 = 4 << 20;
+const LOG_PIECE: u64 = 4 << 20;
 
 /// Lists the logs of a job, or prints some.
 pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(&logs.job).await?;
+    let home = Box::pin(homes::find_at_work(&logs.job.name, &logs.job.whereabouts.settled()?)).await?;
     if logs.follow {
         return follow(&*home, logs.file.as_deref()).await;
     }
     if let Some(name) = &logs.file {
-        let key = find(&*home, name).await?;
-        print_from(&*home, &key, 0).await?;
+        print_from(&find(&*home, name).await?, 0).await?;
         return Ok(Code::Completed.into());
     }
     let mut found = list(&*home).await?;
@@ -44,7 +40,7 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
         }
         for log in found.iter().filter(|log| log.bytes > 0) {
             output::line(&format!("==> logs/{} <==", log.file))?;
-            print_from(&*home, &format!("{}{}", layout::LOGS, log.file), 0).await?;
+            print_from(&LogFile::of(&*home, log), 0).await?;
             output::line("")?;
         }
     } else {
@@ -55,82 +51,13 @@ pub(super) async fn logs(logs: &Logs, format: Format) -> Result<ExitCode, Failur
     Ok(Code::Completed.into())
 }
 
-/// The names of the logs that there are.
-pub(super) async fn names(home: &dyn JobHome) -> Result<Vec<String>, Failure> {
-    Ok(list(home).await?.into_iter().map(|log| log.file).collect())
-}
-
-/// The logs that there are.
-async fn list(home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
-    let listed = home.storage().list_all(layout::LOGS).await;
-    let listed = listed.map_err(home.cannot("list the logs"))?;
-    if listed.is_empty() {
-        // No job, or one whose logs are not there yet.
-        home.record().await?;
-    }
-    let view = |object: ObjectMeta| {
-        let file = object.key.strip_prefix(layout::LOGS).unwrap_or(&object.key).to_owned();
-        Log { file, bytes: object.size }
-    };
-    Ok(listed.into_iter().map(view).collect())
-}
-
-/// Of each process that had errors: these, then what it wrote.
-fn of_failed(found: Vec<Log>) -> Vec<Log> {
-    let process = |file: &str| {
-        let rest = file.strip_prefix("user/error/")?.strip_suffix(".txt")?;
-        rest.contains('/').then(|| rest.to_owned())
-    };
-    let failed: Vec<String> = found.iter().filter_map(|log| process(&log.file)).collect();
-    let wanted = failed.iter().flat_map(|process| {
-        [
-            format!("user/error/{process}.txt"),
-            format!("user/stdout/{process}.stdout.txt"),
-            format!("user/stderr/{process}.stderr.txt"),
-        ]
-    });
-    let mut by_name: std::collections::HashMap<String, Log> =
-        found.into_iter().map(|log| (log.file.clone(), log)).collect();
-    wanted.filter_map(|name| by_name.remove(&name)).collect()
-}
-
-/// The names below `logs/` that a user may mean: as the list has it, as messages print it, as `stream` does.
-fn meant(name: &str) -> Vec<String> {
-    let plain = name.trim_start_matches("./");
-    let plain =
-        plain.rsplit_once("/logs/").filter(|(before, _)| before.starts_with('/') || before.contains("://"));
-    let plain = plain.map_or(name.trim_start_matches("./"), |(_, below)| below);
-    let below = plain.strip_prefix(layout::LOGS).unwrap_or(plain);
-    let mut names = vec![below.to_owned(), format!("{below}.txt")];
-    names.extend(file_of(below.trim_start_matches('[').trim_end_matches(']')));
-    names
-}
-
-/// The key of the log that a user names.
-async fn find(home: &dyn JobHome, name: &str) -> Result<String, Failure> {
-    for key in meant(name).iter().map(|name| format!("{}{name}", layout::LOGS)) {
-        if !is_valid_key(&key) {
-            continue;
-        }
-        match home.storage().head(&key).await {
-            Ok(_) => return Ok(key),
-            Err(error) if error.kind == StorageErrorKind::NotFound => {}
-            Err(error) => return Err(home.cannot("read the log")(error)),
-        }
-    }
-    home.record().await?;
-    let job = home.called();
-    Err(Failure::wrong(format!("there is no log {name:?}; prs logs {job} lists the logs")))
-}
-
 /// Prints a log from `offset` on, a piece at a time, and says where it ends.
-async fn print_from(home: &dyn JobHome, key: &str, mut offset: u64) -> Result<u64, Failure> {
+async fn print_from(log: &LogFile<'_>, mut offset: u64) -> Result<u64, Failure> {
     loop {
-        let piece = home.storage().get_range(key, offset..offset + PIECE).await;
-        let piece = piece.map_err(home.cannot("read the log"))?;
+        let piece = log.read(offset, LOG_PIECE).await?;
         output::bytes(&piece)?;
         offset += piece.len() as u64;
-        if (piece.len() as u64) < PIECE {
+        if (piece.len() as u64) < LOG_PIECE {
             return Ok(offset);
         }
     }
@@ -138,17 +65,13 @@ async fn print_from(home: &dyn JobHome, key: &str, mut offset: u64) -> Result<u6
 
 /// Prints one log, or all of what a job's processes say, until the job has ended or the user leaves.
 async fn follow(home: &dyn JobHome, name: Option<&str>) -> Result<ExitCode, Failure> {
-    let key = match name {
+    let file = match name {
         Some(name) => Some(find(home, name).await?),
         None => None,
     };
     let seen = home.look().await?;
-    let mut log = Follower {
-        home,
-        key,
-        offset: 0,
-        tail: LogTail::new(Arc::clone(home.storage())).on_standard_output(),
-    };
+    let mut log =
+        Follower { file, offset: 0, tail: LogTail::new(Arc::clone(home.storage())).from_the_beginning() };
     if !seen.result.state.is_final() {
         let mut signals = Signals::catch()?;
         let (view, _shown) = tokio::sync::watch::channel(Shown::default());
@@ -173,9 +96,8 @@ async fn follow(home: &dyn JobHome, name: Option<&str>) -> Result<ExitCode, Fail
 
 /// What is followed.
 struct Follower<'a> {
-    home: &'a dyn JobHome,
     /// One log, and how far it is printed.
-    key: Option<String>,
+    file: Option<LogFile<'a>>,
     offset: u64,
     /// All of them, where it is not one.
     tail: LogTail,
@@ -183,71 +105,38 @@ struct Follower<'a> {
 
 impl Follower<'_> {
     async fn look(&mut self) -> Result<(), Failure> {
-        match &self.key {
-            Some(key) => self.offset = print_new(self.home, key, self.offset).await?,
-            None => while self.tail.look().await {},
+        match &self.file {
+            Some(file) => self.offset = print_new(file, self.offset).await?,
+            None => while self.tail.look(&print_line).await {},
         }
         Ok(())
     }
 
     async fn finish(&mut self) -> Result<(), Failure> {
         self.look().await?;
-        if self.key.is_none() {
-            self.tail.finish().await;
+        if self.file.is_none() {
+            self.tail.finish(&print_line).await;
         }
         Ok(())
     }
 }
 
+/// Prints a line of a log as data.
+fn print_line(name: &str, line: &str) {
+    // A reader that went away has read enough.
+    let _ = output::line(&format!("[{name}] {line}"));
+}
+
 /// Prints what a log has beyond `offset`.
-async fn print_new(home: &dyn JobHome, key: &str, offset: u64) -> Result<u64, Failure> {
-    match home.storage().head(key).await {
+async fn print_new(file: &LogFile<'_>, offset: u64) -> Result<u64, Failure> {
+    match file.size().await {
         // One that another node goes on with may have lost its last lines.
-        Ok(object) if object.size < offset => Ok(object.size),
-        Ok(object) if object.size > offset => print_from(home, key, offset).await,
+        Ok(size) if size < offset => Ok(size),
+        Ok(size) if size > offset => print_from(file, offset).await,
         Ok(_) => Ok(offset),
         Err(error) => {
             tracing::warn!(%error, "the log cannot be read for now");
             Ok(offset)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_may_be_named_as_messages_do() {
-        for (given, expected) in [
-            ("user/error/0/process002.txt", "user/error/0/process002.txt"),
-            ("logs/user/error/0/process002.txt", "user/error/0/process002.txt"),
-            ("./logs/job_error.txt", "job_error.txt"),
-            ("/runs/logs/x-1/logs/job_error.txt", "job_error.txt"),
-            ("s3://bucket/x-1/logs/job_error.txt", "job_error.txt"),
-            ("job_error", "job_error.txt"),
-            ("0/process002.error", "user/error/0/process002.txt"),
-            ("[0/process002.stderr]", "user/stderr/0/process002.stderr.txt"),
-            ("0/process002.stdout", "user/stdout/0/process002.stdout.txt"),
-            ("master_role", "sys/master_role.txt"),
-        ] {
-            let names = meant(given);
-            assert!(names.iter().any(|name| name == expected), "{given}: {names:?}");
-        }
-    }
-
-    #[test]
-    fn the_logs_of_processes_with_errors_come_process_by_process() {
-        let log = |file: &str| Log { file: file.to_owned(), bytes: 1 };
-        let found = [
-            "job_error.txt",
-            "user/error.txt",
-            "user/error/0/process001.txt",
-            "user/stderr/0/process000.stderr.txt",
-            "user/stderr/0/process001.stderr.txt",
-            "user/stdout/0/process001.stdout.txt",
-        ];
-        let failed: Vec<_> = of_failed(found.map(log).into()).into_iter().map(|log| log.file).collect();
-        assert_eq!(failed, [found[2], found[5], found[4]]);
     }
 }

@@ -1,18 +1,22 @@
 //! The commands: each a function from arguments to an exit code.
 
+mod ask_code;
+mod assets;
 mod cancel;
 mod completions;
 mod doctor;
 mod errors;
 mod explain;
 mod gc;
+mod id_file;
 mod list;
-mod log_tail;
 mod logs;
 mod man;
 mod new;
+mod pipeline;
 mod profiles;
 mod remove;
+mod report;
 mod result;
 mod run;
 mod show;
@@ -29,11 +33,11 @@ mod workers;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use prs_jobs::homes::naming;
 use prs_worker::survive_file_size_limit;
 
 use crate::cli::{Arguments, Command};
 use crate::failure::Failure;
-use crate::jobs::naming;
 use crate::terminal::log::{Level, log};
 use crate::terminal::output;
 
@@ -56,30 +60,35 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     let outcome = runtime.block_on(async {
         survive_file_size_limit().context("cannot catch signals")?;
         if let Some((name, whereabouts)) = arguments.command.job_mut() {
-            *name = naming::resolve(name, whereabouts).await?;
+            *name = naming::resolve(name, &whereabouts.settled()?).await?;
         }
         match arguments.command {
             Command::New(arguments) => new::new(&arguments, format),
             Command::Explain(arguments) => explain::explain(&arguments, format),
-            Command::Submit(submit) => run::submit(&submit, format).await,
+            Command::Submit(submit) => Box::pin(run::submit(&submit, format)).await,
             Command::Try(arguments) => Box::pin(try_one::try_one(&arguments, format)).await,
             Command::Resume(resume) => Box::pin(run::resume(&resume, format)).await,
-            Command::Resubmit(resubmit) => run::resubmit(&resubmit, format).await,
-            Command::Validate(validate) => validate::validate(&validate, format).await,
-            Command::Result(fetch) => result::result(&fetch, format).await,
-            Command::Logs(logs) => logs::logs(&logs, format).await,
-            Command::Errors(arguments) => errors::errors(&arguments, format).await,
-            Command::Status(job) => status::status(&job, format).await,
-            Command::List(list) => list::list(&list, format).await,
-            Command::Show(job) => show::show(&job, format).await,
-            Command::Stream(job) => stream::stream(&job, format).await,
-            Command::Cancel(job) => cancel::cancel(&job, format).await,
-            Command::Rm(arguments) => remove::remove(&arguments, format).await,
+            Command::Resubmit(resubmit) => Box::pin(run::resubmit(&resubmit, format)).await,
+            Command::Validate(validate) => Box::pin(validate::validate(&validate, format)).await,
+            Command::Result(fetch) => Box::pin(result::result(&fetch, format)).await,
+            Command::Logs(logs) => Box::pin(logs::logs(&logs, format)).await,
+            Command::Errors(arguments) => Box::pin(errors::errors(&arguments, format)).await,
+            Command::Report(arguments) => Box::pin(report::report(&arguments, format)).await,
+            Command::Status(job) => Box::pin(status::status(&job, format)).await,
+            Command::List(list) => Box::pin(list::list(&list, format)).await,
+            Command::Show(job) => Box::pin(show::show(&job, format)).await,
+            Command::Stream(job) => Box::pin(stream::stream(&job, format)).await,
+            Command::Cancel(job) => Box::pin(cancel::cancel(&job, format)).await,
+            Command::Rm(arguments) => Box::pin(remove::remove(&arguments, format)).await,
             Command::Completions(arguments) => completions::completions(&arguments),
             Command::Man(arguments) => man::man(&arguments, format),
-            Command::Gc(arguments) => gc::gc(&arguments, format).await,
+            Command::Gc(arguments) => Box::pin(gc::gc(&arguments, format)).await,
+            Command::Dataset(arguments) => Box::pin(assets::dataset(arguments.command, format)).await,
+            Command::Model(arguments) => Box::pin(assets::model(arguments.command, format)).await,
+            Command::Environment(arguments) => Box::pin(assets::environment(arguments.command, format)).await,
+            Command::Component(arguments) => Box::pin(assets::component(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
-            Command::Workers(arguments) => workers::workers(&arguments, format).await,
+            Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
             Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use prs_common::config::{Choice, Entry, Profile, ProfileInUse, Server, without_password};
-use prs_common::storage::BucketAccess;
+use prs_common::storage::S3Options;
 use serde::Serialize;
 
-use crate::cli::{FleetServers, Format};
+use crate::cli::{Format, Servers};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
 
@@ -68,8 +68,8 @@ struct ServerView {
 }
 
 /// Lists the profiles. Connects to nothing.
-pub(super) fn profiles(servers: &FleetServers, format: Format) -> Result<ExitCode, Failure> {
-    let choice = servers.choose().map_err(Failure::usage)?;
+pub(super) fn profiles(servers: &Servers, format: Format) -> Result<ExitCode, Failure> {
+    let choice = servers.choose_to_show().map_err(Failure::usage)?;
     for note in &choice.notes {
         output::note(format_args!("note: {note}"));
     }
@@ -105,7 +105,7 @@ fn written(url: Option<&Entry>, password_file: Option<&Entry>) -> Option<String>
 }
 
 fn of_buckets(profile: &Profile) -> BTreeMap<&'static str, String> {
-    let BucketAccess { endpoint, region, aws_profile, virtual_host, certificates } = &profile.s3;
+    let S3Options { endpoint, region, aws_profile, virtual_host, certificates, .. } = &profile.s3;
     let values = [
         ("endpoint", endpoint.clone()),
         ("region", region.clone()),

@@ -2,40 +2,17 @@
 
 use std::process::ExitCode;
 
-use prs_common::ledger::JobState;
-use prs_common::storage::StorageErrorKind;
-use prs_orchestrator::job::record::Output;
+use prs_jobs::records::Job;
 use prs_orchestrator::job::words;
-use prs_orchestrator::{JobRecord, JobResult};
 
 use crate::cli::{Fetch, Format};
 use crate::failure::{Code, Failure};
-use crate::jobs::{self, JobHome, Seen};
-use crate::records::Job;
-use crate::submit::output_copy::{Former, fetch_output, file_name};
-use crate::submit::output_folder::claim;
 use crate::terminal::output;
 
 /// Shows or fetches the result.
 pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(&fetch.job).await?;
-    let Seen { record, mut result, .. } = home.look().await?;
-    if result.state != JobState::Completed {
-        let why = result.reason.as_deref().unwrap_or("it is not done yet");
-        return Err(Failure::wrong(format!(
-            "job {} has no result: {} ({why})",
-            result.job_id,
-            result.state.as_str()
-        )));
-    }
-    let output = home.output(&record);
-    match &fetch.output_path {
-        Some(target) => {
-            let _claim = claim(target, &result.job_id)?;
-            fetch_output(&*output, target, &mut result.output, &Former::None).await?;
-        }
-        None => check_there(&*home, &record, &result).await?,
-    }
+    let home = fetch.job.find().await?;
+    let result = prs_jobs::result::result(&*home, fetch.output_path.as_deref()).await?;
     if format == Format::Json {
         output::json(&Job::ended(&result))?;
     } else {
@@ -48,29 +25,4 @@ pub(super) async fn result(fetch: &Fetch, format: Format) -> Result<ExitCode, Fa
         output::pairs(&rows)?;
     }
     Ok(Code::Completed.into())
-}
-
-/// Looks whether the result is where the job put it, with the size it had then.
-pub(super) async fn check_there(
-    home: &dyn JobHome,
-    record: &JobRecord,
-    result: &JobResult,
-) -> Result<(), Failure> {
-    let Output { bytes, sha256, .. } = &result.output;
-    if sha256.is_none() {
-        return Ok(());
-    }
-    let (id, name) = (&result.job_id, file_name(&result.output));
-    let output = home.output(record);
-    let uri = output.uri(&name);
-    let remedy = format!("prs resubmit {id} runs the job again");
-    let wrong = match output.head(&name).await {
-        Ok(there) if there.size == *bytes => return Ok(()),
-        Ok(there) => format!("was changed: {uri} has {} bytes and not {bytes}", there.size),
-        Err(error) if error.kind == StorageErrorKind::NotFound => {
-            format!("is gone: there is no {uri} any more")
-        }
-        Err(error) => return Err(home.cannot("look at the result")(error)),
-    };
-    Err(anyhow::anyhow!("the result of job {id} {wrong}; {remedy}").into())
 }

@@ -1,330 +1,90 @@
 //! `submit`, `resubmit` and `resume`: run a job, in this process or on a fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
-use prs_common::code::archive::pack;
-use prs_common::job::{JobSpec, RunsOn, change, load_for, note_on_csv};
-use prs_common::layout;
-use prs_common::ledger::JobState;
-use prs_common::servers::ServerUrls;
-use prs_common::storage::{Claim, LocalStorage, Storage};
-use prs_common::timestamp::now_us;
-use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
-use prs_orchestrator::publish::Notes;
-use prs_orchestrator::{Fleet, JobRecord, JobResult};
-use prs_worker::{connect_fleet, opener};
+use prs_common::job::Given;
+use prs_jobs::Whereabouts;
+use prs_jobs::records::Submitted;
+use prs_jobs::submit::code_choice::Changes;
+use prs_jobs::submit::{self, Ended, Start};
 
-use super::result::check_there;
+use super::ask_code::ask_code;
+use super::id_file::IdFile;
 use super::summary::report;
-use crate::cli::{Format, RUNS, Resubmit, Resume, Submit, not_on_a_fleet};
+use crate::cli::{Format, Resubmit, Resume, Submit, not_on_a_fleet};
 use crate::failure::{Code, Failure};
-use crate::jobs::{self, JobHome, run_folder};
-use crate::records::Submitted;
-use crate::submit::code_choice::{describe_resubmitted, next_start};
-use crate::submit::fleet::NewJob;
-use crate::submit::local::Python;
-use crate::submit::output_copy::{Former, fetch_output};
-use crate::submit::output_folder::{check_apart, check_record, claim_for_former, claim_for_new};
-use crate::submit::resume_hint::ResumeHint;
-use crate::submit::script_check::ScriptCheck;
-use crate::submit::{code_notes, embedded, fleet};
 use crate::terminal::output;
-use crate::terminal::paths::shown;
-use crate::terminal::signals::Signals;
 
 /// Runs a job file.
 pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCode, Failure> {
-    let whence =
-        Whence::of(arguments.servers.urls_if_any()?, arguments.run_dir.as_deref(), arguments.detach)?;
-    let runs_on = if whence.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine };
-    let spec = load_for(runs_on, &arguments.job_file, &arguments.set).map_err(Failure::usage)?;
-    let check = ScriptCheck::start(&spec, runs_on)?;
-    let code = pack(&spec.source_directory).map_err(Failure::usage)?;
-    if let Some(check) = check {
-        check.finish().await?;
-    }
-    code_notes::check(&spec, &code.files)?;
-    let (id, archive) = (new_id(&spec.name), code.body.into());
-    let new = NewJob { id, spec, code: layout::code_archive(&code.checksum), archive, former: None };
-    run(new, whence, Path::new(RUNS), format).await
+    let Submit { servers, runs, run_dir, id_file, detach, of_deployment, .. } = arguments;
+    let whereabouts = servers.whereabouts(runs.as_deref())?;
+    check(&whereabouts, run_dir.as_deref(), *detach)?;
+    let whereabouts = Whereabouts { caller: Arc::new(IdFile::at(id_file.clone())), ..whereabouts };
+    let (names, invocation) = (servers.names(), of_deployment.invocation());
+    let given = Given { overrides: &arguments.set, invocation: Some(&invocation), names: Some(&names) };
+    let start = Start {
+        whereabouts: &whereabouts,
+        run_dir: run_dir.as_deref(),
+        id: of_deployment.job_id(),
+        detach: *detach,
+    };
+    print(submit::submit(&arguments.job_file, given, &start).await?, format)
 }
 
 /// Runs a former job again as a new one. The former one is only read.
 pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<ExitCode, Failure> {
     let Resubmit { job, set, run_dir, detach } = arguments;
-    let whence = Whence::of(job.whereabouts.urls()?, run_dir.as_deref(), *detach)?;
-    let home = jobs::find_to_run(&job.name, &job.whereabouts).await?;
-    let record = home.record().await?;
-    let spec = change(&record.spec, &job.name, set).map_err(Failure::usage)?;
-    let archive = home.code(&record, "submit the job file again").await?;
-    output::note(describe_resubmitted(&record, &archive));
-    let former = Some(Arc::clone(home.storage()));
-    let id = new_id(&spec.name);
-    run(NewJob { id, spec, code: record.code, archive, former }, whence, job.whereabouts.runs(), format).await
-}
-
-/// Where a new job is to run.
-struct Whence<'a> {
-    urls: Option<ServerUrls>,
-    run_dir: Option<&'a Path>,
-    detach: bool,
-}
-
-impl<'a> Whence<'a> {
-    fn of(urls: Option<ServerUrls>, run_dir: Option<&'a Path>, detach: bool) -> Result<Self, Failure> {
-        match &urls {
-            Some(_) if run_dir.is_some() => Err(not_on_a_fleet("--run-dir")),
-            None if detach => Err(detached_here()),
-            _ => Ok(Self { urls, run_dir, detach }),
-        }
-    }
-}
-
-fn detached_here() -> Failure {
-    Failure::wrong("--detach is for jobs on a fleet; this one runs in this program")
-}
-
-/// Runs a new job. `runs` holds the runs of this machine.
-async fn run(new: NewJob, whence: Whence<'_>, runs: &Path, format: Format) -> Result<ExitCode, Failure> {
-    match whence.urls {
-        Some(urls) => Box::pin(run_on(&connect_fleet(&urls).await?, new, whence.detach, format)).await,
-        None => Box::pin(run_here(new, whence.run_dir, runs, format)).await,
-    }
-}
-
-/// Runs a new job on a fleet.
-async fn run_on(fleet: &Fleet, new: NewJob, detach: bool, format: Format) -> Result<ExitCode, Failure> {
-    print_notes(&new.spec);
-    let output = new.spec.output.as_deref().filter(|_| !detach);
-    let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
-    let mut signals = Signals::catch()?;
-    let hint = ResumeHint::default();
-    let submitted = hint.unless_interrupted(&mut signals, fleet::start(fleet, new, &hint)).await?;
-    output::note(format_args!("job {} is handed in", submitted.job.id));
-    let target = claim.map(|claim| Target { _claim: claim, former: Former::None });
-    hand_over(submitted, target, detach, signals, format).await
-}
-
-/// Runs a new job in this process.
-async fn run_here(
-    new: NewJob,
-    run_dir: Option<&Path>,
-    runs: &Path,
-    format: Format,
-) -> Result<ExitCode, Failure> {
-    let spec = &new.spec;
-    let python = Python::find(spec)?;
-    print_notes(spec);
-    if spec.node_count > 1 || spec.compute_target != "default" {
-        output::note(format_args!(
-            "note: no fleet is given, so the job runs on this machine alone (compute_target {}, node_count {})",
-            spec.compute_target, spec.node_count
-        ));
-    }
-    let mut record = JobRecord::new(new.id.clone(), new.code.clone(), spec.clone());
-    let folder = run_dir.map_or_else(|| runs.join(&record.job_id), Path::to_owned);
-    if folder.join(layout::JOB).exists() {
-        return Err(holds_a_job(&folder));
-    }
-    let claim = |output: &Path| claim_for_new(output, spec, &new.id);
-    // Before anything is made.
-    let elsewhere = match &spec.output {
-        Some(output) => check_apart(output, &folder).and_then(|()| claim(output)).map(Some)?,
-        None => None,
-    };
-    let folder = make_folder(&folder)?;
-    let _lock = run_folder::lock(&folder)?
-        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
-    let _claim = match elsewhere {
-        Some(claim) => claim,
-        None => claim(&run_folder::output(&folder, &record))?,
-    };
-    let storage = LocalStorage::new(&folder);
-    let mut signals = Signals::catch()?;
-    let hint = ResumeHint::default();
-    hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
-    let stored = async {
-        let stores: Arc<dyn Storage> = Arc::new(storage.clone());
-        let stores = InputStores::new(Arc::clone(&stores), stores, opener());
-        let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
-        record.spec = resolved.map_err(Failure::usage)?;
-        new.store(&storage).await?;
-        if !record.create(&storage).await.context("cannot store the job")? {
-            return Err(holds_a_job(&folder));
-        }
-        Ok(record)
-    };
-    let record = hint.unless_interrupted(&mut signals, stored).await?;
-    output::note(format_args!("job {} runs in {}", record.job_id, shown(&folder)));
-    let name = run_folder::called(&folder);
-    let result = embedded::run(embedded::Run { folder, record, python, signals }).await?;
-    report(format, &result, &name)
-}
-
-fn holds_a_job(folder: &Path) -> Failure {
-    Failure::wrong(format!(
-        "{} holds a job already; give another --run-dir, or continue it with prs resume",
-        folder.display()
-    ))
-}
-
-/// Says what the author of a job should know of its settings.
-pub(super) fn print_notes(spec: &JobSpec) {
-    for note in spec.notes.iter().chain(&note_on_csv(spec)) {
-        output::note(format_args!("note: {note}"));
-    }
+    let whereabouts = job.whereabouts.settled()?;
+    check(&whereabouts, run_dir.as_deref(), *detach)?;
+    let start = Start { whereabouts: &whereabouts, run_dir: run_dir.as_deref(), id: None, detach: *detach };
+    print(submit::resubmit(&job.name, set, &start).await?, format)
 }
 
 /// Goes on with a former job.
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    let Resume { job, detach, .. } = arguments;
-    match job.whereabouts.urls()? {
-        Some(urls) => Box::pin(resume_on(&urls, arguments, format)).await,
-        None if *detach => Err(detached_here()),
-        None => Box::pin(resume_here(arguments, format)).await,
-    }
+    let Resume { job, set, code, detach, id_file } = arguments;
+    let whereabouts = job.whereabouts.settled()?;
+    check(&whereabouts, None, *detach)?;
+    let whereabouts = Whereabouts { caller: Arc::new(IdFile::at(id_file.clone())), ..whereabouts };
+    let changes = Changes {
+        name: &job.name,
+        set,
+        code: code.map(Into::into),
+        ask: &ask_code,
+        whereabouts: &whereabouts,
+    };
+    print(submit::resume(&changes, *detach).await?, format)
 }
 
-/// Goes on with a job of a fleet.
-async fn resume_on(urls: &ServerUrls, arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(&arguments.job).await?;
-    let (record, storage) = (home.record().await?, home.storage());
-    if let Some(result) = done(&*home, &record).await? {
-        return report(format, result, &home.called());
-    }
-    let fleet = connect_fleet(urls).await?;
-    let target = match record.spec.output.as_deref().filter(|_| !arguments.detach) {
-        Some(output) => {
-            let notes = Notes::read(&**storage).await.map_err(Failure::server)?;
-            let claim = claim_for_former(output, &record, &notes).await?;
-            Some(Target { _claim: claim, former: Former::Noted(notes) })
+/// Refuses options that mean nothing where the job is to run.
+fn check(whereabouts: &Whereabouts, run_dir: Option<&Path>, detach: bool) -> Result<(), Failure> {
+    match &whereabouts.urls {
+        Some(_) if run_dir.is_some() => Err(not_on_a_fleet("--run-dir")),
+        None if detach => {
+            Err(Failure::wrong("--detach is for jobs on a fleet; this one runs in this program"))
         }
-        None => None,
-    };
-    fleet::check_at_rest(&fleet, &record).await?;
-    let next = next_start(arguments, &record, &**storage, &[]).await?;
-    let mut signals = Signals::catch()?;
-    let hint = ResumeHint::default();
-    let resumed = fleet::resume(&fleet, record, next, &hint);
-    let submitted = Box::pin(hint.unless_interrupted(&mut signals, resumed)).await?;
-    output::note(format_args!("job {} goes on", submitted.job.id));
-    hand_over(submitted, target, arguments.detach, signals, format).await
-}
-
-/// Goes on with a job of this machine.
-async fn resume_here(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    let folder = run_folder::find_to_resume(&arguments.job.name, arguments.job.whereabouts.runs())?;
-    let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
-        Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
-    })?;
-    let home = jobs::in_folder(folder.clone());
-    let (mut record, storage) = (home.record().await?, home.storage());
-    if let Some(result) = done(&*home, &record).await? {
-        return report(format, result, &home.called());
+        _ => Ok(()),
     }
-    let next = next_start(arguments, &record, &**storage, &[&folder]).await?;
-    let python = Python::find(&next.spec)?;
-    let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;
-    let _claim = claim_for_former(&run_folder::output(&folder, &record), &record, &notes).await?;
-    let signals = Signals::catch()?;
-    next.store(&**storage).await?;
-    next.begin(&mut record);
-    record.write(&**storage).await.context("cannot store the job")?;
-    output::note(format_args!("job {} goes on in {}", record.job_id, shown(&folder)));
-    let result = embedded::run(embedded::Run { folder, record, python, signals }).await?;
-    report(format, &result, &home.called())
 }
 
-/// The result of a job of which nothing is left to do, when it still is in its output; a job that this program cannot go on
-/// with is refused.
-async fn done<'a>(home: &dyn JobHome, record: &'a JobRecord) -> Result<Option<&'a JobResult>, Failure> {
-    let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else {
-        return check_record(record).map(|()| None);
-    };
-    check_there(home, record, result).await?;
-    output::note("the job has completed already; no item is missing");
-    Ok(Some(result))
-}
-
-/// Where the output of a job on a fleet is copied to at its end.
-struct Target {
-    /// Nothing else fills the folder meanwhile.
-    _claim: Claim,
-    /// What of the job may be there already.
-    former: Former,
-}
-
-/// Waits for a job that was handed in, where that is wanted.
-async fn hand_over(
-    submitted: fleet::Submitted,
-    target: Option<Target>,
-    detach: bool,
-    mut signals: Signals,
-    format: Format,
-) -> Result<ExitCode, Failure> {
-    let id = submitted.job.id.clone();
-    let folder = submitted.record.spec.output.clone();
-    let note_unfilled = || {
-        if let Some(folder) = &folder {
-            output::note(format_args!(
-                "`output` is not filled; once the job has completed, prs result {id} --output-path {} fetches it",
-                folder.display()
-            ));
+/// Prints what became of a job, and gives the exit code for it.
+fn print(ended: Ended, format: Format) -> Result<ExitCode, Failure> {
+    match ended {
+        Ended::Job { result, called, not_filled } => {
+            let reported = report(format, &result, &called);
+            not_filled.map_or(reported, Err)
         }
-    };
-    if detach {
-        fleet::leave(submitted).await;
-        note_unfilled();
-        let printed = match format {
-            Format::Json => output::json(&Submitted::new(&id)),
-            Format::Table => output::line(&id),
-        };
-        printed.map_err(|failure| failure.and(format_args!("job {id} is handed in")))?;
-        return Ok(Code::Completed.into());
+        Ended::HandedIn { job_id, noun } => {
+            let printed = match format {
+                Format::Json => output::json(&Submitted::new(&job_id)),
+                Format::Table => output::line(&job_id),
+            };
+            printed.map_err(|failure| failure.and(format_args!("{noun} {job_id} is handed in")))?;
+            Ok(Code::Completed.into())
+        }
+        Ended::Left => Ok(Code::Interrupted.into()),
     }
-    let storage = Arc::clone(&submitted.job.output);
-    let Some(mut result) = fleet::wait(submitted, &mut signals).await? else {
-        output::note(format_args!("the job goes on; prs stream {id} follows it"));
-        note_unfilled();
-        return Ok(Code::Interrupted.into());
-    };
-    let target = folder.as_deref().zip(target).filter(|_| result.state == JobState::Completed);
-    let fetched = match target {
-        Some((folder, Target { _claim, former })) => tokio::select! {
-            fetched = fetch_output(&*storage, folder, &mut result.output, &former) => fetched,
-            name = signals.next() => Err(Failure::interrupted(format_args!("interrupted ({name})"))),
-        },
-        None => Ok(()),
-    };
-    // The job has ended, whatever became of the copy.
-    let reported = report(format, &result, &id);
-    fetched.map_err(|failure| {
-        failure
-            .and(format_args!("`output` is not filled: prs result {id} --output-path DIR fetches the result"))
-    })?;
-    reported
-}
-
-/// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.
-fn new_id(name: &str) -> String {
-    let now = now_us();
-    let time = prs_common::timestamp::format_us(now);
-    let digits: String = time[..19].chars().filter(char::is_ascii_digit).collect();
-    let (day, time) = digits.split_at(8);
-    format!("{name}-{day}-{time}-{:04x}", (now ^ (u64::from(std::process::id()) << 5)) & 0xffff)
-}
-
-fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
-    let absolute =
-        std::path::absolute(folder).context("there is no current folder").map_err(Failure::usage)?;
-    if absolute.to_str().is_none_or(|path| path.contains(':')) {
-        return Err(Failure::wrong(format!(
-            "the run folder {} cannot be on Python's path: it must be UTF-8 without a colon; give another --run-dir",
-            absolute.display()
-        )));
-    }
-    run_folder::make(folder)
 }

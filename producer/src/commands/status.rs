@@ -2,17 +2,17 @@
 
 use std::process::ExitCode;
 
+use prs_jobs::records;
+
 use super::summary;
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
-use crate::jobs;
 use crate::progress::{describe_error, describe_printed};
-use crate::records;
 use crate::terminal::output;
 
 /// Shows where a job stands.
 pub(super) async fn status(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(job).await?;
+    let home = job.find().await?;
     let seen = home.look().await?;
     let shown = seen.shown().honest();
     if format == Format::Json {

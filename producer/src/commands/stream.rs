@@ -4,26 +4,27 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::log_tail::LogTail;
+use prs_jobs::homes::{JobHome, Seen};
+use prs_jobs::logs::LogTail;
+use prs_jobs::standing::Shown;
+
 use super::summary::report;
 use crate::cli::{Format, Job};
 use crate::failure::{Code, Failure};
-use crate::jobs::standing::Shown;
-use crate::jobs::{self, JobHome, Seen};
 use crate::progress;
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
 
 /// Follows a job. Only its result goes to standard output.
 pub(super) async fn stream(job: &Job, format: Format) -> Result<ExitCode, Failure> {
-    let home = jobs::find(job).await?;
+    let home = job.find().await?;
     let seen = home.look().await?;
     if seen.result.state.is_final() {
         return report(format, &seen.result, &home.called());
     }
     let signals = Signals::catch()?;
     let (view, shown) = tokio::sync::watch::channel(Shown::default());
-    let display = tokio::spawn(progress::show(shown));
+    let display = tokio::spawn(progress::show(shown.into()));
     let followed = follow(&*home, seen, view, signals).await;
     let _ = display.await;
     if let Some(result) = followed? {
@@ -44,7 +45,7 @@ async fn follow(
     let interval = home.log_interval();
     let logs = async {
         loop {
-            tail.look().await;
+            tail.look(&note_line).await;
             tokio::time::sleep(interval).await;
         }
     };
@@ -53,6 +54,11 @@ async fn follow(
         never = logs => match never as Infallible {},
         _ = signals.next() => return Ok(None),
     };
-    tail.finish().await;
+    tail.finish(&note_line).await;
     Ok(Some(result))
+}
+
+/// Says a line of a log beside the progress.
+fn note_line(name: &str, line: &str) {
+    output::note(format_args!("[{name}] {line}"));
 }

@@ -8,14 +8,16 @@ use std::process::ExitCode;
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::format_us;
+use prs_jobs::paths::below;
+use prs_jobs::records::Job;
 use prs_orchestrator::JobResult;
+use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::job::{count, words};
+use prs_orchestrator::report::page;
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::Format;
 use crate::failure::{Code, Failure};
-use crate::records::Job;
-use crate::terminal::paths::below;
 use crate::terminal::table::pairs;
 use crate::terminal::{colours, output};
 
@@ -77,6 +79,7 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     let state = format!("{}{missing}", result.state.as_str());
     let state = colours::state(state, result.state, !findings.complete).to_string();
     let mut rows = vec![("job", result.job_id.clone()), ("state", state)];
+    rows.extend(words::reused(result).map(|reused| ("reused", reused)));
     rows.extend(result.reason.iter().map(|reason| ("reason", reason.clone())));
     rows.push((
         "mini-batches",
@@ -89,6 +92,7 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
     rows.extend(words::listed(result).map(|listed| ("missing", listed)));
     rows.extend(words::tries(findings.tries).map(|tries| ("tries", tries)));
     rows.extend(findings.surplus.iter().map(|surplus| ("note", words::surplus(surplus))));
+    rows.extend(result.steps.iter().map(|step| ("step", format!("{}: {}", step.name, of_step(step)))));
     rows.push(("time", duration(result.seconds)));
     if result.state == JobState::Completed {
         let output = &result.output;
@@ -99,11 +103,29 @@ fn counts(result: &JobResult) -> Vec<(&'static str, String)> {
         rows.push(("output", format!("{}{size}", output.uri)));
     }
     rows.push(("logs", result.logs.clone()));
+    let report = format!("{}/{}", result.logs.trim_end_matches('/'), page::NAME);
+    // Runs of older versions have none; a store is not asked.
+    if result.state.is_final() && (report.contains("://") || Path::new(&report).is_file()) {
+        rows.push(("report", report));
+    }
     rows.extend(result.kept_until_us.map(|until| {
         let until = format_us(until)[..16].replace('T', " ");
         ("kept until", format!("{until} UTC; then prs gc removes the job"))
     }));
     rows
+}
+
+/// How a step ended.
+fn of_step(step: &StepResult) -> String {
+    let Some(result) = &step.result else { return "not run".to_owned() };
+    let reason = result.reason.as_deref().and_then(|reason| reason.lines().next());
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let lacks = if result.state == JobState::Completed && !result.findings.complete {
+        ", with items missing"
+    } else {
+        ""
+    };
+    format!("{}{lacks}{reason} ({}, job {})", result.state.as_str(), duration(result.seconds), step.job_id)
 }
 
 /// The errors that cost most, each with the line of the script.
@@ -117,7 +139,7 @@ fn errors(result: &JobResult, here: Option<&Path>, text: &mut String) {
     }
     let more = findings.distinct_errors.saturating_sub(findings.errors.len() as u64);
     if more > 0 {
-        let _ = writeln!(text, "\nand {more} other errors");
+        let _ = writeln!(text, "\nand {}", count(more, "other error"));
     }
 }
 
@@ -132,8 +154,18 @@ pub(super) fn line(frame: &SourceLine, here: Option<&Path>) -> String {
 fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
     let findings = &result.findings;
     let mut next = Vec::new();
-    if findings.distinct_errors > 0 {
+    let in_steps = result.steps.iter().filter_map(|step| step.result.as_ref());
+    if findings.distinct_errors > 0 || in_steps.clone().any(|step| step.findings.distinct_errors > 0) {
         next.push((format!("prs errors {name}"), "tracebacks and items".to_owned()));
+    }
+    for step in in_steps.filter(|step| step.findings.mini_batches_missing > 0) {
+        // Commands find the job of a step by its id, but not where they need the folder of its pipeline.
+        let is_found = name == result.job_id;
+        let step_name = if is_found { step.job_id.clone() } else { format!("{name}/steps/{}", step.job_id) };
+        next.push((
+            format!("prs try {step_name} --failed --pdb"),
+            "the first mini-batch that this step lost here, in a debugger".to_owned(),
+        ));
     }
     let missing = findings.mini_batches_missing;
     if missing > 0 {
@@ -144,6 +176,13 @@ fn next(result: &JobResult, name: &str) -> Vec<(String, String)> {
     }
     if result.state == JobState::Completed && missing > 0 {
         next.push((format!("prs resume {name}"), format!("runs {} again", count(missing, "mini-batch"))));
+    } else if result.state != JobState::Completed && !result.steps.is_empty() {
+        let done = result.steps.iter().filter_map(|step| step.result.as_ref());
+        let done = done.filter(|step| step.state == JobState::Completed).count();
+        next.push((
+            format!("prs resume {name}"),
+            format!("runs what is missing ({} done)", count(done as u64, "step")),
+        ));
     } else if result.state != JobState::Completed {
         let done = count(result.mini_batches.succeeded, "mini-batch");
         next.push((format!("prs resume {name}"), format!("runs what is missing ({done} done)")));
@@ -168,6 +207,7 @@ mod tests {
             kept_until_us: None,
             state,
             reason: None,
+            reused: None,
             output: Output {
                 uri: "/h/out/rows.txt".into(),
                 rows: 380,
@@ -180,6 +220,7 @@ mod tests {
             seconds: 3.6,
             starts: Vec::new(),
             findings: Findings { complete: true, ..Findings::default() },
+            steps: Vec::new(),
         }
     }
 
@@ -240,7 +281,7 @@ ConnectionError: upstream API returned 503
     54 tries failed, 4 mini-batches lost (20 items)
     code/flaky.py:5 in run: raise ConnectionError(\"503\")
 
-and 1 other errors
+and 1 other error
 
   prs errors flaky-1               tracebacks and items
   prs try flaky-1 --failed --pdb   the first of these mini-batches here, in a debugger

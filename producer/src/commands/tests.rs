@@ -4,6 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use prs_jobs::records::{
+    Asset, AssetList, Collected, Data, DataList, Errors, FailedItems, Job, Jobs, Logs, Removed, ReportMade,
+    SCHEMA, Shown, Submitted, Versioned, Workers,
+};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
@@ -11,12 +15,10 @@ use super::doctor::Diagnosis;
 use super::explain::Explained;
 use super::man::ManualPages;
 use super::new::Made;
+use super::pipeline::ValidatedPipeline;
 use super::profiles::ProfilesView;
-use super::show::Shown;
 use super::validate::Validated;
 use crate::failure::CommandError;
-use crate::records::{Collected, Errors, FailedItems, Job, Jobs, Logs, Removed, Submitted, Workers};
-use crate::terminal::output::{SCHEMA, Versioned};
 use crate::trial;
 
 /// The schema of a record, as a file has it.
@@ -27,10 +29,14 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 18] {
+fn records() -> [(&'static str, String); 24] {
     [
+        ("asset-list", text::<AssetList>()),
+        ("asset", text::<Asset>()),
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
+        ("data-list", text::<DataList>()),
+        ("data", text::<Data>()),
         ("diagnosis", text::<Diagnosis>()),
         ("errors", text::<Errors>()),
         ("explained", text::<Explained>()),
@@ -42,9 +48,11 @@ fn records() -> [(&'static str, String); 18] {
         ("manual", text::<ManualPages>()),
         ("profiles", text::<ProfilesView>()),
         ("removed", text::<Removed>()),
+        ("report", text::<ReportMade>()),
         ("shown", text::<Shown>()),
         ("submitted", text::<Submitted>()),
         ("tried", text::<trial::Shown>()),
+        ("validated-pipeline", text::<ValidatedPipeline>()),
         ("validated", text::<Validated>()),
         ("workers", text::<Workers>()),
     ]

@@ -3,30 +3,40 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
+use indicatif::HumanBytes;
 use prs_common::job::script_below;
 use prs_common::mini_batch::MiniBatch;
-use prs_worker::NodeSettings;
+use prs_jobs::paths::shown;
+use prs_jobs::submit::local::Python;
+use prs_jobs::submit::resume_hint::ResumeHint;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
+use prs_worker::inputs::side::{SideInputStore, SideInputs, SidePaths, SideProgress, SideWork};
 use prs_worker::inputs::{InputPlace, Localized, Localizer};
+use prs_worker::{MadeEnvironment, NodeSettings};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::{CodeChoice, Format, Try};
 use crate::failure::{Code, Failure};
-use crate::submit::local::Python;
-use crate::submit::resume_hint::ResumeHint;
+use crate::progress::Screen;
 use crate::terminal::output;
-use crate::terminal::paths::shown;
 use crate::terminal::signals::Signals;
-use crate::trial::{Chosen, Shown, Trial, Wanted, describe, test_file};
+use crate::trial::{Chosen, Found, Shown, TestData, Trial, Wanted, describe, test_file};
 
 /// Runs one mini-batch here, and shows what would be written.
 pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode, Failure> {
     let mut signals = Signals::catch()?;
     let hint = ResumeHint::default();
-    let prepared = Box::pin(hint.unless_interrupted(&mut signals, prepare(arguments))).await?;
-    let Prepared { trial, settings, inputs, data, title, row } = prepared;
+    let found = Box::pin(hint.unless_interrupted(&mut signals, Trial::find(arguments))).await?;
+    let trial = match found {
+        Found::Ready(trial) => *trial,
+        Found::Ungrouped(ungrouped) => Box::pin(ungrouped.group(&mut signals)).await?,
+    };
+    let prepared = Box::pin(hint.unless_interrupted(&mut signals, prepare(trial, arguments))).await?;
+    let Prepared { trial, settings, inputs, data, title, row, _made, side_inputs: (side_inputs, side_paths) } =
+        prepared;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let job = trial.context();
     let with = Foreground {
@@ -34,12 +44,19 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
         settings: &settings,
         code: &trial.code,
         place: Some(inputs.place()),
+        side_inputs: &side_paths,
         debugger: debugger(arguments),
         // What is printed for programs is one object.
         stdout_is_stderr: format == Format::Json,
         stop: CancellationToken::new(),
     };
     if arguments.pytest {
+        if let Some(copy) = side_inputs.copies().next() {
+            return Err(Failure::wrong(format!(
+                "a test has no side inputs from elsewhere, and {copy} is one: bring it to this machine, and name the copy \
+                 in the job file"
+            )));
+        }
         let local = MiniBatch::decode(&data.local).context("the mini-batch cannot be understood")?;
         let title = match arguments.code {
             Some(CodeChoice::Old) => format!(
@@ -50,7 +67,9 @@ pub(super) async fn try_one(arguments: &Try, format: Format) -> Result<ExitCode,
             _ => title,
         };
         let is_fetched = !MiniBatch::is_local(&data.planned);
-        output::text(&test_file(&trial, &title, &mini_batch, &local, is_fetched, &with.arguments())?)?;
+        let place = TestData::wanted(arguments.data.as_deref())?;
+        let arguments = with.arguments();
+        output::text(&test_file(&trial, &title, place, &mini_batch, &local, is_fetched, &arguments)?)?;
         return Ok(Code::Completed.into());
     }
     let python = settings.python.display();
@@ -72,14 +91,17 @@ struct Prepared {
     data: Localized,
     /// Which it is.
     title: String,
+    /// The environment of the script, where one was made for it.
+    _made: Option<MadeEnvironment>,
     /// The place in it of the row that the command line names.
     row: Option<u64>,
+    /// The side inputs, kept as long as this is, and where the script sees them.
+    side_inputs: (SideInputs, SidePaths),
 }
 
 /// Finds the mini-batch, says which it is, and brings its data here.
-async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
-    let trial = Trial::find(arguments).await?;
-    let python = Python::find(&trial.spec)?;
+async fn prepare(trial: Trial, arguments: &Try) -> Result<Prepared, Failure> {
+    let (python, made) = Python::make(&trial.spec, &Screen).await?;
     let Chosen { planned, row, stores, failed, note } =
         trial.choose(&Wanted::of(arguments), arguments.failed).await?;
     let folder = trial.folder("inputs");
@@ -94,6 +116,7 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
     let inputs = Localizer::new(stores, trial.spec.clone(), &folder, NodeSettings::CACHE_BYTES, 0, place);
     let inputs = inputs.with_context(|| format!("cannot make {}", folder.display()))?;
     let data = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
+    let side_inputs = side_inputs(&trial, &inputs).await?;
     let mini_batch = MiniBatch::decode(&data.planned).context("the mini-batch cannot be understood")?;
     let mut title = describe(&mini_batch);
     if let (Some(row), Some(item)) = (row, &arguments.item) {
@@ -113,7 +136,21 @@ async fn prepare(arguments: &Try) -> Result<Prepared, Failure> {
         ));
     }
     let settings = trial.node_settings(python);
-    Ok(Prepared { trial, settings, inputs, data, title, row })
+    Ok(Prepared { trial, settings, inputs, data, title, row, _made: made, side_inputs })
+}
+
+/// Brings the side inputs here.
+async fn side_inputs(trial: &Trial, inputs: &Localizer) -> Result<(SideInputs, SidePaths), Failure> {
+    let store = Arc::new(SideInputStore::of_job(trial.folder("side"), NodeSettings::CACHE_BYTES));
+    let told = |SideProgress { label, done, total, work, .. }: SideProgress| {
+        if work == SideWork::Comes && done == 0 && total > 0 {
+            output::note(format_args!("  {label}: {} are fetched", HumanBytes(total)));
+        }
+    };
+    let brought = SideInputs::bring(&trial.spec, &trial.job_id, &trial.stores, &store, &told).await;
+    let brought = brought.map_err(Failure::usage)?;
+    let paths = brought.show(inputs).context("cannot make a link to a side input")?;
+    Ok((brought, paths))
 }
 
 fn debugger(arguments: &Try) -> Debugger {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prs_worker::inputs::side::SideInputStore;
 use prs_worker::serve::{ServeOutcome, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
 use tokio::task::JoinHandle;
@@ -16,7 +17,7 @@ use crate::terminal::signals::Signals;
 pub(super) async fn worker(arguments: Worker) -> ExitCode {
     let code = serve(arguments).await.unwrap_or_else(|failure| {
         tracing::error!("{failure}");
-        failure.code
+        failure.kind.into()
     });
     code.into()
 }
@@ -28,19 +29,23 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     let extension = find_extension().map_err(Failure::usage)?;
     tidy_memory();
     let work_folder = WorkFolder::open(arguments.work_dir.as_deref()).map_err(Failure::usage)?;
+    let work_folder = Arc::new(work_folder);
+    let cache_bytes = arguments.cache_gib << 30;
+    let side_inputs = Arc::new(SideInputStore::shared(Arc::clone(&work_folder), cache_bytes));
     let settings = WorkerSettings {
         targets: arguments.target,
         slots: arguments.slots,
-        work_folder: Arc::new(work_folder),
+        work_folder,
+        side_inputs,
         extension,
-        cache_bytes: arguments.cache_gib << 30,
+        cache_bytes,
         memory_bytes: arguments.cache_memory_mib << 20,
         idle_limit: arguments.exit_when_idle.map(Duration::from_secs),
         host,
         name,
     };
     let end = NodeEnd::default();
-    let listener = listen(Signals::catch().map_err(Failure::usage)?, end.clone());
+    let caller = listen(Signals::catch().map_err(Failure::usage)?, end.clone());
     let fleet = tokio::select! {
         fleet = connect_fleet(&urls) => fleet?,
         () = end.drain.cancelled() => return Ok(Code::Completed),
@@ -72,7 +77,7 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     } else {
         serve_jobs(&fleet, &settings, &end).await;
     }
-    listener.abort();
+    caller.abort();
     let_go_of_broker(&fleet).await;
     tracing::info!("the worker has ended");
     Ok(code)

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use console::Term;
 use prs_common::ledger::RedisLedger;
 use prs_common::servers::ConnectError;
+use prs_jobs::records;
 use prs_orchestrator::job::workers::{WorkerView, workers as workers_of};
 use prs_orchestrator::report::progress_overview::duration;
 
 use crate::cli::{Format, Workers};
 use crate::failure::{Code, Failure};
-use crate::records;
 use crate::terminal::output;
 use crate::terminal::table::Table;
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use prs_common::ledger::{JobProgress, JobState, PrintedLine};
+use prs_common::ledger::{JobProgress, JobState, OF_MODEL, OF_SIDE_INPUT, PrintedLine};
+use prs_jobs::standing::Shown;
 use prs_orchestrator::job::record::Status;
 use prs_orchestrator::report::progress_overview::{duration, rate};
 
-use crate::jobs::standing::Shown;
 use crate::terminal::fit::{Part, fit};
 
 /// What a job does, as people see it.
@@ -117,6 +117,13 @@ fn counts(status: &Status) -> Vec<Part> {
 }
 
 fn loading(status: &Status) -> Part {
+    if let Some(preparing) = status.preparing.as_ref().filter(|_| status.processes == 0) {
+        if [OF_SIDE_INPUT, OF_MODEL].iter().any(|label| preparing.starts_with(label)) {
+            return Part::kept(preparing.clone()).or("waiting for a side input".to_owned());
+        }
+        return Part::kept(format!("preparing the environment: {preparing}"))
+            .or("preparing the environment".to_owned());
+    }
     match (status.starting, status.processes) {
         (0, _) => Part::kept("starting processes"),
         (starting, all) => {
@@ -168,7 +175,7 @@ pub(super) mod tests {
     use prs_orchestrator::job::membership::Workers;
 
     use super::*;
-    use crate::jobs::standing::Standing;
+    use prs_jobs::standing::Standing;
 
     /// A job of this machine in its running phase: 12 of 30 mini-batches, 240 of 600 items.
     pub(crate) fn running() -> Shown {
@@ -231,6 +238,13 @@ pub(super) mod tests {
         assert_eq!(line(&shown, 37), "waiting 0:31  no worker serves the c…");
         shown.status.nodes = 1;
         assert_eq!(line(&shown, 77), "loading 0:31  starting processes");
+        shown.status.preparing = Some("Downloading torch".to_owned());
+        assert_eq!(line(&shown, 77), "loading 0:31  preparing the environment: Downloading torch");
+        assert_eq!(line(&shown, 40), "loading 0:31  preparing the environment");
+        let text = format!("{OF_SIDE_INPUT}m: another worker of this host fetches it");
+        shown.status.preparing = Some(text);
+        assert_eq!(line(&shown, 77), "loading 0:31  side input m: another worker of this host fetches it");
+        assert_eq!(line(&shown, 40), "loading 0:31  waiting for a side input");
         (shown.status.processes, shown.status.starting) = (2, 2);
         assert_eq!(line(&shown, 77), "loading 0:31  import and init() in 2 of 2 processes");
         shown.status.init_failures = 3;

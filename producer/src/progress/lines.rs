@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use prs_jobs::standing::Shown;
+
 use super::facts::{Facts, Phase};
-use crate::jobs::standing::Shown;
 
 /// A phase is told once it has lasted so long: quick jobs need no lines.
 const LASTS: Duration = Duration::from_secs(2);

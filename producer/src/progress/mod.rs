@@ -12,21 +12,23 @@ mod lines;
 mod news;
 mod uploading;
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use console::Term;
+use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::sync::watch::Receiver;
+use prs_jobs::{Caller, Failure, Interrupts, JobView, Uploads};
 
 use self::facts::Facts;
 use self::lines::Lines;
 use self::news::{News, Told};
-use crate::jobs::standing::Shown;
+use self::uploading::Uploading;
+use crate::terminal::signals::Signals;
 use crate::terminal::{colours, output};
 
 pub(crate) use self::facts::describe_printed;
 pub(crate) use self::news::describe as describe_error;
-pub(crate) use self::uploading::Uploading;
 
 /// Between two lines that are drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -35,16 +37,44 @@ const TICK: Duration = Duration::from_secs(1);
 /// Columns of the spinner and the blank behind it, and one that is kept free: some terminals break a full line.
 const MARGIN: usize = 3;
 
+/// Prints what a call has to say, and shows how far it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen;
+
+impl Caller for Screen {
+    fn note(&self, text: &dyn Display) {
+        output::note(text);
+    }
+
+    fn error(&self, text: &dyn Display) {
+        output::print_error(text);
+    }
+
+    fn interrupts(&self) -> Result<Box<dyn Interrupts>, Failure> {
+        Ok(Box::new(Signals::catch()?))
+    }
+
+    fn follow(&self, job: JobView) -> BoxFuture<'static, ()> {
+        Box::pin(show(job))
+    }
+
+    fn uploads(&self) -> Box<dyn Uploads> {
+        uploads()
+    }
+}
+
+/// Shows inputs that are brought to storage.
+pub(crate) fn uploads() -> Box<dyn Uploads> {
+    Box::new(Uploading::begin())
+}
+
 /// Shows the progress until the other end is gone.
-pub(crate) async fn show<T: Clone + Send + Sync>(mut view: Receiver<T>)
-where
-    Shown: From<T>,
-{
+pub(crate) async fn show(mut view: JobView) {
     let bar = output::is_watched().then(live_line);
     output::set_bar(bar.clone());
     let (mut news, mut lines) = (News::default(), Lines::new(Instant::now()));
     while next(&mut view).await {
-        let (shown, now) = (Shown::from(view.borrow_and_update().clone()), Instant::now());
+        let (shown, now) = (view.shown(), Instant::now());
         news.hear(&shown, now).into_iter().for_each(tell);
         let facts = Facts::of(&shown, lines.elapsed(&shown, now));
         match &bar {
@@ -80,9 +110,9 @@ fn width() -> usize {
 }
 
 /// Waits a little, then for a change or a tick; false at the end.
-async fn next<T>(view: &mut Receiver<T>) -> bool {
+async fn next(view: &mut JobView) -> bool {
     tokio::select! {
-        changed = view.changed() => if changed.is_err() {
+        changed = view.changed() => if !changed {
             return false;
         },
         () = tokio::time::sleep(TICK) => return true,
@@ -90,11 +120,6 @@ async fn next<T>(view: &mut Receiver<T>) -> bool {
     tokio::select! {
         () = tokio::time::sleep(DRAW_INTERVAL) => true,
         // The job may end meanwhile; `changed` finds out next time.
-        () = closed(view) => true,
+        () = view.closed() => true,
     }
-}
-
-async fn closed<T>(view: &Receiver<T>) {
-    let mut view = view.clone();
-    while view.changed().await.is_ok() {}
 }

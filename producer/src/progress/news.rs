@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use prs_common::ledger::{MOST_SEEN_ERRORS, SeenError};
-
-use crate::jobs::standing::Shown;
-use crate::terminal::paths::shown as shown_path;
+use prs_jobs::paths::shown as shown_path;
+use prs_jobs::standing::Shown;
 
 /// That no worker is there is told once it has lasted so long.
 const LASTS: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar};
+use prs_jobs::Uploads;
 use prs_orchestrator::inputs::InputProgress;
 
 use super::facts::clock;
@@ -15,7 +16,7 @@ use crate::terminal::output;
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a person sees while inputs are brought to storage: on a terminal a bar, elsewhere lines.
-pub(crate) struct Uploading {
+pub(super) struct Uploading {
     bar: Option<ProgressBar>,
     lines: Mutex<Lines>,
     began: Instant,
@@ -23,18 +24,18 @@ pub(crate) struct Uploading {
 
 impl Uploading {
     /// Begins; nothing is shown before something is known.
-    pub(crate) fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         let began = Instant::now();
         Self { bar: output::is_watched().then(live_line), lines: Mutex::new(Lines::begin(began)), began }
     }
+}
 
-    /// Whether it shows how much there is.
-    pub(crate) fn wants_totals(&self) -> bool {
+impl Uploads for Uploading {
+    fn wants_totals(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// How far an input is.
-    pub(crate) fn show(&self, input: &str, seen: InputProgress) {
+    fn show(&self, input: &str, seen: InputProgress) {
         if let Some(bar) = &self.bar {
             bar.set_message(on_the_way(input, seen, self.began.elapsed(), width()));
             return bar.tick();
@@ -43,8 +44,7 @@ impl Uploading {
         lines.hear(input, seen, Instant::now()).into_iter().for_each(output::note);
     }
 
-    /// No more is brought.
-    pub(crate) fn end(self) {
+    fn end(self: Box<Self>) {
         if let Some(bar) = self.bar {
             return bar.finish_and_clear();
         }

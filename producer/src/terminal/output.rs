@@ -10,13 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
+use prs_jobs::records::Versioned;
 use serde::Serialize;
 
 use super::{colours, table};
-use crate::failure::Failure;
-
-/// The form of what is printed for programs: within one number, keys are only added.
-pub(crate) const SCHEMA: u32 = 1;
+use crate::failure::{CommandError, Failure};
 
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,23 +23,6 @@ pub(crate) enum Format {
     Table,
     /// For programs.
     Json,
-}
-
-// A record as it is printed. Its documentation, which becomes that of the schema, is the record's.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "{R}"))]
-pub(crate) struct Versioned<R> {
-    /// The form of this object.
-    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
-    schema: u32,
-    #[serde(flatten)]
-    record: R,
-}
-
-impl<R> From<R> for Versioned<R> {
-    fn from(record: R) -> Self {
-        Self { schema: SCHEMA, record }
-    }
 }
 
 /// The progress bar that is shown.
@@ -69,7 +50,7 @@ pub(crate) fn print_failure(failure: &Failure, format: Format) {
 
 /// Prints for programs why the command failed. What standard output does not take, standard error has.
 pub(crate) fn print_failure_record(failure: &Failure) {
-    let _ = json(&failure.record());
+    let _ = json(&CommandError::from(failure));
 }
 
 /// Prints something that is no data, unless the user wants quiet; above the progress bar, where one is shown.

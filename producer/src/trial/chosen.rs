@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::Context;
 use bytes::Bytes;
 use prs_common::job::InputKind;
-use prs_common::mini_batch::{MiniBatch, StoreRef, Work, checksum};
+use prs_common::job::shuffle::ShuffleStage;
+use prs_common::mini_batch::{MiniBatch, SliceRef, StoreRef, Work, checksum};
+use prs_jobs::names;
 use prs_orchestrator::inputs::InputStores;
 use prs_orchestrator::plan::{PlanContext, plan};
 use prs_orchestrator::segments::failures::{FailedMiniBatch, failed_mini_batches};
@@ -17,7 +19,6 @@ use super::Trial;
 use super::item::{Found, ItemSearch, Part};
 use crate::cli::Try;
 use crate::failure::Failure;
-use crate::terminal::names;
 
 /// Mini-batches that failed that a message names.
 const NAMED: usize = 20;
@@ -86,6 +87,12 @@ struct Planned {
 impl Trial {
     /// The mini-batch that is wanted, of those that failed alone where the command says so.
     pub(crate) async fn choose(&self, wanted: &Wanted, of_failed: bool) -> Result<Chosen, Failure> {
+        if self.spec.shuffle == Some(ShuffleStage::Run) && matches!(wanted, Wanted::Item(_)) {
+            return Err(Failure::wrong(
+                "--item names a row of a file, and the rows of this job are put together by partition_keys: give \
+                 --mini-batch N, the group with this number, from 0 in the order of their first rows",
+            ));
+        }
         if !of_failed {
             let Planned { body: planned, row } = self.plan_until(wanted.clone()).await?;
             return Ok(Chosen { planned, row, stores: self.stores.clone(), failed: None, note: None });
@@ -222,9 +229,12 @@ fn named(failed: &[FailedMiniBatch]) -> String {
 
 /// Whether it is of a copy that the job made in its own scratch folder, which is gone.
 fn is_of_copy(planned: &[u8]) -> bool {
+    let is_copy =
+        |slice: &SliceRef<'_>| slice.store == StoreRef::Local && !Path::new(slice.key).is_absolute();
     let mini_batch = MiniBatch::decode(planned);
     mini_batch.is_ok_and(|one| match one.work {
-        Work::Slice(slice) => slice.store == StoreRef::Local && !Path::new(slice.key).is_absolute(),
+        Work::Slice(slice) => is_copy(&slice),
+        Work::Slices(slices) => slices.iter().any(is_copy),
         _ => false,
     })
 }

@@ -6,7 +6,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use prs_common::mini_batch::{MiniBatch, Work};
+use prs_common::message_pack;
+use prs_common::mini_batch::{MiniBatch, SliceRef, Work};
+use prs_tabular::TableReader;
+use prs_tabular::parquet::RowGroups;
 
 use crate::failure::Failure;
 
@@ -29,8 +32,8 @@ pub(super) struct Part {
     pub(super) table: Table,
     /// Changes with the content of the table; empty where that is not known.
     version: String,
-    /// First byte.
-    start: u64,
+    /// Where it begins in the table: a byte, or a row group and a row of it.
+    start: (u64, u64),
     /// None where the rest of the table cannot be read.
     rows: Option<u64>,
 }
@@ -47,8 +50,8 @@ impl Part {
     /// What a mini-batch has of a table; none of files.
     pub(super) fn of(mini_batch: &MiniBatch<'_>) -> Option<Self> {
         let (origin, version, start, rows) = match mini_batch.work {
-            Work::Slice(slice) => (slice.origin, slice.version, slice.start, Some(slice.records)),
-            Work::Unreadable { origin, offset, .. } => (origin, "", offset, None),
+            Work::Slice(slice) => (slice.origin, slice.version, start_of(&slice), Some(slice.records)),
+            Work::Unreadable { origin, offset, .. } => (origin, "", (offset, 0), None),
             _ => return None,
         };
         let table = Table { input: mini_batch.input, origin: origin.to_owned() };
@@ -67,6 +70,17 @@ impl Part {
     }
 }
 
+/// Where a slice begins in its table.
+fn start_of(slice: &SliceRef<'_>) -> (u64, u64) {
+    match message_pack::decode(slice.reader) {
+        // Parts of one row group have the same bytes.
+        Ok(TableReader::Parquet(RowGroups { groups, rows, .. })) => {
+            (groups.start.into(), rows.map_or(0, |rows| rows.start))
+        }
+        _ => (slice.start, 0),
+    }
+}
+
 impl ItemSearch {
     pub(super) fn new(item: &str) -> Self {
         Self { item: item.to_owned(), last: None, hint: None }
@@ -74,6 +88,20 @@ impl ItemSearch {
 
     /// Whether the next mini-batch of the plan has the item.
     pub(super) fn look_at(&mut self, mini_batch: &MiniBatch<'_>) -> ControlFlow<Found> {
+        let Work::Slices(slices) = &mini_batch.work else { return self.look_at_one(mini_batch) };
+        let mut before = 0;
+        for slice in slices {
+            match self.look_at_one(&MiniBatch { work: Work::Slice(*slice), ..*mini_batch }) {
+                ControlFlow::Break(Ok(Some(row))) => return ControlFlow::Break(Ok(Some(before + row))),
+                ControlFlow::Continue(()) => before += slice.records,
+                found @ ControlFlow::Break(_) => return found,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The same of one whose rows are of one table.
+    fn look_at_one(&mut self, mini_batch: &MiniBatch<'_>) -> ControlFlow<Found> {
         let part = Part::of(mini_batch);
         if let Some((last, rows)) = &self.last
             && part.as_ref().is_none_or(|part| !part.follows(last))
@@ -89,6 +117,10 @@ impl ItemSearch {
     fn look_at_part(&mut self, part: Part) -> ControlFlow<Found> {
         let (named, origin) = (file_and_row(&self.item), &part.table.origin);
         if is_named(origin, &self.item) {
+            if part.rows.is_none() && part.start == (0, 0) {
+                // Nothing of it can be read: all of it is this mini-batch, a table or not.
+                return ControlFlow::Break(Ok(None));
+            }
             let hint = format!(
                 "{0} is a table, and its items are rows: give --item {0}:ROW with a row from 0, or --mini-batch N",
                 self.item
@@ -168,8 +200,6 @@ fn is_named(name: &str, item: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::mini_batch::{SliceRef, StoreRef};
-
     use super::*;
 
     fn files(paths: &[&'static str]) -> Work<'static> {
@@ -177,25 +207,14 @@ mod tests {
     }
 
     fn slice(origin: &'static str, start: u64, records: u64) -> Work<'static> {
-        Work::Slice(SliceRef {
-            store: StoreRef::Local,
-            key: origin,
-            origin,
-            name_at: 0,
-            version: "",
-            start,
-            end: start + 9,
-            records,
-            checksum: 0,
-            schema: &[],
-        })
+        Work::Slice(SliceRef { key: origin, origin, start, end: start + 9, records, ..SliceRef::EMPTY })
     }
 
     /// Index of the mini-batch and place of the row in it, or the message.
     fn search(item: &str, plan: &[Work<'static>]) -> Result<(usize, Option<u64>), String> {
         let mut search = ItemSearch::new(item);
         for (index, work) in plan.iter().enumerate() {
-            let mini_batch = MiniBatch { index: index as u64, input: 0, work: work.clone() };
+            let mini_batch = MiniBatch::new(index as u64, 0, work.clone());
             if let ControlFlow::Break(found) = search.look_at(&mini_batch) {
                 return found.map(|row| (index, row)).map_err(|failure| failure.to_string());
             }
@@ -228,6 +247,17 @@ mod tests {
     #[test]
     fn rows_are_counted_over_the_slices_of_their_table() {
         let cut = Work::Unreadable { origin: "/in/b.csv", offset: 90, reason: "cut" };
+        let lost = Work::Unreadable { origin: "/in/lost.csv", offset: 0, reason: "gone" };
+        let part = |origin, start, records| match slice(origin, start, records) {
+            Work::Slice(slice) => slice,
+            _ => unreachable!(),
+        };
+        let group = Work::Slices(vec![
+            part("/in/g.csv", 0, 3),
+            part("/in/h.csv", 0, 2),
+            part("/in/h.csv", 9, 2),
+            part("/in/i.csv", 0, 2),
+        ]);
         let plan = [
             slice("/in/a.csv", 8, 3),
             slice("/in/a.csv", 17, 2),
@@ -236,6 +266,8 @@ mod tests {
             cut,
             slice("/in/12:30", 8, 1),
             slice("/in/z.csv", 8, 2),
+            lost,
+            group,
         ];
         for (item, found) in [
             ("a.csv:0", (0, Some(0))),
@@ -246,11 +278,18 @@ mod tests {
             ("b.csv:4", (4, None)),
             ("12:30:0", (5, Some(0))),
             ("z.csv:1", (6, Some(1))),
+            ("g.csv:2", (8, Some(2))),
+            ("h.csv:0", (8, Some(3))),
+            ("h.csv:3", (8, Some(6))),
+            ("i.csv:1", (8, Some(8))),
+            ("lost.csv", (7, None)),
+            ("lost.csv:3", (7, None)),
         ] {
             assert_eq!(search(item, &plan), Ok(found), "{item}");
         }
         for (item, message) in [
             ("a.csv:5", "/in/a.csv has 5 rows: give a row from 0 to 4"),
+            ("h.csv:4", "/in/h.csv has 4 rows: give a row from 0 to 3"),
             ("z.csv:2", "/in/z.csv has 2 rows: give a row from 0 to 1"),
             ("a.csv", "a.csv is a table, and its items are rows: give --item a.csv:ROW with a row from 0"),
             ("12:30", "12:30 is a table, and its items are rows: give --item 12:30:ROW with a row from 0"),

@@ -1,19 +1,24 @@
 //! A mini-batch as a test: a file for pytest that has its data, or names its files, and calls `run()`.
 //!
-//! What was fetched, and slices of tables, stand in the test itself; files of this machine are named.
+//! What was fetched, and slices of tables, stand in the test itself, or in a folder beside it; files of this machine are
+//! named.
 
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use prs_common::hexadecimal;
-use prs_common::mini_batch::{MiniBatch, SliceRef, Work};
+use prs_common::job::{SideInput, kept_folders};
+use prs_common::message_pack;
+use prs_common::mini_batch::{MiniBatch, PathColumn, PathValue, SliceRef, Work};
+use prs_jobs::homes::cache::python_home;
+use prs_tabular::TableReader;
+use prs_tabular::parquet::RowGroups;
 use serde_json::Value;
 
 use super::Trial;
-use super::cache::python_home;
 use crate::failure::Failure;
 
 /// Most bytes of data that stand in a test.
@@ -23,22 +28,74 @@ const SLICE: &str = "slice";
 /// An argument of every script, which the test makes itself: where its output goes.
 const OUTPUT: &str = "--output";
 
-/// The text of the test, titled `title`. `local` is the mini-batch with its data on this machine, `is_fetched` whether
-/// that is in a temporary folder; `arguments` are those of the process.
+/// Where the data of a test is put.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TestData<'a> {
+    /// Into the test itself.
+    InTest,
+    /// Into this folder, which is made, and has to be empty.
+    Folder(&'a Path),
+}
+
+impl<'a> TestData<'a> {
+    /// Where the command line wants it.
+    pub(crate) fn wanted(folder: Option<&'a Path>) -> Result<Self, Failure> {
+        let Some(folder) = folder else { return Ok(Self::InTest) };
+        let cannot = || format!("cannot make the folder {} of --data", folder.display());
+        fs::create_dir_all(folder).with_context(cannot).map_err(Failure::usage)?;
+        let is_empty = fs::read_dir(folder).with_context(cannot).map_err(Failure::usage)?.next().is_none();
+        if is_empty {
+            return Ok(Self::Folder(folder));
+        }
+        Err(Failure::wrong(format!(
+            "the folder {} of --data is not empty: give another one",
+            folder.display()
+        )))
+    }
+
+    /// Most bytes of data that may be put there.
+    fn largest(self) -> u64 {
+        match self {
+            Self::InTest => LARGEST,
+            Self::Folder(_) => u64::MAX - 1,
+        }
+    }
+
+    /// Puts `content` there, as `name` in a folder, and says in Python what it is.
+    fn put(self, name: &str, content: &[u8]) -> Result<String, Failure> {
+        let Self::Folder(folder) = self else { return Ok(literal(content)) };
+        let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).join(name);
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(format!("testing.content({})", quoted(&path.display().to_string())))
+    }
+}
+
+/// The text of the test, titled `title`, whose data goes to `place`. `local` is the mini-batch with its data on this
+/// machine, `is_fetched` whether that is in a temporary folder; `arguments` are those of the process.
 pub(crate) fn test_file(
     trial: &Trial,
     title: &str,
+    place: TestData<'_>,
     planned: &MiniBatch<'_>,
     local: &MiniBatch<'_>,
     is_fetched: bool,
     arguments: &[String],
 ) -> Result<String, Failure> {
-    let (data, mini_batch) = match &local.work {
+    let (data, mut mini_batch) = match &local.work {
         Work::Files { base, paths, .. } => {
             let at = |path: &&str| Path::new(base).join(path);
-            if is_fetched { embedded(base, paths)? } else { named(paths.iter().map(at)) }
+            if is_fetched { fetched(base, paths, place)? } else { named(paths.iter().map(at)) }
         }
-        Work::Slice(slice) => rows(local, slice, &trial.work().join(slice.key))?,
+        Work::Slice(slice) => match message_pack::decode(slice.reader) {
+            Ok(TableReader::Parquet(groups)) => row_groups(local, slice, groups, &trial.work(), place)?,
+            _ => rows(local, slice, &trial.work().join(slice.key), place)?,
+        },
+        Work::Slices(_) => {
+            return Err(Failure::wrong(
+                "a test has the rows of one table, and this mini-batch has those of several: leave --pytest out, or try a \
+                 job without partition_keys",
+            ));
+        }
         Work::Unreadable { origin, reason, .. } => {
             return Err(Failure::wrong(format!(
                 "the data of the mini-batch cannot be read: {origin}: {reason}"
@@ -46,21 +103,45 @@ pub(crate) fn test_file(
         }
         _ => return Err(anyhow::anyhow!("the mini-batch is not on this machine").into()),
     };
+    let mut count = planned.items().to_string();
+    let input = trial.spec.inputs.get(planned.input as usize);
+    let work = input.and_then(|input| input.mltable.as_ref()).map(|table| &table.work);
+    if let (Some(work), Work::Slice(slice)) = (work.filter(|work| !work.is_nothing()), &local.work) {
+        let (work, origin) = (quoted(&work.to_json()), quoted(slice.origin));
+        let taken = slice.taken.map(|(first, end)| format!(", ({first}, {end})")).unwrap_or_default();
+        mini_batch = format!("testing.table({work}, {origin}, {mini_batch}, {}{taken})", slice.first_record);
+        // A filter may leave less than was planned.
+        "len(mini_batch)".clone_into(&mut count);
+    }
     let home = python_home()?;
-    let (index, items) = (planned.index, planned.items());
-    let inputs = trial.spec.inputs.iter().map(|input| {
+    let index = planned.index;
+    let inputs = trial.spec.inputs.iter().enumerate().map(|(at, input)| {
+        // Rows that were put together are where they are in no job file.
+        let source = trial.spec.grouped_from.get(at).unwrap_or(&input.source);
         format!(
             "            ({}, {}, {}),\n",
             quoted(&input.name),
             quoted(&input.kind.to_string()),
-            quoted(&input.source.label())
+            quoted(&source.label())
         )
     });
     let inputs = inputs.collect::<Vec<_>>().concat();
-    let arguments: Vec<String> =
-        without_output(arguments).map(|argument| format!("            {},\n", quoted(argument))).collect();
-    let arguments = arguments.concat();
+    let output = arguments.iter().skip_while(|argument| *argument != OUTPUT).nth(1);
+    let arguments =
+        without_output(arguments).map(|argument| format!("            {},\n", written(argument, output)));
+    let arguments = arguments.collect::<String>();
+    let folders = kept_folders(&trial.spec.outputs).into_iter();
+    let folders = folders.map(|folder| {
+        format!("    (tmp_path / \"output\" / {}).mkdir(parents=True, exist_ok=True)\n", quoted(&folder))
+    });
+    let folders = folders.collect::<String>();
+    let model = trial.spec.model.as_ref().map(SideInput::named);
+    let model =
+        model.map(|path| format!("    testing.place_model({}, tmp_path, monkeypatch)\n", quoted(&path)));
+    let fixtures = if model.is_some() { "tmp_path, monkeypatch" } else { "tmp_path" };
+    let model = model.unwrap_or_default();
     let names: Vec<String> = local.item_names().iter().map(|name| quoted(name)).collect();
+    let keys = keys(planned)?;
     let title = title.replace(['\\', '"'], "?");
     Ok(format!(
         r#""""{title}
@@ -79,8 +160,8 @@ except ModuleNotFoundError:
 
 {data}
 
-def test_mini_batch_{index}(tmp_path):
-    job = testing.Job(
+def test_mini_batch_{index}({fixtures}):
+{folders}{model}    job = testing.Job(
         {source},
         {script},
         folder=tmp_path,
@@ -91,8 +172,8 @@ def test_mini_batch_{index}(tmp_path):
     )
     mini_batch = {mini_batch}
     names = [{names}]
-    result = job.run(mini_batch, minibatch_index={index}, input={input}, items=names)
-    assert testing.count(result) == {items}, "one element for each item"
+    result = job.run(mini_batch, minibatch_index={index}, input={input}, items=names{keys})
+    assert testing.count(result) == {count}, "one element for each item"
 "#,
         version = env!("CARGO_PKG_VERSION"),
         home = quoted(&home.display().to_string()),
@@ -103,23 +184,59 @@ def test_mini_batch_{index}(tmp_path):
     ))
 }
 
-/// What goes before the test, and the expression that makes its mini-batch: files of this machine, by their paths.
-fn named(paths: impl Iterator<Item = PathBuf>) -> (String, &'static str) {
-    let lines = paths.map(|path| format!("    {},\n", quoted(&path.display().to_string())));
-    (format!("FILES = [\n{}]\n", lines.collect::<String>()), "FILES")
+/// The values of the partition keys as an argument; nothing where the job has none.
+fn keys(mini_batch: &MiniBatch<'_>) -> Result<String, Failure> {
+    if mini_batch.keys.is_empty() {
+        return Ok(String::new());
+    }
+    let columns = PathColumn::decode(mini_batch.keys).context("the mini-batch cannot be understood")?;
+    let pairs = columns.iter().map(|PathColumn { name, value }| {
+        let value = match value {
+            PathValue::Text(text) => quoted(text),
+            PathValue::Time(nanoseconds) => nanoseconds.to_string(),
+            PathValue::Data(encoded) => format!("({},)", quoted(encoded)),
+        };
+        format!("({}, {value})", quoted(name))
+    });
+    Ok(format!(", keys=[{}]", pairs.collect::<Vec<_>>().join(", ")))
 }
 
-/// The same for files that stand in the test.
-fn embedded(base: &str, paths: &[&str]) -> Result<(String, &'static str), Failure> {
+/// What goes before the test, and the expression that makes its mini-batch: files of this machine, by their paths.
+fn named(paths: impl Iterator<Item = PathBuf>) -> (String, String) {
+    let lines = paths.map(|path| format!("    {},\n", quoted(&path.display().to_string())));
+    (format!("FILES = [\n{}]\n", lines.collect::<String>()), "FILES".to_owned())
+}
+
+/// The same for files that were fetched.
+fn fetched(base: &str, paths: &[&str], place: TestData<'_>) -> Result<(String, String), Failure> {
+    if let TestData::Folder(folder) = place {
+        return copied(base, paths, folder);
+    }
     let mut data = "FILES = {\n".to_owned();
-    let mut left = LARGEST;
+    let mut left = place.largest();
     for path in paths {
         let content = read(&Path::new(base).join(path), 0, None, &mut left)?;
         // Without a base, the paths are absolute; each is a file of its own all the same.
         let _ = writeln!(data, "    {}: {},", quoted(path.trim_start_matches('/')), literal(&content));
     }
     data.push_str("}\n");
-    Ok((data, "testing.files(FILES, tmp_path)"))
+    Ok((data, "testing.files(FILES, tmp_path)".to_owned()))
+}
+
+/// The same for fetched files, as copies below `folder`.
+fn copied(base: &str, paths: &[&str], folder: &Path) -> Result<(String, String), Failure> {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut placed = Vec::new();
+    for path in paths {
+        let copy = folder.join(path.trim_start_matches('/'));
+        let copied = || {
+            fs::create_dir_all(copy.parent().unwrap_or(&folder))?;
+            fs::copy(Path::new(base).join(path), &copy)
+        };
+        copied().with_context(|| format!("cannot copy {path} to {}", copy.display()))?;
+        placed.push(copy);
+    }
+    Ok(named(placed.into_iter()))
 }
 
 /// The same for a slice of a table.
@@ -127,16 +244,44 @@ fn rows(
     mini_batch: &MiniBatch<'_>,
     slice: &SliceRef<'_>,
     path: &Path,
-) -> Result<(String, &'static str), Failure> {
+    place: TestData<'_>,
+) -> Result<(String, String), Failure> {
     let SliceRef { start, end, .. } = *slice;
-    let content = read(path, start, Some(end.saturating_sub(start)), &mut { LARGEST })?;
+    let content = read(path, start, Some(end.saturating_sub(start)), &mut { place.largest() })?;
     let of_test = MiniBatch { work: Work::Slice(SliceRef { key: SLICE, ..*slice }), ..*mini_batch };
     let data = format!(
         "# How the slice is read: columns and types as they were found in the whole file.\nDESCRIPTOR = {}\nROWS = {}\n",
         quoted(&hexadecimal(&of_test.encode())),
-        literal(&content)
+        place.put("rows", &content)?
     );
-    Ok((format!("{data}START = {start}\n"), "testing.rows(DESCRIPTOR, ROWS, START, tmp_path)"))
+    Ok((format!("{data}START = {start}\n"), "testing.rows(DESCRIPTOR, ROWS, START, tmp_path)".to_owned()))
+}
+
+/// The same for row groups of a Parquet file: their columns, and the footer.
+fn row_groups(
+    mini_batch: &MiniBatch<'_>,
+    slice: &SliceRef<'_>,
+    mut groups: RowGroups,
+    work: &Path,
+    place: TestData<'_>,
+) -> Result<(String, String), Failure> {
+    let data = work.join(slice.key);
+    let footer_file = std::mem::take(&mut groups.footer_file);
+    let footer = if footer_file.is_empty() { data.clone() } else { work.join(footer_file) };
+    let mut parts = "PARTS = {\n".to_owned();
+    let mut left = place.largest();
+    let places = groups.data.iter().map(|range| (&data, range)).chain([(&footer, &groups.footer)]);
+    for (path, range) in places {
+        let content = read(path, range.start, Some(range.end.saturating_sub(range.start)), &mut left)?;
+        let part = place.put(&format!("part_{}", range.start), &content)?;
+        let _ = writeln!(parts, "    {}: {part},", range.start);
+    }
+    let reader = message_pack::encode(&TableReader::Parquet(groups));
+    let of_test =
+        MiniBatch { work: Work::Slice(SliceRef { key: SLICE, reader: &reader, ..*slice }), ..*mini_batch };
+    let descriptor = quoted(&hexadecimal(&of_test.encode()));
+    let data = format!("# Which row groups these are.\nDESCRIPTOR = {descriptor}\n{parts}}}\n");
+    Ok((data, "testing.row_groups(DESCRIPTOR, PARTS, tmp_path)".to_owned()))
 }
 
 /// The bytes of a file from `start` on, as many as `length` says or all of them; `left` is how many there may be.
@@ -152,7 +297,8 @@ fn read(path: &Path, start: u64, length: Option<u64>, left: &mut u64) -> Result<
         read().with_context(|| format!("cannot read {}", path.display())).map_err(Failure::usage)?;
     *left = left.checked_sub(content.len() as u64).ok_or_else(|| {
         Failure::wrong(format!(
-            "the data of the mini-batch is more than {} MiB, too much for a test file: try one with less data",
+            "the data of the mini-batch is more than {} MiB, too much for a test file: give --data DIR, a folder for it, \
+             or try one with less data",
             LARGEST >> 20
         ))
     })?;
@@ -174,6 +320,17 @@ fn literal(content: &[u8]) -> String {
 /// Text as Python has it: what JSON writes is that, too.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
+}
+
+/// An argument as Python has it; the `output` of a process, which is gone when the test runs, is that of the test.
+fn written(argument: &str, output: Option<&String>) -> String {
+    match output.filter(|output| argument.contains(&***output)) {
+        Some(output) => {
+            let parts: Vec<String> = argument.split(&**output).map(quoted).collect();
+            parts.join(" + str(tmp_path / \"output\") + ")
+        }
+        None => quoted(argument),
+    }
 }
 
 fn without_output(arguments: &[String]) -> impl Iterator<Item = &String> {

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
-use prs_common::job::OutputAction;
+use bytes::Bytes;
+use prs_common::job::{OutputAction, OutputFormat};
 use prs_common::mini_batch::{MiniBatch, Work, id_of};
 use prs_common::wire::{ErrorInfo, Stage};
 use prs_orchestrator::job::count;
 use prs_orchestrator::report::progress_overview::duration;
+use prs_tabular::parquet::write;
 use prs_worker::foreground::{Debugger, Tried};
 use serde::Serialize;
 
@@ -74,8 +76,8 @@ struct Error {
 pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
     let names = mini_batch.file_names();
     let what = match (&mini_batch.work, names.as_slice()) {
-        (Work::Slice(_), _) => {
-            format!("{} rows, {}", mini_batch.items(), mini_batch.detail())
+        (Work::Slice(_) | Work::Slices(_), _) => {
+            format!("{}, {}", count(mini_batch.items(), "row"), mini_batch.detail())
         }
         (_, []) => mini_batch.detail(),
         (_, [only]) => format!("1 file, {only}"),
@@ -84,16 +86,39 @@ pub(crate) fn describe(mini_batch: &MiniBatch<'_>) -> String {
     format!("mini-batch {}: {what}", mini_batch.index)
 }
 
+/// The first rows as text, and the names of their columns where the result has them.
+fn first_rows(
+    trial: &Trial,
+    rows: &Bytes,
+    header: Option<String>,
+    notices: &mut Vec<String>,
+) -> (Option<String>, Vec<String>) {
+    if !trial.spec.output_format.is_some_and(OutputFormat::is_parquet) {
+        let lines = rows.split_inclusive(|byte| *byte == b'\n').take(FIRST_ROWS);
+        let lines = lines.map(|row| String::from_utf8_lossy(row).trim_end_matches('\n').to_owned());
+        return (header, lines.collect());
+    }
+    if rows.is_empty() {
+        return (None, Vec::new());
+    }
+    match write::shown(rows.clone(), FIRST_ROWS) {
+        Ok(shown) => (Some(shown.header), shown.rows),
+        Err(error) => {
+            notices.push(format!("the rows cannot be shown: {error}"));
+            (None, Vec::new())
+        }
+    }
+}
+
 impl Shown {
     /// What came of `mini_batch`, in which the wanted row is at `row`.
     pub(crate) fn new(trial: &Trial, mini_batch: &MiniBatch<'_>, row: Option<u64>, tried: Tried) -> Self {
-        let rows = tried.rows.split_inclusive(|byte| *byte == b'\n').take(FIRST_ROWS);
-        let rows = rows.map(|row| String::from_utf8_lossy(row).trim_end_matches('\n').to_owned());
         let input = trial.spec.inputs.get(mini_batch.input as usize);
         let mut notices = tried.notices;
         if let Some(error) = &tried.shutdown_error {
             notices.push(format!("shutdown() failed: {}: {}", error.category, error.message));
         }
+        let (header, first_rows) = first_rows(trial, &tried.rows, tried.header, &mut notices);
         Self {
             mini_batch_id: id_of(mini_batch.index),
             minibatch_index: mini_batch.index,
@@ -104,8 +129,8 @@ impl Shown {
             run_seconds: tried.run_seconds,
             items: tried.items,
             returned: tried.returned,
-            header: tried.header,
-            first_rows: rows.collect(),
+            header,
+            first_rows,
             bytes: tried.rows.len(),
             files: tried.files,
             notices,
@@ -185,7 +210,7 @@ impl From<ErrorInfo> for Error {
             Stage::Import => "importing the script",
             Stage::Init => "init()",
             Stage::Load => "reading the data",
-            Stage::Run => "run()",
+            Stage::Run | Stage::Cancelled => "run()",
             Stage::Shutdown => "shutdown()",
         };
         Self { stage, category, message, traceback }
@@ -199,25 +224,17 @@ fn short(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use prs_common::mini_batch::{SliceRef, StoreRef};
+    use prs_common::mini_batch::SliceRef;
 
     use super::*;
 
     #[test]
     fn a_mini_batch_is_described_by_what_is_in_it() {
         let files = |paths| Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
-        let table = Work::Slice(SliceRef {
-            store: StoreRef::Local,
-            key: "/data/t.csv",
-            origin: "/data/t.csv",
-            name_at: 6,
-            version: "",
-            start: 10,
-            end: 99,
-            records: 7,
-            checksum: 0,
-            schema: &[],
-        });
+        let key = "/data/t.csv";
+        let slice =
+            SliceRef { key, origin: key, name_at: 6, start: 10, end: 99, records: 7, ..SliceRef::EMPTY };
+        let table = Work::Slice(slice);
         for (work, expected) in [
             (files(vec!["a", "b", "c"]), "mini-batch 3: 3 files, /data/a … /data/c"),
             (files(vec!["a"]), "mini-batch 3: 1 file, /data/a"),
@@ -227,7 +244,7 @@ mod tests {
                 "mini-batch 3: /data/t.csv from byte 5",
             ),
         ] {
-            assert_eq!(describe(&MiniBatch { index: 3, input: 0, work }), expected);
+            assert_eq!(describe(&MiniBatch::new(3, 0, work)), expected);
         }
     }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Callable
+from datetime import datetime, timedelta
+from typing import Any, Callable, Union
 
 
 @dataclass(unsafe_hash=True)
@@ -17,11 +20,38 @@ class Dataset:
     path: str
 
 
+# Text, a time in nanoseconds since 1970, or, in a tuple, a key from the data as `shuffle_keys` has it.
+Key = Union[str, int, tuple[str]]
+
+
+def _values(keys: list[tuple[str, Key]]) -> dict[str, Any]:
+    """What the data of a mini-batch has in common."""
+    return {name: _value(value) for name, value in keys}
+
+
+def _value(key: Key) -> Any:
+    if isinstance(key, tuple):
+        from azureml_user.parallel_run import shuffle_keys
+
+        return shuffle_keys.decoded(key[0])
+    return _time(key) if isinstance(key, int) else key
+
+
+def _time(nanoseconds: int) -> Any:
+    """A `pandas.Timestamp`; the `datetime` that it is a kind of where pandas is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        return datetime(1970, 1, 1) + timedelta(microseconds=nanoseconds // 1000)
+    return pandas.Timestamp(nanoseconds)
+
+
 class MiniBatchContext:
     """Which mini-batch it is, how often it failed before, and which input it comes from."""
 
     __slots__ = (
         "_items",
+        "_output_dir",
         "dataset",
         "mini_batch_id",
         "minibatch_index",
@@ -36,13 +66,30 @@ class MiniBatchContext:
         retry_count: int,
         dataset: Dataset,
         items: list[str] | Callable[[], list[str]],
+        keys: list[tuple[str, Key]] | None = None,
+        output_dir: str | None = None,
     ) -> None:
         self.minibatch_index = minibatch_index
         self.mini_batch_id = mini_batch_id
         self.retry_count = retry_count
         self.dataset = dataset
-        self.partition_key_value: dict[str, Any] = {}
+        self.partition_key_value: dict[str, Any] = {} if keys is None else _values(keys)
         self._items = items
+        self._output_dir = output_dir
+
+    @property
+    def output_dir(self) -> str:
+        """Files written below it belong to the output of the job, once the mini-batch is finished; it exists.
+
+        Where a process has several mini-batches under way, each has a folder of its own, else it is
+        `EntryScript().output_dir`.
+        """
+        if self._output_dir is None:
+            from azureml_user.parallel_run.entry_script import EntryScript
+
+            return EntryScript().output_dir
+        os.makedirs(self._output_dir, exist_ok=True)
+        return self._output_dir
 
     @property
     def dataset_name(self) -> str:
@@ -62,7 +109,8 @@ class MiniBatchContext:
         return self._items
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name.lstrip("_")) for name in self.__slots__}
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {**state, "_items": self.items}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -73,3 +121,7 @@ class MiniBatchContext:
             f"MiniBatchContext(minibatch_index={self.minibatch_index}, mini_batch_id={self.mini_batch_id!r}, "
             f"retry_count={self.retry_count}, dataset_name={self.dataset_name!r})"
         )
+
+
+# The mini-batch that code runs for, where a process has several under way.
+current: ContextVar[MiniBatchContext | None] = ContextVar("prs_mini_batch", default=None)

@@ -12,8 +12,11 @@ import sys
 import threading
 from typing import Any
 
+from azureml_user.parallel_run import context, logs
+
 _LOGGER_NAME = "azureml_user.entry_script"
 _FORMAT = "%(asctime)s|%(levelname)s|%(processName)s|%(process)d|%(message)s"
+_FORMAT_OF_SEVERAL = "%(asctime)s|%(levelname)s|%(processName)s|%(process)d|%(mini_batch)s|%(message)s"
 
 
 class EntryScript:
@@ -54,6 +57,11 @@ class EntryScript:
         self._state = state
         self._logger = None
 
+    def _has_lanes(self) -> None:
+        """The process has several mini-batches under way: lines of its log say whose they are."""
+        self._state["has_lanes"] = True
+        self._logger = None
+
     def _folder(self, name: str, default: str) -> str:
         path = self._state.get(name) or os.path.abspath(default)
         os.makedirs(path, exist_ok=True)
@@ -86,7 +94,13 @@ class EntryScript:
 
     @property
     def output_dir(self) -> str:
-        """Files written below it belong to the output of the job, once their mini-batch is finished."""
+        """Files written below it belong to the output of the job, once their mini-batch is finished.
+
+        Where a process has several mini-batches under way, it is another folder for each of them.
+        """
+        about = context.current.get()
+        if about is not None:
+            return about.output_dir
         return self._folder("output_dir", os.environ.get("AZUREML_BI_OUTPUT_PATH") or "outputs")
 
     @property
@@ -108,7 +122,10 @@ class EntryScript:
             handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
         else:
             handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(
+            logging.Formatter(_FORMAT_OF_SEVERAL if self._state.get("has_lanes") else _FORMAT)
+        )
+        handler.addFilter(logs.name_mini_batch)
         logger.addHandler(handler)
         logger.setLevel(self.logging_level)
         logger.propagate = False

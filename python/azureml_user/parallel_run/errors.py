@@ -51,6 +51,9 @@ def frame_of(function: Callable[..., Any]) -> Frame | None:
     """Where `function` begins."""
     try:
         code = inspect.unwrap(function).__code__
+        if code.co_filename.startswith(_OWN_FOLDER):
+            # A script of prs itself is nobody's to mend.
+            return None
         return _frame(code.co_filename, code.co_firstlineno, code.co_name)
     except BaseException:
         # Built in another language, or an object that is called.

@@ -6,7 +6,10 @@ import logging
 import sys
 from typing import TextIO
 
+from azureml_user.parallel_run import context
+
 _FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
+_FORMAT_OF_SEVERAL = "%(asctime)s|%(levelname)s|%(name)s|%(mini_batch)s|%(message)s"
 
 
 class _OutputHandler(logging.StreamHandler):  # type: ignore[type-arg]
@@ -37,6 +40,21 @@ def set_up(level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
+
+
+def name_mini_batches() -> None:
+    """Has the root logger's lines say which of several mini-batches they are of."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _OutputHandler):
+            handler.addFilter(name_mini_batch)
+            handler.setFormatter(logging.Formatter(_FORMAT_OF_SEVERAL))
+
+
+def name_mini_batch(record: logging.LogRecord) -> bool:
+    """Notes in `record` which mini-batch it is of; `-` where it is of none."""
+    about = context.current.get()
+    record.mini_batch = "-" if about is None else about.mini_batch_id
+    return True
 
 
 def close_output() -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from azureml_user.parallel_run import json_lines
+from azureml_user.parallel_run.parquet_output import ParquetOutput
 from azureml_user.parallel_run.tables import Tables
 
 _TABLE_EXPECTED = (
@@ -19,11 +21,28 @@ _EXPECTED = (
 
 
 class Results:
-    """Sorts out results for one process. With `only_tables`, a DataFrame is all that `run()` may return."""
+    """Sorts out results for one process.
 
-    def __init__(self, tables: Tables, only_tables: bool = False) -> None:
+    With `only_tables`, a DataFrame is all that `run()` may return; with `is_json`, `json_lines` writes them,
+    with `parquet` that does.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        only_tables: bool = False,
+        is_json: bool = False,
+        parquet: ParquetOutput | None = None,
+    ) -> None:
         self.tables = tables
         self.only_tables = only_tables
+        self.is_json = is_json
+        self.parquet = parquet
+
+    def json_lines(self, result: Any) -> tuple[bytes, int]:
+        """`result` as JSON lines, and how many there are."""
+        elements = self.elements(result)
+        return json_lines.of_table(result) if elements is None else json_lines.of_elements(elements)
 
     def elements(self, result: Any) -> Iterable[Any] | None:
         """The elements of `result`, or `None` when it is a DataFrame. Refuses anything else."""

@@ -6,40 +6,63 @@ classes can be pickled, its relative imports work, `__file__` is right.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
+from collections.abc import AsyncGenerator, Coroutine
 from types import ModuleType
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from azureml_user.parallel_run.errors import ScriptError
 
+_CALL = "__call__"
+
+
+class Streaming(NamedTuple):
+    """The functions of a script that streams (spec E17)."""
+
+    enqueue: Callable[..., Any]
+    takes_context: bool
+    get_finished_batch_result: Callable[[], Any]
+    check_all_tasks_processed: Callable[[], Any] | None
+    get_processing_batch_number: Callable[[], Any] | None
+
 
 class Script:
-    """An imported entry script."""
+    """An imported entry script. One that `streams` has no `run`, or none that is called: `run` is its
+    `enqueue`."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, streams: bool = False) -> None:
         self.module = module
         self.path = getattr(module, "__file__", None) or module.__name__
         self.init = _optional(module, "init")
         self.shutdown = _optional(module, "shutdown")
-        self.run = _function(module, "run")
-        self.takes_context = _takes_second(self.run)
+        self.streaming = _streaming(module) if streams else None
+        self.run = _function(module, "run") if self.streaming is None else self.streaming.enqueue
+        self.takes_context = _takes_second(self.run, "enqueue" if streams else "run")
+        self.is_async = self.streaming is None and is_async(self.run)
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it may have several mini-batches under way at once."""
+        return self.is_async or self.streaming is not None
 
 
-def load(code_dir: str, entry_script: str) -> Script:
+def load(code_dir: str, entry_script: str, streams: bool = False) -> Script:
     """Imports `entry_script`, a file below `code_dir` or a dotted module name, with `code_dir` first on
-    `sys.path`. Raises `ScriptError` where it cannot be used, and whatever importing it raises."""
+    `sys.path`. `streams`: whether the job says so. Raises `ScriptError` where it cannot be used, and whatever
+    importing it raises."""
     if code_dir in sys.path:
         sys.path.remove(code_dir)
     sys.path.insert(0, code_dir)
     path = _file_of(code_dir, entry_script)
     if path is not None:
-        return Script(_import_file(code_dir, path))
+        return Script(_import_file(code_dir, path), streams)
     try:
-        return Script(importlib.import_module(entry_script))
+        return Script(importlib.import_module(entry_script), streams)
     except ModuleNotFoundError as error:
         if error.name and (entry_script == error.name or entry_script.startswith(f"{error.name}.")):
             raise ScriptError(
@@ -129,6 +152,12 @@ def _optional(module: ModuleType, name: str) -> Callable[..., Any] | None:
 def _function(module: ModuleType, name: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     where = getattr(module, "__file__", module.__name__)
+    if found is None and name == "run" and hasattr(module, "enqueue"):
+        raise ScriptError(
+            "AttributeError",
+            f"{where} has no function run() but enqueue(): give a script that streams the arguments "
+            "[--amlbi_async_mode, true]",
+        )
     if found is None:
         raise ScriptError("AttributeError", f"{where} has no function {name}(); define {name}(mini_batch)")
     if not callable(found):
@@ -136,7 +165,54 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any]:
     return found
 
 
-def _takes_second(run: Callable[..., Any]) -> bool:
+def _streaming(module: ModuleType) -> Streaming:
+    where = getattr(module, "__file__", module.__name__)
+    for name, form in [
+        ("enqueue", "enqueue(mini_batch, mini_batch_context)"),
+        ("get_finished_batch_result", "get_finished_batch_result()"),
+    ]:
+        if getattr(module, name, None) is None:
+            raise ScriptError(
+                "AttributeError",
+                f"{where} has no function {name}(), which --amlbi_async_mode true asks for: define {form}, "
+                "or remove the argument",
+            )
+    names = ["get_finished_batch_result", "check_all_tasks_processed", "get_processing_batch_number"]
+    functions = [_optional(module, name) for name in names]
+    enqueue = _function(module, "enqueue")
+    for name, function in zip(["enqueue", *names], [enqueue, *functions]):
+        if function is not None and is_async(function):
+            raise ScriptError(
+                "TypeError",
+                f"{name}() in {where} is async: with --amlbi_async_mode true it is called as it is, so "
+                "define it with def; for an async def run() remove the argument",
+            )
+    finished, all_processed, number = functions
+    assert finished is not None
+    return Streaming(enqueue, _takes_second(enqueue, "enqueue"), finished, all_processed, number)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether `function` is itself async. What a decorator hides does not count: the decorator may well run
+    it to its end, by `asyncio.run()` for one, and that fails where a loop runs already."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    candidates = [function, getattr(type(function), _CALL, None)]
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in candidates)
+
+
+def is_pending(result: Any) -> bool:
+    """Whether a function that is not async itself has left work to be done: it gave a coroutine or an async
+    generator of another. Not any awaitable: clients of services may be, and are ready all the same."""
+    return isinstance(result, (Coroutine, AsyncGenerator))
+
+
+def is_awaited(result: Any) -> bool:
+    """Whether what a plain `run()` returned is awaited, or gathered: no awaitable is a result."""
+    return any(hasattr(type(result), name) for name in ("__await__", "__aiter__"))
+
+
+def _takes_second(run: Callable[..., Any], name: str = "run") -> bool:
     """Whether `run` takes a second positional parameter, which is then the context; refuses what cannot be
     called with one or two arguments."""
     try:
@@ -149,15 +225,15 @@ def _takes_second(run: Callable[..., Any]) -> bool:
     takes_any = any(p.kind is kinds.VAR_POSITIONAL for p in parameters)
     required = [p.name for p in positional if p.default is kinds.empty]
     keywords = [p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY and p.default is kinds.empty]
-    expected = "run(mini_batch) or run(mini_batch, mini_batch_context) is expected"
+    expected = f"{name}(mini_batch) or {name}(mini_batch, mini_batch_context) is expected"
     if keywords:
-        raise ScriptError("TypeError", f"run() requires the keyword argument {keywords[0]!r}; {expected}")
+        raise ScriptError("TypeError", f"{name}() requires the keyword argument {keywords[0]!r}; {expected}")
     if len(required) > 2:
         raise ScriptError(
-            "TypeError", f"run() requires {len(required)} arguments ({', '.join(required)}); {expected}"
+            "TypeError", f"{name}() requires {len(required)} arguments ({', '.join(required)}); {expected}"
         )
     if not positional and not takes_any:
-        raise ScriptError("TypeError", f"run() takes no argument; {expected}")
+        raise ScriptError("TypeError", f"{name}() takes no argument; {expected}")
     return takes_any or len(positional) > 1
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from azureml_user.parallel_run.errors import ScriptError
 
 _FILE = "parallel_run_step.settings.json"
 _HEADER_OPTION = "--append_row_dataframe_header"
+_STREAMING_OPTION = "--amlbi_async_mode"
 _DEFAULTS: dict[str, Any] = {"sep": " ", "header": False, "index": False}
 # What `to_csv` takes in any version of pandas, and what of it has no meaning for rows of a bigger file.
 _KNOWN = frozenset(
@@ -45,14 +46,20 @@ _MEANINGLESS = frozenset(["path_or_buf", "mode", "encoding", "compression", "err
 def to_csv_arguments(
     script_path: str, arguments: Sequence[str], output_format: Any | None = None
 ) -> dict[str, Any]:
-    """The arguments of `to_csv`; `output_format` has a `delimiter`, and whether there is a `header`.
+    """The arguments of `to_csv`; `output_format` is a name, or has a `delimiter` and a `header`.
 
     Raises `ScriptError` where the settings cannot be followed.
     """
     path = os.path.join(os.path.dirname(os.path.abspath(script_path)), _FILE)
     of_script = _read(path)
     to_csv = dict(_DEFAULTS)
-    if output_format is not None:
+    if isinstance(output_format, str):
+        for name in sorted(of_script):
+            raise ScriptError(
+                "ValueError",
+                f"{path}: {name!r} is for CSV, and output_format is {output_format}: remove it here",
+            )
+    elif output_format is not None:
         to_csv["sep"], to_csv["header"] = output_format.delimiter, output_format.header
         for name in sorted(_OF_THE_JOB & set(of_script)):
             raise ScriptError(
@@ -64,18 +71,28 @@ def to_csv_arguments(
     return to_csv
 
 
+def streams(arguments: Sequence[str]) -> bool:
+    """Whether the script says that it is one that streams (spec E17)."""
+    values = [value.lower() for value in _values(arguments, _STREAMING_OPTION)]
+    return bool(values) and values[-1] in ("true", "1")
+
+
 def _asks_for_header(arguments: Sequence[str]) -> bool:
     asks = False
-    for index, argument in enumerate(arguments):
-        name, has_value, value = argument.partition("=")
-        if name != _HEADER_OPTION:
-            continue
-        if not has_value:
-            value = arguments[index + 1] if index + 1 < len(arguments) else ""
+    for value in _values(arguments, _HEADER_OPTION):
         if value.lower() not in ("true", "false"):
             raise ScriptError("ValueError", f"{_HEADER_OPTION} {value!r}: True or False is expected")
         asks = value.lower() == "true"
     return asks
+
+
+def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
+    """The values of `option`, as `--option VALUE` and `--option=VALUE`."""
+    for index, argument in enumerate(arguments):
+        name, has_value, value = argument.partition("=")
+        if name == option:
+            following = arguments[index + 1] if index + 1 < len(arguments) else ""
+            yield value if has_value else following
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -28,8 +28,8 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// An empty column, for a slice of so many bytes.
-    pub(super) fn new(column: ColumnType, slice_bytes: usize) -> Self {
+    /// An empty column, for a slice of so many bytes; of text, whether an empty field is one.
+    pub(super) fn new(column: ColumnType, slice_bytes: usize, empty_as_text: bool) -> Self {
         match column {
             ColumnType::Int64 => Self::Int64(vec![]),
             ColumnType::UInt64 => Self::UInt64(vec![]),
@@ -39,8 +39,8 @@ impl Column {
                 nulls: Nulls::default(),
                 may_miss: column == ColumnType::BoolOrMissing,
             },
-            ColumnType::Utf8 if slice_bytes > i32::MAX as usize => Self::LargeText(Text::new()),
-            ColumnType::Utf8 => Self::Text(Text::new()),
+            ColumnType::Utf8 if slice_bytes > i32::MAX as usize => Self::LargeText(Text::new(empty_as_text)),
+            ColumnType::Utf8 => Self::Text(Text::new(empty_as_text)),
         }
     }
 
@@ -168,26 +168,29 @@ pub(super) struct Text<O> {
     /// Where each string starts, and where the last ends.
     offsets: Vec<O>,
     nulls: Nulls,
+    keeps_empty: bool,
 }
 
 impl<O: OffsetSizeTrait> Text<O> {
-    fn new() -> Self {
-        Self { bytes: vec![], offsets: vec![O::zero()], nulls: Nulls::default() }
+    fn new(empty_as_text: bool) -> Self {
+        Self { bytes: vec![], offsets: vec![O::zero()], nulls: Nulls::default(), keeps_empty: empty_as_text }
     }
 
     fn push(&mut self, block: &Block<'_>, index: usize) {
+        let keeps_empty = self.keeps_empty;
+        let is_missing = |text: &[u8]| value::is_missing(text) && !(keeps_empty && text.is_empty());
         for field in block.column(index) {
             let start = self.bytes.len();
             match quoted(field) {
-                None if value::is_missing(field) => self.nulls.add(self.offsets.len() - 1),
+                None if is_missing(field) => self.nulls.add(self.offsets.len() - 1),
                 None => self.bytes.extend_from_slice(field),
-                Some(Quoted::Simple(text)) if value::is_missing(text) => {
+                Some(Quoted::Simple(text)) if is_missing(text) => {
                     self.nulls.add(self.offsets.len() - 1);
                 }
                 Some(Quoted::Simple(text)) => self.bytes.extend_from_slice(text),
                 Some(Quoted::Other) => {
                     unquote_into(field, &mut self.bytes);
-                    if value::is_missing(&self.bytes[start..]) {
+                    if is_missing(&self.bytes[start..]) {
                         self.bytes.truncate(start);
                         self.nulls.add(self.offsets.len() - 1);
                     }

@@ -41,6 +41,12 @@ pub enum ReadError {
         /// Offset of the first bad byte.
         offset: u64,
     },
+    /// The text is not ASCII, which it is said to be.
+    #[error("a character that is not ASCII at byte {offset}, in a text whose encoding is ascii")]
+    NotAscii {
+        /// Offset of the byte.
+        offset: u64,
+    },
     /// A value does not fit the type the user declared for its column.
     #[error("value {value:?} of record {record} does not fit column {column:?}, declared as {dtype}")]
     DoesNotFit {
@@ -57,16 +63,32 @@ pub enum ReadError {
 
 /// Reads `bytes`, which are whole records of a text without its header.
 pub fn read(bytes: &[u8], dialect: &Dialect, schema: &Schema) -> Result<Batch, ReadError> {
+    let all: Vec<usize> = (0..schema.types.len()).collect();
+    read_some(bytes, dialect, schema, &all)
+}
+
+/// The same of the columns at the positions `wanted` alone, in this order. Values of others are not looked at.
+pub fn read_some(
+    bytes: &[u8],
+    dialect: &Dialect,
+    schema: &Schema,
+    wanted: &[usize],
+) -> Result<Batch, ReadError> {
     if simdutf8::basic::from_utf8(bytes).is_err() {
         let offset = simdutf8::compat::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), |_| 0);
         return Err(ReadError::NotUtf8 { offset: offset as u64 });
     }
+    if schema.rules.only_ascii
+        && let Some(offset) = bytes.iter().position(|byte| !byte.is_ascii())
+    {
+        return Err(ReadError::NotAscii { offset: offset as u64 });
+    }
     let mut types = schema.types.clone();
-    let all: Vec<usize> = (0..types.len()).collect();
-    let (found, records) = read_columns(bytes, *dialect, &types, &all)?;
+    let empty_as_text = schema.rules.empty_as_text;
+    let (found, records) = read_columns(bytes, *dialect, &types, wanted, empty_as_text)?;
     let mut columns = Vec::with_capacity(found.len());
     let mut widened = vec![];
-    for (index, column) in found.into_iter().enumerate() {
+    for (&index, column) in wanted.iter().zip(found) {
         match column {
             Ok(array) => columns.push(Some(array)),
             Err(misfit) if schema.declared.get(index) == Some(&true) => {
@@ -85,9 +107,10 @@ pub fn read(bytes: &[u8], dialect: &Dialect, schema: &Schema) -> Result<Batch, R
     }
     if !widened.is_empty() {
         widen(bytes, *dialect, &mut types, &widened)?;
-        let (found, _) = read_columns(bytes, *dialect, &types, &widened)?;
-        for (&index, column) in widened.iter().zip(found) {
-            columns[index] = column.ok();
+        let (found, _) = read_columns(bytes, *dialect, &types, &widened, empty_as_text)?;
+        let mut found = found.into_iter();
+        for column in columns.iter_mut().filter(|column| column.is_none()) {
+            *column = found.next().and_then(Result::ok);
         }
     }
     let columns =
@@ -107,10 +130,11 @@ fn read_columns(
     dialect: Dialect,
     types: &[ColumnType],
     wanted: &[usize],
+    empty_as_text: bool,
 ) -> Result<(Vec<Result<ArrayRef, Misfit>>, usize), Malformed> {
     let mut records = Records::new(bytes, dialect, types.len());
     let mut columns: Vec<Result<Column, Misfit>> =
-        wanted.iter().map(|&index| Ok(Column::new(types[index], bytes.len()))).collect();
+        wanted.iter().map(|&index| Ok(Column::new(types[index], bytes.len(), empty_as_text))).collect();
     let mut count = 0;
     while let Some(block) = records.next_block()? {
         for (state, &index) in columns.iter_mut().zip(wanted) {

@@ -20,7 +20,7 @@ use crate::scan::{CHUNK, Scanner};
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How much of the file [`split_file`] reads at a time, in bytes.
-const BLOCK: usize = 256 << 10;
+pub(crate) const BLOCK: usize = 256 << 10;
 
 /// A run of whole records: `start..end` in bytes of the file, without header and byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -76,6 +76,10 @@ pub struct Splitter {
     undecided_line_end: bool,
     header: Header,
     awaits_header: bool,
+    /// Records that no slice has, at the beginning.
+    to_skip: u64,
+    /// Records of all further slices at most.
+    most_records: u64,
     slice_start: u64,
     slice_records: u64,
     /// Of the current slice, as far as its bytes are in chunks that were looked at.
@@ -97,10 +101,23 @@ impl Splitter {
             undecided_line_end: false,
             header: Header::default(),
             awaits_header: dialect.has_header(),
+            to_skip: 0,
+            most_records: u64::MAX,
             slice_start: 0,
             slice_records: 0,
             checksum: Digest::new(CrcAlgorithm::Crc32Iscsi),
         }
+    }
+
+    /// The same, which leaves out so many records at the beginning, and after so many as `most` begins a slice that nobody wants.
+    #[must_use]
+    pub fn within(self, skip: u64, most: u64) -> Self {
+        Self { to_skip: skip, most_records: most, ..self }
+    }
+
+    /// Records that are still to be left out.
+    pub fn left_to_skip(&self) -> u64 {
+        self.to_skip
     }
 
     /// Takes the next bytes of the file; slices that ended are appended to `out`.
@@ -133,6 +150,11 @@ impl Splitter {
 
     /// Ends the file: the last slice is appended to `out`.
     pub fn finish(mut self, out: &mut Vec<Slice>) -> Result<Header, SplitError> {
+        self.end(out)?;
+        Ok(self.header)
+    }
+
+    fn end(&mut self, out: &mut Vec<Slice>) -> Result<(), SplitError> {
         self.drop_byte_order_mark();
         let (chunk, offset, known) = (self.pending, self.offset, out.len());
         self.chunk(&chunk, self.filled, out);
@@ -144,12 +166,14 @@ impl Splitter {
         }
         if self.line_has_content {
             self.record_ended(self.offset);
+            // A header, or what is left out, may be all that there is.
+            self.to_skip = self.to_skip.saturating_sub(u64::from(!self.awaits_header));
         }
         if self.slice_records > 0 {
             self.end_slice(self.offset, out);
         }
         self.sum_up(&chunk[..self.filled], offset, &mut out[known..]);
-        Ok(self.header)
+        Ok(())
     }
 
     /// Where the header is, as soon as it has been fed.
@@ -205,7 +229,7 @@ impl Splitter {
     fn record_ended(&mut self, offset: u64) {
         if self.awaits_header {
             self.header.range = Some(self.line_start..offset);
-        } else {
+        } else if self.to_skip == 0 {
             self.slice_records += 1;
         }
     }
@@ -216,7 +240,10 @@ impl Splitter {
         if self.awaits_header {
             self.awaits_header = false;
             self.slice_start = offset;
-        } else if offset - self.slice_start >= self.target {
+        } else if self.to_skip > 0 {
+            self.to_skip -= 1;
+            self.slice_start = offset;
+        } else if offset - self.slice_start >= self.target || self.slice_records >= self.most_records {
             self.end_slice(offset, out);
         }
     }
@@ -226,6 +253,7 @@ impl Splitter {
         let (start, records) = (self.slice_start, self.slice_records);
         out.push(Slice { start, end: offset, records, checksum: 0 });
         self.slice_start = offset;
+        self.most_records = self.most_records.saturating_sub(records);
         self.slice_records = 0;
     }
 
@@ -244,7 +272,7 @@ impl Splitter {
             slice.checksum = self.checksum.finalize_reset() as u32;
         }
         let end = offset + bytes.len() as u64;
-        if !self.awaits_header {
+        if !self.awaits_header && self.to_skip == 0 {
             take_in(&mut self.checksum, self.slice_start, end);
         }
     }
@@ -256,10 +284,20 @@ pub fn split_file(
     path: &Path,
     dialect: &Dialect,
     target_bytes: u64,
-    mut on_slice: impl FnMut(Slice) -> ControlFlow<()>,
+    on_slice: impl FnMut(Slice) -> ControlFlow<()>,
 ) -> Result<Header, SplitError> {
-    let mut file = File::open(path)?;
     let mut splitter = Splitter::new(*dialect, target_bytes);
+    split_with(path, &mut splitter, on_slice)?;
+    Ok(splitter.header)
+}
+
+/// The same with a splitter that has seen nothing yet.
+pub fn split_with(
+    path: &Path,
+    splitter: &mut Splitter,
+    mut on_slice: impl FnMut(Slice) -> ControlFlow<()>,
+) -> Result<(), SplitError> {
+    let mut file = File::open(path)?;
     let mut block = vec![0; BLOCK];
     let mut slices = Vec::new();
     loop {
@@ -271,13 +309,33 @@ pub fn split_file(
         };
         splitter.feed(&block[..read], &mut slices);
         if slices.drain(..).try_for_each(&mut on_slice).is_break() {
-            return Ok(splitter.header().clone());
+            return Ok(());
         }
     }
-    let header = splitter.finish(&mut slices)?;
+    splitter.end(&mut slices)?;
     // A caller that stops here stops at the end.
     let _ = slices.drain(..).try_for_each(&mut on_slice);
-    Ok(header)
+    Ok(())
+}
+
+/// Where each record of `bytes`, whole records without a header, begins, and last their end. A blank line goes with the record
+/// behind it, at the end with the last.
+pub fn record_starts(bytes: &[u8], dialect: &Dialect) -> Result<Vec<u64>, SplitError> {
+    let dialect = Dialect::new(dialect.delimiter(), false).expect("its delimiter was valid");
+    let mut splitter = Splitter::new(dialect, 1);
+    let (mut starts, mut slices) = (Vec::new(), Vec::new());
+    for block in bytes.chunks(BLOCK) {
+        splitter.feed(block, &mut slices);
+        starts.extend(slices.drain(..).map(|slice| slice.start));
+    }
+    splitter.finish(&mut slices)?;
+    starts.extend(slices.drain(..).map(|slice| slice.start));
+    // What looks like a byte order mark is none within a file.
+    if let Some(first) = starts.first_mut() {
+        *first = 0;
+    }
+    starts.push(bytes.len() as u64);
+    Ok(starts)
 }
 
 #[cfg(test)]

@@ -122,3 +122,49 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn slices_within_bounds_have_the_records_between_them(
+        text in "(\u{feff})?(x,y\r?\n|\"a\nb\",1\n|\n|  \r\n){0,40}(last)?",
+        has_header: bool,
+        target in 1u64..60,
+        block in 1usize..90,
+        skip in 0u64..30,
+        most in 1u64..30,
+    ) {
+        let text = text.as_bytes();
+        let dialect = Dialect::new(b',', has_header).unwrap();
+        let mut all = vec![];
+        let mut splitter = Splitter::new(dialect, 1);
+        splitter.feed(text, &mut all);
+        splitter.finish(&mut all).unwrap();
+        let mut some = vec![];
+        let mut splitter = Splitter::new(dialect, target).within(skip, most);
+        for piece in text.chunks(block) {
+            splitter.feed(piece, &mut some);
+        }
+        splitter.end(&mut some).unwrap();
+        prop_assert_eq!(splitter.left_to_skip(), skip.saturating_sub(all.len() as u64));
+        let mut left = most;
+        let wanted: Vec<Slice> = some
+            .into_iter()
+            .take_while(|slice| {
+                let is_wanted = left > 0;
+                left = left.saturating_sub(slice.records);
+                is_wanted
+            })
+            .collect();
+        let bytes = |slices: &[Slice]| -> Vec<u8> {
+            slices.iter().flat_map(|slice| text[slice.start as usize..slice.end as usize].to_vec()).collect()
+        };
+        for slice in &wanted {
+            prop_assert_eq!(slice.checksum, crc_fast::crc32_iscsi(&bytes(std::slice::from_ref(slice))));
+        }
+        let first = (skip as usize).min(all.len());
+        let end = all.len().min(first + most as usize);
+        let lines = |text: Vec<u8>| String::from_utf8(text).unwrap().split_whitespace().collect::<String>();
+        prop_assert_eq!(lines(bytes(&wanted)), lines(bytes(&all[first..end])));
+        prop_assert_eq!(wanted.iter().map(|slice| slice.records).sum::<u64>(), (end - first) as u64);
+    }
+}

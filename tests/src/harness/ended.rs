@@ -64,3 +64,13 @@ impl Ended {
         assert_eq!(error["exit_code"].as_i64(), self.code.map(i64::from), "{error}");
     }
 }
+
+/// Checks the exit code, and that all `parts` stand in what the program printed.
+#[track_caller]
+pub fn says(ended: &Ended, code: i32, parts: &[&str]) {
+    ended.expect_code(code);
+    let said = format!("{}\n{}", ended.stdout, ended.stderr);
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not said:\n{said}");
+    }
+}

@@ -57,7 +57,7 @@ struct Ways {
 pub struct Fleet {
     /// Carries mini-batches.
     pub broker: RabbitMq,
-    /// Keeps the books.
+    /// Has the ledger.
     pub redis: Redis,
     /// Holds everything that lasts.
     pub s3: Box<dyn Store>,

@@ -10,9 +10,11 @@
 
 mod ended;
 mod fleet;
+mod folders;
 mod job;
 mod live;
 mod other_user;
+mod packages;
 mod processes;
 mod programs;
 mod random;
@@ -25,13 +27,15 @@ pub mod servers;
 mod table;
 mod tmpfs;
 
-pub use ended::Ended;
+pub use ended::{Ended, says};
 pub use fleet::{Fleet, FleetSettings};
+pub use folders::{copy_compat, copy_folder};
 pub use job::Job;
 pub use live::Live;
 pub use other_user::{another_user_reads, as_another_user};
+pub use packages::{bring_packages, host_of, installing, stop_in_installer};
 pub use processes::{Found, having_token, is_running};
-pub use programs::{bin_dir, expected_by_python, python, shown_lines};
+pub use programs::{bin_dir, expected_by_python, pytest, python, shown_lines};
 pub use random::Random;
 pub use reasons::reasons_of;
 pub use run_folder::RunFolder;

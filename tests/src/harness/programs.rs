@@ -21,6 +21,14 @@ fn named(variable: &str, what: &str) -> PathBuf {
     path
 }
 
+/// Runs pytest on `test_it.py` in `folder`: its exit code, and what it printed.
+pub fn pytest(folder: &Path) -> (i32, String) {
+    let mut pytest = Command::new(python());
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]).current_dir(folder);
+    let ended = pytest.output().expect("pytest runs");
+    (ended.status.code().expect("it is not killed"), String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
 /// The folder with the programs.
 pub fn bin_dir() -> PathBuf {
     let what = "the folder with prs and libprs_process.so; build both before these tests run";

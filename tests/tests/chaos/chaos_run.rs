@@ -130,10 +130,21 @@ impl<'a> ChaosRun<'a> {
 
     /// Starts a worker.
     pub(crate) fn hire(&mut self, variables: &[(&str, &str)]) {
+        self.hire_on("work", variables);
+    }
+
+    /// The same on the host whose work folder is `host`, below that of the fleet.
+    pub(crate) fn hire_on(&mut self, host: &str, variables: &[(&str, &str)]) {
         let variables: Vec<(String, String)> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let live = self.fleet.worker_with(&self.job, &[], &variables);
+        // A relative folder serves as well as any.
+        let live = self.fleet.worker_anywhere(&self.job, &["--work-dir", host], &variables);
         self.crew.push(Member { live, stopped_until: None });
+    }
+
+    /// Where the worker with this process id is in the crew.
+    pub(crate) fn place_of(&self, pid: u32) -> Option<usize> {
+        self.crew.iter().position(|member| member.live.id() == pid)
     }
 
     /// Submits the job, with further arguments.

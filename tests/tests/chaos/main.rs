@@ -8,21 +8,28 @@
 
 mod chaos_run;
 mod cluster;
+mod environments;
 mod failpoints;
+mod lanes;
 mod long_run;
 mod messages;
 mod nobody_left;
 mod oracle;
 mod panics;
 mod partition;
+mod pipelines;
 mod poison;
 mod refusals;
 mod rounds;
 mod servers;
+mod side_inputs;
+mod speculation;
 mod storage;
 mod workers;
 
+use lanes::Script;
 use rounds::{round, rounds};
+use speculation::What;
 
 /// One of each kind that takes seconds, on one fleet.
 #[test]
@@ -54,6 +61,16 @@ fn a_selection_on_one_fleet() {
     round("redis_is_wiped", fleet, servers::redis_is_wiped);
     round("the_broker_is_restarted", fleet, servers::broker_is_restarted);
     round("the_queue_is_deleted_by_hand", fleet, servers::queue_is_deleted);
+    round("who_fetches_a_side_input_dies", fleet, side_inputs::fetchers_die);
+    round("a_worker_of_a_straggler_sleeps", fleet, |fleet, random| {
+        speculation::a_run_meets(fleet, random, What::WorkerStopped);
+    });
+    round("a_process_dies_with_fifty_in_hand", fleet, |fleet, random| {
+        lanes::a_process_dies(fleet, random, Script::Async);
+    });
+    round("who_drives_a_pipeline_dies_before_a_step_is_handed_in", fleet, |fleet, random| {
+        pipelines::driver_dies_at(fleet, random, "step_recorded");
+    });
 }
 
 /// What touches storage most, over a server that prs did not write.
@@ -181,4 +198,42 @@ scenarios! {
     the_orchestrator_always_panics_finalizing = |fleet, _| panics::always(fleet, "finalizing");
     a_job_that_panics_is_canceled = panics::canceled;
     a_mini_batch_kills_its_worker = poison::kills_its_worker;
+    who_fetches_a_side_input_dies = side_inputs::fetchers_die;
+    the_copy_of_a_side_input_is_damaged = side_inputs::copies_are_damaged;
+    a_side_input_is_damaged_in_storage = side_inputs::what_was_uploaded_is_damaged;
+    who_makes_an_environment_dies = environments::makers_die;
+    who_drives_a_pipeline_dies_before_a_step =
+        |fleet, random| pipelines::driver_dies_at(fleet, random, "step_starts");
+    who_drives_a_pipeline_dies_before_a_step_is_handed_in =
+        |fleet, random| pipelines::driver_dies_at(fleet, random, "step_recorded");
+    who_drives_a_pipeline_dies_at_its_end =
+        |fleet, random| pipelines::driver_dies_at(fleet, random, "pipeline_ends");
+    who_drives_a_pipeline_sleeps_before_a_step =
+        |fleet, random| pipelines::driver_sleeps_at(fleet, random, "step_starts");
+    who_drives_a_pipeline_sleeps_before_a_step_is_handed_in =
+        |fleet, random| pipelines::driver_sleeps_at(fleet, random, "step_recorded");
+    who_drives_a_pipeline_sleeps_at_its_end =
+        |fleet, random| pipelines::driver_sleeps_at(fleet, random, "pipeline_ends");
+    clocks_differ_over_a_pipeline = pipelines::drivers_clocks_differ;
+    workers_are_stopped_in_a_pipeline = pipelines::workers_are_stopped;
+    everybody_dies_in_each_step_of_a_pipeline = pipelines::everybody_dies;
+    workers_come_and_go_in_a_pipeline = pipelines::workers_come_and_go;
+    a_pipeline_is_canceled_and_resumed_in_each_step = pipelines::canceled_and_resumed;
+    redis_is_away_between_steps = pipelines::redis_is_away_between_steps;
+    who_waits_for_a_pipeline_dies = pipelines::submit_dies;
+    the_store_flips_bits_of_a_pipeline = pipelines::the_store_flips_bits;
+    a_process_of_a_straggler_dies =
+        |fleet, random| speculation::a_run_meets(fleet, random, What::ProcessKilled);
+    a_worker_of_a_straggler_dies =
+        |fleet, random| speculation::a_run_meets(fleet, random, What::WorkerKilled);
+    a_worker_of_a_straggler_sleeps =
+        |fleet, random| speculation::a_run_meets(fleet, random, What::WorkerStopped);
+    both_workers_of_a_straggler_die = speculation::both_nodes_die;
+    redis_forgets_a_copy = speculation::redis_is_wiped;
+    a_process_dies_with_fifty_in_hand = |fleet, random| lanes::a_process_dies(fleet, random, Script::Async);
+    a_process_that_streams_dies_with_fifty_in_hand =
+        |fleet, random| lanes::a_process_dies(fleet, random, Script::Streaming);
+    workers_go_with_a_hundred_in_hand = |fleet, random| lanes::workers_go(fleet, random, Script::Async);
+    workers_go_with_a_hundred_in_hand_that_stream =
+        |fleet, random| lanes::workers_go(fleet, random, Script::Streaming);
 }

@@ -37,7 +37,7 @@ pub(crate) fn that_are_none(fleet: &mut Fleet, random: &mut Random) {
     // One in the form of a mini-batch, and a whole one, of no job whatever.
     let torn = [&[0x93, 0xcf][..], &7u64.to_be_bytes(), &[0x00, 0x90]].concat();
     let work = Work::Files { base: "", paths: vec!["/nowhere"], versions: &[], names: Vec::new() };
-    let beyond = MiniBatch { index: 1 << 40, input: 0, work }.encode();
+    let beyond = MiniBatch::new(1 << 40, 0, work).encode();
     let odd: Vec<Bytes> =
         vec!["".into(), "{}".into(), noise.into(), "\u{93}\u{7}".into(), torn.into(), beyond.into()];
     let count = odd.len() as u64;
@@ -63,7 +63,7 @@ pub(crate) fn are_forged(fleet: &mut Fleet, random: &mut Random) {
     let files = chaos.job.path("data").display().to_string();
     let forged = |index: u64| -> Bytes {
         let work = Work::Files { base: &files, paths: vec!["0000.txt"], versions: &[], names: Vec::new() };
-        MiniBatch { index, input: 0, work }.encode().into()
+        MiniBatch::new(index, 0, work).encode().into()
     };
     let own = [random.below(all), random.below(all)];
     let beyond = [all, all + 1 + random.below(60_000), 30_000_000, u64::from(u32::MAX)];

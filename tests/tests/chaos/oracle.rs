@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use prs_tests::deadline::comes_within;
-use prs_tests::harness::parse_csv;
+use prs_tests::harness::{Fleet, Row, parse_csv};
 use serde_json::{Value, json};
 
 use crate::chaos_run::{ChaosRun, Expected, FILES, panics};
@@ -82,26 +82,35 @@ fn the_counts(chaos: &ChaosRun<'_>, result: &Value, failed: &[usize]) {
     let state = if failed.is_empty() { "completed\n" } else { "completed: " };
     assert!(said.starts_with(state) && said.contains(&counts), "{said}");
 
+    let report = stored.text("logs/sys/job_report/processed_mini-batches.csv");
+    let (odd, ran) = odd_ones(&report, (0..all).filter(|index| !failed.contains(index)));
+    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", chaos.story());
+}
+
+/// The mini-batches of which not exactly one try counts, by the report of tries, with how many do; and all their tries.
+pub(crate) fn odd_ones(
+    report: &str,
+    expected: impl Iterator<Item = usize>,
+) -> (BTreeMap<String, Option<u32>>, Vec<Row>) {
     let mut done: BTreeMap<String, u32> = BTreeMap::new();
-    let (_, tries) = parse_csv(&stored.text("logs/sys/job_report/processed_mini-batches.csv"));
+    let (_, tries) = parse_csv(report);
     for row in &tries {
         if row["Status"] == "RUN_DONE" && row["Error Category"] != NOT_COUNTED {
             *done.entry(row["Mini-batch Id"].clone()).or_default() += 1;
         }
     }
-    let once = (0..all).filter(|index| !failed.contains(index)).map(|index| (format!("mb-{index:010}"), 1));
-    let once: BTreeMap<String, u32> = once.collect();
+    let once: BTreeMap<String, u32> = expected.map(|index| (format!("mb-{index:010}"), 1)).collect();
     let odd = once.keys().chain(done.keys()).filter(|id| once.get(*id) != done.get(*id));
-    let odd: BTreeMap<_, _> = odd.map(|id| (id, done.get(id))).collect();
-    let ran: Vec<_> = tries.iter().filter(|row| odd.keys().any(|id| **id == row["Mini-batch Id"])).collect();
-    assert!(odd.is_empty(), "not one try of each mini-batch counts: {odd:?}\n{ran:#?}\n{}", chaos.story());
+    let odd: BTreeMap<_, _> = odd.map(|id| (id.clone(), done.get(id).copied())).collect();
+    let ran = tries.into_iter().filter(|row| odd.contains_key(&row["Mini-batch Id"])).collect();
+    (odd, ran)
 }
 
 /// The job is in no list of what is to be done any more, so its reports are finished.
 fn is_tidied_up(chaos: &ChaosRun<'_>, expected: &Expected) {
     let mut left = String::new();
     let clean = comes_within(CLEAN_UP, || {
-        left = left_on_servers(chaos, expected);
+        left = left_on_servers(chaos.fleet, expected.dead);
         left.is_empty().then_some(())
     });
     assert!(clean.is_some(), "left behind: {left}\n{}", chaos.story());
@@ -143,28 +152,28 @@ fn nothing_left(chaos: &mut ChaosRun<'_>, expected: &Expected) {
     }
 }
 
-/// What there is on the broker and in Redis that should not be; empty when all is well.
-fn left_on_servers(chaos: &ChaosRun<'_>, expected: &Expected) -> String {
+/// What there is on the broker and in Redis that should not be, but for so many dead letters; empty when all is well.
+pub(crate) fn left_on_servers(fleet: &Fleet, dead: u64) -> String {
     let mut left = String::new();
     // Whose ledger it is, which targets have workers, which are idle, and that the offers were compared with storage, is no job's.
     let of_no_job = |key: &&str| {
         ["prs:storage", "prs:targets"].contains(key)
             || (key.starts_with("prs:{@") && !key.ends_with(":offers"))
     };
-    let keys = chaos.fleet.redis.cli(&["keys", "*"]);
+    let keys = fleet.redis.cli(&["keys", "*"]);
     let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty() && !of_no_job(key)).collect();
     if !keys.is_empty() {
         let _ = write!(left, "keys {keys:?} ");
     }
-    let active = chaos.fleet.active();
+    let active = fleet.active();
     if !active.is_empty() {
         let _ = write!(left, "to be served {active:?} ");
     }
-    let listed = chaos.fleet.broker.control(&["list_queues", "--no-table-headers", "name", "messages"]);
+    let listed = fleet.broker.control(&["list_queues", "--no-table-headers", "name", "messages"]);
     for line in listed.lines() {
         let (name, messages) = line.split_once('\t').unwrap_or((line, "?"));
         let right = match name {
-            "prs.dead" => expected.dead.to_string(),
+            "prs.dead" => dead.to_string(),
             _ => "no such queue".to_owned(),
         };
         if messages != right {

@@ -54,14 +54,18 @@ pub(crate) fn a_worker_is_cut_off(fleet: &mut Fleet, random: &mut Random, second
     });
 }
 
-/// The clock of one worker is a minute ahead, that of another a minute behind.
-pub(crate) fn clocks_differ(fleet: &mut Fleet, _: &mut Random) {
+/// The variables of a program whose clock is shifted. What measures spans of time goes right.
+pub(crate) fn shifted_clock(shift: &str) -> [(&'static str, &str); 3] {
     let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
     let library = library.expect("libfaketime is needed by this test: apt-get install faketime");
+    [("LD_PRELOAD", library), ("FAKETIME", shift), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]
+}
+
+/// The clock of one worker is a minute ahead, that of another a minute behind.
+pub(crate) fn clocks_differ(fleet: &mut Fleet, _: &mut Random) {
     let mut chaos = ChaosRun::new(fleet, ChaosJob { nodes: 3, ..ChaosJob::default() });
     for (shift, shown) in [("+60s", 30..i64::MAX), ("-60s", i64::MIN..-30)] {
-        // What measures spans of time goes right.
-        chaos.hire(&[("LD_PRELOAD", library), ("FAKETIME", shift), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]);
+        chaos.hire(&shifted_clock(shift));
         let live = &mut chaos.crew.last_mut().unwrap().live;
         live.wait_until_said("the worker is ready");
         // A library that cannot be loaded is left out without an error.

@@ -17,6 +17,14 @@ fn way(fleet: &Fleet) -> HttpProxy {
     HttpProxy::start(fleet.s3.address(), HttpFaults { percent: 0, ..HttpFaults::default() })
 }
 
+/// Whether a worker said that a server at such a URL refuses what it accepted before.
+fn assert_refused(chaos: &ChaosRun<'_>, scheme: &str) {
+    let (told, story) = ("the server refuses what it accepted before", chaos.fleet.story());
+    let server = format!("server={scheme}");
+    let mut lines = story.lines();
+    assert!(lines.any(|line| line.contains(told) && line.contains(&server)), "{}", chaos.story());
+}
+
 /// The store refuses everything to two workers in mid-job.
 pub(crate) fn the_store_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     let proxy = way(fleet);
@@ -46,13 +54,7 @@ pub(crate) fn redis_for_some_seconds(fleet: &mut Fleet, random: &mut Random) {
     chaos.pass(Duration::from_secs(8));
     assert!(chaos.result().is_none(), "the job is over before the fault");
     cli(&chaos, &["config", "set", "requirepass", ""]);
-    chaos.ends_with(&Expected::default(), |chaos| {
-        assert!(
-            chaos.fleet.story().contains("the ledger refuses what it accepted before"),
-            "{}",
-            chaos.story()
-        );
-    });
+    chaos.ends_with(&Expected::default(), |chaos| assert_refused(chaos, "redis://"));
 }
 
 /// The rights on the broker are taken away, and all connections closed, while the plan is being published.
@@ -66,13 +68,7 @@ pub(crate) fn the_broker_for_some_seconds(fleet: &mut Fleet, random: &mut Random
     chaos.pass(Duration::from_secs(8));
     assert!(chaos.result().is_none(), "the job is over before the fault\n{}", chaos.story());
     chaos.fleet.broker.control(&["set_permissions", "guest", ".*", ".*", ".*"]);
-    chaos.ends_with(&Expected::default(), |chaos| {
-        assert!(
-            chaos.fleet.story().contains("the broker refuses what it accepted before"),
-            "{}",
-            chaos.story()
-        );
-    });
+    chaos.ends_with(&Expected::default(), |chaos| assert_refused(chaos, "amqp://"));
 }
 
 /// The store refuses everything for longer than the workers wait. How the job ends is decided in the ledger, and written

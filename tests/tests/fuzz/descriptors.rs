@@ -41,25 +41,30 @@ impl Target for Descriptors {
         let stores = [StoreRef::Local, StoreRef::Shared, StoreRef::Job, StoreRef::Url(text(random))];
         let store = stores[random.below(4) as usize];
         let (start, end) = (random.below(1 << 40), random.below(1 << 40));
-        let schema = text(random).as_bytes();
+        let reader = text(random).as_bytes();
         let (key, origin, version, records) = (text(random), text(random), text(random), random.below(1000));
         let mut paths = || (0..random.below(5)).map(|_| text(random)).collect::<Vec<_>>();
         let (first, second) = (paths(), paths());
-        let work = match random.below(5) {
+        let slice = SliceRef {
+            store,
+            key,
+            origin,
+            name_at: random.below(20) as u32,
+            version,
+            start,
+            end,
+            records,
+            checksum: 7,
+            reader,
+            columns: reader,
+            first_record: start,
+            taken: None,
+        };
+        let work = match random.below(6) {
             0 => Work::Files { base: key, paths: first, versions: versions.as_bytes(), names: second },
-            1 => Work::Slice(SliceRef {
-                store,
-                key,
-                origin,
-                name_at: random.below(20) as u32,
-                version,
-                start,
-                end,
-                records,
-                checksum: 7,
-                schema,
-            }),
-            2 => Work::Objects {
+            1 => Work::Slice(slice),
+            2 => Work::Slices(vec![slice; random.below(4) as usize]),
+            3 => Work::Objects {
                 sources: first
                     .iter()
                     .map(|&prefix| ObjectSource {
@@ -75,10 +80,11 @@ impl Target for Descriptors {
                     .map(|&relative| ObjectRef { source: 0, relative, key, size: Some(records), version })
                     .collect(),
             },
-            3 => Work::Stored { key, items: records, checksum: 9 },
+            4 => Work::Stored { key, items: records, checksum: 9 },
             _ => Work::Unreadable { origin, offset: start, reason: version },
         };
-        let mini_batch = MiniBatch { index: random.below(1 << 33), input: 1, work };
+        let keys = if random.below(2) == 0 { &[][..] } else { reader };
+        let mini_batch = MiniBatch { index: random.below(1 << 33), input: 1, keys, work };
         let body = mini_batch.encode();
         assert_eq!(MiniBatch::decode(&body).unwrap(), mini_batch);
         body
@@ -96,9 +102,10 @@ impl Target for Descriptors {
         };
         assert_eq!(peeked.unwrap(), mini_batch.index);
         let _ = mini_batch.item_names();
-        let fetched = match mini_batch.work {
+        let fetched = match &mini_batch.work {
             Work::Objects { .. } | Work::Stored { .. } => true,
             Work::Slice(slice) => slice.store != StoreRef::Local,
+            Work::Slices(slices) => slices.iter().any(|slice| slice.store != StoreRef::Local),
             Work::Files { .. } | Work::Unreadable { .. } => false,
         };
         assert_eq!(local, !fetched, "{mini_batch:?}");

@@ -99,8 +99,8 @@ fn user_frame(random: &mut Random) -> SourceLine {
 }
 
 fn error(random: &mut Random) -> ErrorInfo {
-    let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Shutdown];
-    let stage = stages[random.below(5) as usize];
+    let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Cancelled, Stage::Shutdown];
+    let stage = stages[random.below(6) as usize];
     let frame = (random.below(2) == 0).then(|| Box::new(user_frame(random)));
     ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random), frame }
 }
@@ -113,7 +113,8 @@ fn frame(random: &mut Random) -> Vec<u8> {
         1 => {
             let seconds = random.below(1000) as f64 / 7.0;
             let run = (random.below(2) == 0).then(|| user_frame(random));
-            encode(&FromProcess::Ready { seconds, run }, [])
+            let concurrency = (random.below(2) == 0).then(|| random.below(1000) as u32);
+            encode(&FromProcess::Ready { seconds, run, concurrency }, [])
         }
         2 => {
             let is_permanent = random.below(2) == 0;
@@ -146,6 +147,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
                 elapsed_us: 1,
                 cpu_us: 2,
                 run_us: 3,
+                load_us: 4,
                 error: (random.below(3) == 0).then(|| error(random)),
             };
             let outcomes: Vec<_> = (0..random.below(4)).map(|_| outcome(random)).collect();

@@ -63,6 +63,24 @@ fn word(random: &mut Random) -> String {
     (0..=random.below(6)).map(|_| PARTS[random.below(PARTS.len() as u64) as usize]).collect()
 }
 
+/// A parallel job of Azure, by itself or in a pipeline, with these arguments.
+fn parallel_job(random: &mut Random, arguments: &[String]) -> String {
+    let quoted = arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "'\\''")));
+    let line = quoted.collect::<Vec<_>>().join([" ", "  ", " \t "][random.below(3) as usize]);
+    let step = format!(
+        "type: parallel\ninputs: {{x: {{path: data}}, y: 5}}\ninput_data: ${{{{inputs.x}}}}\n\
+         outputs: {{o: {{type: uri_file, path: out/rows.txt}}}}\nretry_settings: {{max_retries: {}}}\n\
+         task:\n  entry_script: main.py\n  program_arguments: {}\n  append_row_to: ${{{{outputs.o}}}}\n",
+        random.below(9),
+        written(random, &line)
+    );
+    if random.below(2) == 0 {
+        return step;
+    }
+    let indented = step.lines().map(|line| format!("    {line}\n"));
+    format!("type: pipeline\ndisplay_name: fuzzed\njobs:\n  step:\n{}", indented.collect::<String>())
+}
+
 /// `text` in one of the ways in which YAML can write it.
 fn written(random: &mut Random, text: &str) -> String {
     match random.below(3) {
@@ -128,6 +146,21 @@ impl Target for JobFiles {
         b"[",
         b"]",
         b"${{inputs.x}}",
+        b"${{outputs.y}}",
+        b"${{parent.inputs.x}}",
+        b"${{",
+        b"}}",
+        b"jobs",
+        b"task",
+        b"outputs",
+        b"input_data",
+        b"append_row_to",
+        b"program_arguments",
+        b"retry_settings",
+        b"max_retries",
+        b"resources",
+        b"compute",
+        b"uri_file",
         b"s3://b/k",
         b"azureml:x",
         b"10MB",
@@ -148,6 +181,12 @@ impl Target for JobFiles {
 
     fn seed(&mut self, random: &mut Random) -> Vec<u8> {
         let arguments: Vec<String> = (0..random.below(4)).map(|_| word(random)).collect();
+        if random.below(3) == 0 {
+            let text = parallel_job(random, &arguments);
+            let spec = self.load(text.as_bytes()).unwrap_or_else(|problem| panic!("{problem}\n{text}"));
+            assert_eq!(spec.arguments, arguments, "{text}");
+            return text.into_bytes();
+        }
         let variables: Vec<String> = (0..random.below(4)).map(|_| word(random)).collect();
         let mut text = "name: fuzzed\nentry_script: main.py\n".to_owned();
         let input =

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 mod archives;
+mod delta_logs;
 mod descriptors;
+mod footers;
 mod frames;
 mod job_files;
 mod regressions;
@@ -44,4 +46,8 @@ targets! {
     code_archives = archives::Archives::default();
     /// What is in the files of a tabular dataset.
     delimited_text = text::Text;
+    /// What the end of a Parquet file says.
+    parquet_footers = footers::Footers;
+    /// What the log of a Delta table says.
+    delta_logs = delta_logs::DeltaLogs;
 }

@@ -72,6 +72,7 @@ mod tests {
             kept_until_us: None,
             state,
             reason: None,
+            reused: None,
             output: Output::default(),
             logs: String::new(),
             mini_batches: MiniBatchCounts { scheduled: 2, succeeded: 2 - failed, failed },
@@ -79,6 +80,7 @@ mod tests {
             seconds: 1.0,
             starts: Vec::new(),
             findings: Findings::default(),
+            steps: Vec::new(),
         });
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Ready {
     pub(crate) start: Option<String>,
     /// Nodes that were lost with it, as far as its start told.
     pub(crate) node_losses: u32,
+    /// Whether it is a second run beside another one, without a message in the queue; see `intake::copies`.
+    pub(crate) is_copy: bool,
     /// Counts it among those in hand.
     pub(crate) _held: Held,
 }

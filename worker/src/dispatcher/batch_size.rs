@@ -51,6 +51,26 @@ pub(crate) fn more(cost: Option<Cost>, at_hand: usize, pending: usize, slots: us
     (target - at_hand).min(share).min(MOST).min(room / cost.rows.max(1)).max(first)
 }
 
+/// The same for a process that has up to `concurrency` mini-batches under way at once: so many, and as many more as end
+/// while others are on their way.
+pub(crate) fn more_at_once(
+    cost: Option<Cost>,
+    at_hand: usize,
+    pending: usize,
+    slots: usize,
+    room: usize,
+    concurrency: usize,
+) -> usize {
+    let first = usize::from(at_hand == 0 && pending > 0);
+    let ahead = cost.map_or(0, |cost| {
+        let end_meanwhile = AHEAD.as_nanos() * concurrency as u128 / cost.time.as_nanos().max(1);
+        end_meanwhile.min(MOST as u128) as usize
+    });
+    let share = pending.div_ceil(slots.max(1));
+    let fits = cost.map_or(usize::MAX, |cost| room / cost.rows.max(1));
+    (concurrency + ahead).saturating_sub(at_hand).min(share).min(MOST).min(fits).max(first)
+}
+
 /// Work that a node takes from the queue, for each slot.
 const TAKEN: Duration = Duration::from_secs(1);
 
@@ -101,6 +121,29 @@ mod tests {
                 expected,
                 "{cost:?} {at_hand} {pending}"
             );
+        }
+    }
+
+    #[test]
+    fn all_lanes_are_filled_and_what_ends_meanwhile_is_there() {
+        let ms = |time| Some(Cost { time: Duration::from_millis(time), rows: 10 });
+        let table = [
+            // cost, at hand, pending, slots, room, expected
+            (None, 0, 1000, 1, 1 << 20, 50),
+            (None, 0, 30, 2, 1 << 20, 15),
+            (None, 50, 1000, 1, 1 << 20, 0),
+            (None, 0, 0, 1, 1 << 20, 0),
+            (ms(500), 0, 1000, 1, 1 << 20, 52),
+            (ms(500), 51, 1000, 1, 1 << 20, 1),
+            (ms(500), 52, 1000, 1, 1 << 20, 0),
+            (ms(60_000), 50, 1000, 1, 1 << 20, 0),
+            (ms(0), 0, 10_000, 1, 1 << 20, 512),
+            (ms(500), 0, 1000, 1, 99, 9),
+            (ms(500), 0, 1000, 1, 0, 1),
+        ];
+        for (cost, at_hand, pending, slots, room, expected) in table {
+            let more = more_at_once(cost, at_hand, pending, slots, room, 50);
+            assert_eq!(more, expected, "{cost:?} {at_hand} {pending} {slots} {room}");
         }
     }
 

@@ -53,16 +53,19 @@ impl EndedTries<'_> {
         record.elapsed_us = report.elapsed_us;
         record.cpu_us = report.cpu_us;
         record.run_us = report.run_us;
+        record.load_us = report.load_us;
         record.items = report.items;
         let mut error = None;
         if let Some(mut told) = report.error {
             self.note(&ready, &told);
-            let status = if told.stage == wire::Stage::Load {
-                TryStatus::LoadException
-            } else {
-                told.frame = told.frame.or_else(|| running.run.clone().map(Box::new));
-                TryStatus::RunException
+            let status = match told.stage {
+                wire::Stage::Load => TryStatus::LoadException,
+                wire::Stage::Cancelled => TryStatus::RunTimeout,
+                _ => TryStatus::RunException,
             };
+            if told.stage != wire::Stage::Load {
+                told.frame = told.frame.or_else(|| running.run.clone().map(Box::new));
+            }
             error = Some(fail(&mut record, running, &ready, status, report.started_us, &told));
         } else {
             record.returned = report.returned;
@@ -101,6 +104,7 @@ impl EndedTries<'_> {
         record.started_us = now_us().saturating_sub(long);
         record.elapsed_us = long;
         record.run_us = if death.phase == Phase::Running { long } else { 0 };
+        record.load_us = if death.phase == Phase::Loading { long } else { 0 };
         record.items = death.items;
         let detail = fail(&mut record, running, &ready, status, now_us(), &error);
         running.log.note(&record);

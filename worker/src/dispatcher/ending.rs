@@ -36,7 +36,8 @@ impl Dispatcher<'_> {
         }
         let waiting = [&mut self.pending, &mut self.suspects, &mut self.cleared];
         let waiting: Vec<Ready> = waiting.into_iter().flat_map(|waiting| waiting.drain(..)).collect();
-        for ready in waiting {
+        let apart: Vec<Ready> = self.apart.take_all().collect();
+        for ready in waiting.into_iter().chain(apart) {
             self.give_back(ready);
         }
         if self.ending == Some(Ending::AtOnce) {

@@ -65,8 +65,13 @@ impl Dispatcher<'_> {
     /// Adapts how many mini-batches the intake takes to what they cost, and gives back what others could run first.
     pub(super) fn size_prefetch(&mut self) {
         let Prefetch::UpTo(most) = self.launch.settings.prefetch else { return };
+        let lanes = self.slots.len() * self.concurrency();
         let Recent { since, took, count } = self.recent;
         if count == 0 {
+            // Nothing tells the cost yet; so many can be under way at once.
+            if lanes > self.slots.len() {
+                self.with.prefetch.fetch_max((lanes + 1).min(most), Ordering::Relaxed);
+            }
             return;
         }
         let looked_at = since.elapsed();
@@ -74,7 +79,7 @@ impl Dispatcher<'_> {
             self.recent = Recent::begin();
         }
         let present = self.with.prefetch.load(Ordering::Relaxed);
-        let wanted = batch_size::prefetch(took / count, self.slots.len(), most);
+        let wanted = batch_size::prefetch(took / count, lanes, most);
         if batch_size::should_change(present, wanted, looked_at) {
             self.with.prefetch.store(wanted, Ordering::Relaxed);
             while self.pending.len() > wanted {
@@ -90,6 +95,22 @@ impl Dispatcher<'_> {
         if self.ending.is_some() || self.with.backlog.bytes() > LARGEST_BACKLOG {
             return;
         }
+        if running(&self.slots).any(Running::is_concurrent) {
+            self.feed_concurrent(self.room());
+        } else {
+            self.feed_one_by_one();
+        }
+        let waiting = self.pending.len()
+            + self.suspects.len()
+            + self.cleared.len()
+            + self.clearing
+            + self.apart.count();
+        let idle = waiting == 0 && running(&self.slots).all(|running| running.in_hand.is_empty());
+        self.with.idle_tx.send_if_modified(|before| std::mem::replace(before, idle) != idle);
+    }
+
+    /// The same for processes that run one mini-batch after the other.
+    fn feed_one_by_one(&mut self) {
         self.feed_suspects();
         let sharing = running(&self.slots).count();
         let mut room = self.room();
@@ -122,9 +143,6 @@ impl Dispatcher<'_> {
                 }
             }
         }
-        let waiting = self.pending.len() + self.suspects.len() + self.cleared.len() + self.clearing;
-        let idle = waiting == 0 && running(&self.slots).all(|running| running.in_hand.is_empty());
-        self.with.idle_tx.send_if_modified(|before| std::mem::replace(before, idle) != idle);
     }
 
     /// Bytes of rows that there is room for beside those that are not committed yet and those that are expected of what

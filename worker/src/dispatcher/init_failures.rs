@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::job::Environment;
 use prs_common::ledger::{InitFailure, Signal};
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
@@ -82,13 +83,19 @@ impl Dispatcher<'_> {
         }
         let (settings, job) = (self.launch.settings, self.launch.job);
         let host = format!("{} ({})", settings.host.name, settings.host.ip);
-        let found = how_found(job.spec.environment.as_deref());
+        let found = how_found(job.spec.environment.as_ref());
         let failure = ImportFailure {
             error,
             line: error.frame.as_deref(),
             python: &settings.python,
             version,
             found: &found,
+            made_of: job
+                .spec
+                .environment
+                .as_ref()
+                .and_then(Environment::packages)
+                .map(|packages| &*packages.from),
             host: job.policy.has_others.then_some(&host),
         };
         let reason = failure.explain();
@@ -128,16 +135,21 @@ impl Dispatcher<'_> {
 
     /// Counts a failure of the process in a slot, and starts another one there after a pause.
     pub(super) fn count_failure(&mut self, position: usize, stage: wire::Stage, error: &str) {
+        self.with.report_tx.send_modify(|report| {
+            report.init_failures += 1;
+            report.fails_to_import = stage == wire::Stage::Import;
+            report.init_error = Some(error.to_owned());
+        });
+        self.fails_once_more(position, stage);
+    }
+
+    /// Gives the node up after as many failures in a row, or starts another process in the slot after a pause.
+    pub(super) fn fails_once_more(&mut self, position: usize, stage: wire::Stage) {
         self.failures_in_a_row += 1;
         let row = self.failures_in_a_row;
         let gives_up = init_failures::node_gives_up(row, self.launch.settings.slots);
         let fails_to_import = stage == wire::Stage::Import;
-        self.with.report_tx.send_modify(|report| {
-            report.init_failures += 1;
-            report.fails_to_import = fails_to_import;
-            report.init_error = Some(error.to_owned());
-            report.gave_up |= gives_up;
-        });
+        self.with.report_tx.send_modify(|report| report.gave_up |= gives_up);
         let pause = (RESTART_PAUSE * row).min(LONGEST_RESTART_PAUSE);
         self.slots[position].restart_at = Some(Instant::now() + pause);
         if gives_up && self.ending.is_none() {

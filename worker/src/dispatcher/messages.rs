@@ -42,11 +42,14 @@ impl Dispatcher<'_> {
                     running.kill(Kill::ProtocolViolation);
                 }
             }
-            FromProcess::Ready { seconds, run } => {
+            FromProcess::Ready { seconds, run, concurrency } => {
+                running.lanes = concurrency.map(|lanes| lanes.max(1) as usize);
                 self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
                 }
+                self.slots[position].hung = false;
+                let Some(running) = &mut self.slots[position].running else { return };
                 running.run = run;
                 if let Some(run) = &mut running.run {
                     running.sources.name_frame(run);
@@ -83,7 +86,7 @@ impl Dispatcher<'_> {
         let bytes = rows.len();
         let ended = EndedTries { spec: &self.launch.job.spec, report_tx: &self.with.report_tx };
         for mut outcome in outcomes {
-            let Some((_, ready)) = running.in_hand.pop_front_if(|(seq, _)| *seq == outcome.seq) else {
+            let Some(ready) = running.take_ended(outcome.seq) else {
                 self.with.main_log.line(format_args!(
                     "{} answered for a mini-batch it does not have; it is killed",
                     running.who.name

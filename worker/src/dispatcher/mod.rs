@@ -2,9 +2,13 @@
 //!
 //! One task owns all slots, so nothing here is locked. It keeps processes busy (how much each gets is decided in
 //! `batch_size`), takes back what waits behind a long mini-batch while another process is idle, enforces the
-//! timeouts, and blames a try on exactly the mini-batch that a process was running when it died.
+//! timeouts, and blames a try on exactly the mini-batch that a process was running when it died. Processes with several
+//! mini-batches under way are in `concurrent` and `blame`.
 
 mod batch_size;
+mod blame;
+mod concurrent;
+pub(crate) mod copies;
 mod ended_tries;
 mod ending;
 mod feeding;
@@ -29,6 +33,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::concurrent::Apart;
+use self::copies::{CopyNews, Standing};
 use self::ended_tries::EndedTries;
 pub(crate) use self::ending::DRAIN_GRACE;
 use self::ending::Ending;
@@ -63,6 +69,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) backlog: Backlog,
     /// What the heartbeat says: the dispatcher writes, the heartbeat reads.
     pub(crate) report_tx: watch::Sender<NodeReport>,
+    /// Where the node stands, as far as copies go: the dispatcher writes, [`Copies`](crate::intake::copies::Copies) reads.
+    pub(crate) standing_tx: watch::Sender<Standing>,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -81,12 +89,18 @@ pub(crate) struct Dispatcher<'a> {
     clearing: usize,
     /// Suspects that may run.
     cleared: VecDeque<Ready>,
+    /// Those of which one may have killed a process that had several.
+    apart: Apart,
     recent: Recent,
     processes_started: u32,
     sources: Arc<Sources>,
     failures_in_a_row: u32,
     /// When what processes print was looked at.
     printed_at: Option<Instant>,
+    /// When what runs long was looked at.
+    stood_at: Option<Instant>,
+    /// When what is busy was looked at.
+    busy_at: Option<Instant>,
     ending: Option<Ending>,
 }
 
@@ -96,6 +110,8 @@ pub(crate) struct Commands {
     pub(crate) ready_rx: mpsc::Receiver<Vec<Ready>>,
     /// Suspects that may run, and nothing for one that need not: [`suspects`] writes, the dispatcher reads.
     pub(crate) cleared_rx: mpsc::UnboundedReceiver<Option<Ready>>,
+    /// What is to be done because of copies: [`Copies`](crate::intake::copies::Copies) writes, the dispatcher reads.
+    pub(crate) copy_news_rx: mpsc::UnboundedReceiver<CopyNews>,
     /// What the job wants: the heartbeat writes, the dispatcher reads.
     pub(crate) signal_rx: watch::Receiver<Signal>,
     /// Why nothing can be committed or fetched any more: committer and intake write, the dispatcher reads.
@@ -121,19 +137,29 @@ impl<'a> Dispatcher<'a> {
             suspects: VecDeque::new(),
             clearing: 0,
             cleared: VecDeque::new(),
+            apart: Apart::default(),
             recent: Recent::begin(),
             processes_started: 0,
             sources: Arc::new(sources),
             failures_in_a_row: 0,
             printed_at: None,
+            stood_at: None,
+            busy_at: None,
             ending: None,
         }
     }
 
     /// Works until the job wants no more, then ends the processes. Mini-batches that were not started go back.
     pub(crate) async fn run(mut self, commands: Commands) {
-        let Commands { mut ready_rx, mut cleared_rx, mut signal_rx, mut fatal_rx, end, stop_intake } =
-            commands;
+        let Commands {
+            mut ready_rx,
+            mut cleared_rx,
+            mut copy_news_rx,
+            mut signal_rx,
+            mut fatal_rx,
+            end,
+            stop_intake,
+        } = commands;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let enough = self.slots.len() * AT_HAND;
@@ -143,6 +169,9 @@ impl<'a> Dispatcher<'a> {
                 Some(event) = self.events_rx.recv() => self.handle(event),
                 changed = signal_rx.changed(), if self.ending != Some(Ending::AtOnce) => {
                     let signal = if changed.is_ok() { *signal_rx.borrow_and_update() } else { Signal::Stop };
+                    if signal == Signal::Finish {
+                        self.all_superseded();
+                    }
                     self.obey(signal);
                 }
                 changed = fatal_rx.changed(), if self.ending != Some(Ending::AtOnce) => {
@@ -155,6 +184,7 @@ impl<'a> Dispatcher<'a> {
                 () = end.stop.cancelled(), if self.ending != Some(Ending::AtOnce) => self.obey(Signal::Stop),
                 () = end.drain.cancelled(), if self.ending.is_none() => self.drain(),
                 Some(cleared) = cleared_rx.recv() => self.clear(cleared),
+                Some(news) = copy_news_rx.recv() => self.hear_of_copies(news),
                 Some(ready) = ready_rx.recv(), if self.pending.len() < enough && self.ending.is_none() => {
                     let (suspects, fresh): (Vec<_>, Vec<_>) = ready.into_iter().partition(Ready::is_suspect);
                     self.pending.extend(fresh);

@@ -13,9 +13,10 @@ use prs_common::wire::{self, ToProcess};
 use super::Dispatcher;
 use super::ended_tries::Death;
 use super::init_failures::Started;
+use crate::commit::outcome::Ready;
 use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
 use crate::host::gpu;
-use crate::process::launch::{CODE, process_name};
+use crate::process::launch::{CODE, OUTPUTS, process_name};
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
 use crate::process::stack::{self, Stack};
@@ -39,11 +40,12 @@ impl Dispatcher<'_> {
         let number = self.processes_started;
         self.processes_started += 1;
         let name = process_name(number);
-        let used = running(&self.slots).filter_map(|running| running.gpu);
-        let gpu = gpu::lowest_free(self.launch.settings.host.gpus, used);
+        let used = running(&self.slots).filter_map(|running| running.gpu.as_ref().map(|gpu| gpu.index));
+        let gpu = gpu::take_lowest_free(&self.launch.settings.host.gpus, used);
+        let index = gpu.as_ref().map(|gpu| gpu.index);
         let folder = self.launch.folder.join(&name);
         let start = self.launch.start_message(&name);
-        let settings = self.launch.process_settings(&name, &start, gpu);
+        let settings = self.launch.process_settings(&name, &start, index);
         let printed = Printed::from_now_on(&settings.streams);
         let process = match Process::start(&settings, position, number, &self.tending) {
             Ok(process) => process,
@@ -56,7 +58,7 @@ impl Dispatcher<'_> {
         let staging = Arc::from(Path::new(&start.staging_dir));
         process.say(&ToProcess::Start(Box::new(start)));
         let pid = process.pid;
-        let with = gpu.map(|index| format!(", GPU {index}")).unwrap_or_default();
+        let with = index.map(|index| format!(", GPU {index}")).unwrap_or_default();
         self.with.main_log.line(format_args!("{name} starts (pid {pid}{with})"));
         let log = ProcessLog::new(&self.launch.job.logs, self.launch.node_id, &name);
         log.line(format_args!("{name} at {}, pid {pid}{with}", self.launch.settings.host.ip));
@@ -76,6 +78,10 @@ impl Dispatcher<'_> {
             in_hand: VecDeque::new(),
             next_seq: 1,
             unacknowledged: 0,
+            lanes: None,
+            is_apart: false,
+            late: Vec::new(),
+            present_since: None,
             cost: None,
             killed: None,
             worked: false,
@@ -96,11 +102,18 @@ impl Dispatcher<'_> {
             let line = format_args!("{name} left {left_behind} processes behind; they are killed");
             self.with.main_log.line(line);
         }
+        if running.is_concurrent() {
+            let stack = self.stack_of(&running, returncode);
+            self.part(&mut running, returncode, &stack);
+        }
         let started = running.process.page.claim().started;
         let (phase, long) = running.phase();
         let items = running.process.page.items();
         for (seq, ready) in std::mem::take(&mut running.in_hand).into_iter().rev() {
-            if seq == started && running.killed != Some(Kill::Stop) {
+            if seq == started && running.killed == Some(Kill::Superseded) {
+                // What is not acknowledged is delivered again, and found done.
+                let _ = ready.delivery.ack();
+            } else if seq == started && running.killed != Some(Kill::Stop) {
                 running.worked = true;
                 let stack = self.stack_of(&running, returncode);
                 let death = Death { returncode, phase, long, items, stack };
@@ -108,11 +121,8 @@ impl Dispatcher<'_> {
                 let _ = self.with.outcomes_tx.send(outcome);
             } else if self.ending.is_some() {
                 self.give_back(ready);
-            } else if ready.start.is_some() {
-                self.cleared.push_front(ready);
             } else {
-                // Finished without its outcome getting through, or not started: not to blame.
-                self.pending.push_front(ready);
+                self.hand_on(ready);
             }
         }
         running.log.line(format_args!("exits with returncode {returncode}"));
@@ -135,25 +145,41 @@ impl Dispatcher<'_> {
             let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.launch.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         }
+        self.slots[position].hung = false;
+        if running.killed == Some(Kill::InitTimeout) && self.ending.is_none() {
+            self.hung(position, &running);
+        }
         // Staged files of committed mini-batches are moved by the committer; what is still open is removed with
         // the folder of the node.
-        for name in ["working", "output"] {
+        for name in ["working", "output", OUTPUTS] {
             // What cannot be removed is told when the folder of the node goes.
             let _ = remove_tree(&running.folder.join(name));
         }
         if !running.init_failed && self.slots[position].restart_at.is_none() {
             self.slots[position].restart_at = Some(Instant::now());
         }
+        // The next process takes its GPU.
+        running.gpu = None;
         self.start_processes(Instant::now());
         self.tell();
+    }
+
+    /// Keeps for another process what this one has finished without its outcome getting through, or not started: it is not
+    /// to blame.
+    pub(super) fn hand_on(&mut self, ready: Ready) {
+        if ready.start.is_some() {
+            self.cleared.push_front(ready);
+        } else {
+            self.pending.push_front(ready);
+        }
     }
 
     /// Where a process was when it crashed, or was killed for taking too long.
     fn stack_of(&self, running: &Running, returncode: i32) -> Stack {
         let (path, code) = (stack::file(&running.folder), self.launch.folder.join(CODE));
         match running.killed {
-            Some(Kill::RunTimeout | Kill::LoadTimeout) => stack::when_asked(&path, &code),
-            Some(Kill::Stop | Kill::ProtocolViolation) => Stack::default(),
+            Some(Kill::RunTimeout | Kill::LoadTimeout | Kill::InitTimeout) => stack::when_asked(&path, &code),
+            Some(Kill::Stop | Kill::Superseded | Kill::ProtocolViolation) => Stack::default(),
             None => stack::when_died(&path, returncode, &code),
         }
     }

@@ -13,6 +13,7 @@ use prs_common::wire::{Assignment, ToProcess, encode};
 use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::sources::Sources;
+use crate::host::gpu::Gpu;
 use crate::process::Process;
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
@@ -24,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) running: Option<Running>,
     /// When the next process may start in an empty slot.
     pub(crate) restart_at: Option<Instant>,
+    /// Whether the last process in it that came to an end hung in `init()`, and none became ready since.
+    pub(crate) hung: bool,
 }
 
 /// The processes in `slots`.
@@ -54,8 +57,12 @@ pub(crate) enum Kill {
     RunTimeout,
     /// Reading the data took too long.
     LoadTimeout,
+    /// `init()` took too long, and it is replaced.
+    InitTimeout,
     /// The node stops.
     Stop,
+    /// Another run of its mini-batch brought the outcome.
+    Superseded,
     /// It broke the protocol.
     ProtocolViolation,
 }
@@ -81,7 +88,7 @@ pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) stage: Stage,
     pub(crate) since: Instant,
-    pub(crate) gpu: Option<u32>,
+    pub(crate) gpu: Option<Gpu>,
     pub(crate) log: ProcessLog,
     /// What it prints.
     pub(crate) printed: Printed,
@@ -98,6 +105,14 @@ pub(crate) struct Running {
     pub(crate) next_seq: u32,
     /// Taken-back mini-batches it has not acknowledged; nothing is given to it before.
     pub(crate) unacknowledged: usize,
+    /// Mini-batches that it may have under way at once, each in a lane; absent where it runs one after the other.
+    pub(crate) lanes: Option<usize>,
+    /// Whether no other joins those that it has in hand.
+    pub(crate) is_apart: bool,
+    /// Those that it is killed for, where it has several under way.
+    pub(crate) late: Vec<u32>,
+    /// The `seq` that it ran at the last look, and since when.
+    pub(crate) present_since: Option<(u32, Instant)>,
     /// What a mini-batch costs.
     pub(crate) cost: Option<Cost>,
     pub(crate) killed: Option<Kill>,
@@ -114,6 +129,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Whether it imports the script or is in `init()`.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.stage == Stage::Starting
+    }
+
     /// Whether it may be given mini-batches.
     pub(crate) fn takes_work(&self) -> bool {
         self.stage == Stage::Ready && self.unacknowledged == 0
@@ -127,6 +147,16 @@ impl Running {
     /// The mini-batch that runs alone, because it may be what killed a node.
     pub(crate) fn suspect(&self) -> Option<&Ready> {
         self.in_hand.front().map(|(_, ready)| ready).filter(|ready| ready.start.is_some())
+    }
+
+    /// All it has in hand that were delivered before.
+    pub(crate) fn suspects(&self) -> impl Iterator<Item = &Ready> {
+        self.in_hand.iter().map(|(_, ready)| ready).filter(|ready| ready.start.is_some())
+    }
+
+    /// Whether it has any of those.
+    pub(crate) fn has_suspects(&self) -> bool {
+        self.suspects().next().is_some()
     }
 
     /// Gives it mini-batches.
@@ -145,6 +175,15 @@ impl Running {
         let frame = encode(&run, self.in_hand.range(first..).map(|(_, ready)| &*ready.local));
         self.process.page.grant(self.next_seq - 1);
         self.process.send(frame);
+    }
+
+    /// Takes the mini-batch `seq` off it, which has ended: the first, where it runs one after the other.
+    pub(crate) fn take_ended(&mut self, seq: u32) -> Option<Ready> {
+        if let Some((_, ready)) = self.in_hand.pop_front_if(|(first, _)| *first == seq) {
+            return Some(ready);
+        }
+        let place = self.in_hand.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        self.lanes.is_some().then(|| self.in_hand.remove(place)).flatten().map(|(_, ready)| ready)
     }
 
     /// Takes back what it has not started.
@@ -175,7 +214,11 @@ impl Running {
             self.stage = Stage::Ending;
             match why {
                 Kill::RunTimeout | Kill::LoadTimeout => self.process.kill_with_stack(),
-                Kill::Stop | Kill::ProtocolViolation => self.process.kill(),
+                // Where Python has not begun, it would die of the question, which is no answer.
+                Kill::InitTimeout if !self.python.is_empty() => self.process.kill_with_stack(),
+                Kill::InitTimeout | Kill::Stop | Kill::Superseded | Kill::ProtocolViolation => {
+                    self.process.kill();
+                }
             }
         }
     }

@@ -34,7 +34,8 @@ impl Dispatcher<'_> {
         let spec = &self.launch.job.spec;
         let run_limit = Duration::from_secs(spec.run_invocation_timeout);
         let load_limit = Duration::from_secs(spec.task_overhead_timeout);
-        for running in running_mut(&mut self.slots) {
+        self.look_at_concurrent(run_limit, load_limit);
+        for running in running_mut(&mut self.slots).filter(|one| !one.is_concurrent()) {
             let started = running.process.page.claim().started;
             let kill = match running.phase() {
                 (Phase::Running, long) if long > run_limit => Kill::RunTimeout,
@@ -49,8 +50,10 @@ impl Dispatcher<'_> {
         }
         self.rebalance();
         self.start_processes(now);
-        self.ask_hanging(now);
+        self.look_for_hanging(now);
         self.tell_printed(now);
+        self.tell_standing(now);
+        self.tell_busy(now);
         self.tell();
     }
 
@@ -62,7 +65,11 @@ impl Dispatcher<'_> {
         }
         for running in running_mut(&mut self.slots) {
             let (phase, long) = running.phase();
-            let busy = matches!(phase, Phase::Loading | Phase::Running) && long > STUCK;
+            let busy = if running.is_concurrent() {
+                running.is_full()
+            } else {
+                matches!(phase, Phase::Loading | Phase::Running) && long > STUCK
+            };
             if running.takes_work() && busy && running.unstarted() > 0 {
                 self.pending.extend(running.take_back());
             }

@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::host::python_home::own_interpreter;
+use prs_common::job::Environment;
+
+use crate::host::python_home::{own_interpreter, program_folder};
 
 /// The interpreter is not there.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +43,22 @@ pub fn find_interpreter(named: Option<&str>) -> Result<PathBuf, InterpreterMissi
     own_interpreter().or_else(|| on_path("python3")).ok_or(InterpreterMissing::Default)
 }
 
-/// Why [`find_interpreter`] takes the one that it takes.
-pub fn how_found(named: Option<&str>) -> String {
+/// A program on `PATH`, or in the folder of this one.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    on_path(name)
+        .or_else(|| program_folder().map(|folder| folder.join(name)).filter(|path| is_executable(path)))
+}
+
+/// Why the interpreter of a job with this `environment` is what it is.
+pub fn how_found(environment: Option<&Environment>) -> String {
+    let named = match environment {
+        Some(Environment::Packages(packages)) if packages.from.is_empty() => {
+            return "made of the packages of environment".to_owned();
+        }
+        Some(Environment::Packages(packages)) => return format!("made of {}", packages.from),
+        Some(Environment::Interpreter(named)) => Some(&**named),
+        None => None,
+    };
     match named {
         Some(path) if path.contains('/') => "named by environment".to_owned(),
         Some(command) => format!("the command {command} of environment, on PATH"),

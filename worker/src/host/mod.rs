@@ -3,6 +3,7 @@
 pub(crate) mod allocator;
 pub(crate) mod blocking;
 pub(crate) mod descendants;
+pub(crate) mod environment;
 pub(crate) mod file_size_limit;
 pub(crate) mod folder_lock;
 pub(crate) mod gpu;
@@ -14,7 +15,6 @@ pub(crate) mod work_folder;
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-use nvml_wrapper::Nvml;
 use prs_common::host_name;
 use prs_common::ledger::NodeInfo;
 
@@ -28,8 +28,8 @@ pub struct Host {
     pub ip: String,
     /// Its name.
     pub name: String,
-    /// GPUs that processes may use.
-    pub gpus: u32,
+    /// GPUs that processes may use, by a name that no other GPU of the host has.
+    pub gpus: Vec<String>,
     /// Cores this program may use.
     pub cores: u32,
 }
@@ -41,7 +41,7 @@ impl Host {
         Self {
             ip: address().to_string(),
             name: host_name(),
-            gpus: declared.and_then(|count| count.trim().parse().ok()).unwrap_or_else(count_gpus),
+            gpus: gpu::names(declared.and_then(|count| count.trim().parse().ok())),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         }
     }
@@ -60,7 +60,7 @@ impl Host {
 
     /// Processes a node runs when the job does not say: one on a host with GPUs, else one a core.
     pub fn default_slots(&self) -> u32 {
-        if self.gpus > 0 { 1 } else { self.cores }
+        if self.gpus.is_empty() { self.cores } else { 1 }
     }
 }
 
@@ -70,11 +70,6 @@ pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be raised, a job of many processes says so itself.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
-}
-
-/// GPUs as the driver's library counts them; a host without the library has none.
-fn count_gpus() -> u32 {
-    Nvml::init().and_then(|nvml| nvml.device_count()).unwrap_or(0)
 }
 
 /// The address that packets to other hosts would come from; no packet is sent to find it.

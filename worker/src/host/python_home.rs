@@ -26,20 +26,40 @@ macro_rules! sources {
 const SOURCES: &[(&str, &str)] = sources![
     "__init__.py",
     "parallel_run/__init__.py",
+    "parallel_run/command.py",
+    "parallel_run/concurrent.py",
     "parallel_run/context.py",
+    "parallel_run/conversions.py",
+    "parallel_run/count_rows.py",
+    "parallel_run/delta.py",
     "parallel_run/entry_script.py",
     "parallel_run/errors.py",
+    "parallel_run/filters.py",
     "parallel_run/foreground.py",
     "parallel_run/frames.py",
+    "parallel_run/json_lines.py",
     "parallel_run/logs.py",
+    "parallel_run/parquet.py",
+    "parallel_run/parquet_output.py",
     "parallel_run/process.py",
     "parallel_run/profiling.py",
     "parallel_run/results.py",
     "parallel_run/script.py",
     "parallel_run/settings.py",
+    "parallel_run/shuffle_exact.py",
+    "parallel_run/shuffle_group.py",
+    "parallel_run/shuffle_keys.py",
+    "parallel_run/shuffle_split.py",
     "parallel_run/stacks.py",
+    "parallel_run/streaming.py",
+    "parallel_run/surroundings.py",
+    "parallel_run/table_work.py",
     "parallel_run/tables.py",
     "parallel_run/testing.py",
+    "shims/azureml/core/__init__.py",
+    "shims/azureml/core/model.py",
+    "shims/azureml/core/run.py",
+    "shims/mltable/__init__.py",
 ];
 
 /// The extension is not where it should be.
@@ -79,7 +99,8 @@ pub(crate) fn own_interpreter() -> Option<PathBuf> {
     Some(folder.join("python3")).filter(|python| python.is_file())
 }
 
-fn program_folder() -> Option<PathBuf> {
+/// The folder of this program.
+pub(crate) fn program_folder() -> Option<PathBuf> {
     // An upgrade may have removed the file; its folder stays.
     std::env::current_exe().ok()?.parent().map(Path::to_owned)
 }
@@ -124,12 +145,10 @@ mod tests {
     fn every_python_source_travels_along() {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/azureml_user");
         let mut found = BTreeSet::new();
-        for folder in [package.clone(), package.join("parallel_run")] {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.extension().is_some_and(|suffix| suffix == "py") {
-                    found.insert(path.strip_prefix(&package).unwrap().to_str().unwrap().to_owned());
-                }
+        for entry in walkdir::WalkDir::new(&package) {
+            let path = entry.unwrap().into_path();
+            if path.extension().is_some_and(|suffix| suffix == "py") {
+                found.insert(path.strip_prefix(&package).unwrap().to_str().unwrap().to_owned());
             }
         }
         assert_eq!(found, SOURCES.iter().map(|(path, _)| (*path).to_owned()).collect());

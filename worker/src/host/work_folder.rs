@@ -113,6 +113,15 @@ impl WorkFolder {
         }
     }
 
+    /// The folder `name` beside it, which all workers of this user there share; made where it is not there.
+    pub(crate) fn beside(&self, name: &str) -> Result<PrivateFolder, WorkFolderError> {
+        let path = match &self.parent {
+            Parent::Private(path) => PrivateFolder::make(path)?.path().join(format!("prs-{name}")),
+            Parent::Temporary(path) => path.join(format!("prs-{name}-{}", geteuid().as_raw())),
+        };
+        Ok(PrivateFolder::make(&path)?)
+    }
+
     fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }

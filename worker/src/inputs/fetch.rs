@@ -8,20 +8,24 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, future, stream};
 use prs_common::checksum::{Crc32c, crc32c};
 use prs_common::file_version::SeenFile;
 use prs_common::storage::{
-    DiskError, GetOptions, Storage, StorageError, StorageErrorKind, StorageExt, TransferError, Version,
-    pieces,
+    DiskError, GetOptions, STREAM_PIECE, Storage, StorageError, StorageErrorKind, StorageExt, TransferError,
+    Version, pieces,
 };
 use prs_orchestrator::inputs::blob::{digest, promised_digest};
 
-/// Objects up to this size are read whole, then written at once, bytes.
+/// Files up to this size are kept in memory where there is room, bytes.
 pub(super) const SMALL: u64 = 1 << 20;
+/// Objects up to this size are read whole, so that their store compares its checksum, then written at once, bytes.
+const AT_ONCE: u64 = STREAM_PIECE;
 
 /// Bytes of a slice that are read at a time, some of them ahead, for each of many slices at once.
 const SLICE_PIECE: u64 = 1 << 20;
+/// Places of one file that are fetched at a time.
+const RANGES: usize = 8;
 
 /// An object, or a part of it, as it was planned.
 #[derive(Debug, Clone)]
@@ -49,6 +53,9 @@ pub(super) enum Part {
         /// Their CRC32C.
         checksum: u32,
     },
+    /// Bytes in several places, in their order, which the file has at the same ones, between holes. What reads them knows
+    /// whether they are right; there may be none.
+    Places(Vec<Range<u64>>),
 }
 
 impl Part {
@@ -56,9 +63,22 @@ impl Part {
     pub(super) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Whole { size } => *size,
-            Self::Range { range, .. } => Some(range.end.saturating_sub(range.start)),
+            Self::Range { range, .. } => Some(length(range)),
+            Self::Places(places) => Some(places.iter().map(length).fold(0, u64::saturating_add)),
         }
     }
+
+    /// Requests for it that are on their way together.
+    pub(super) fn streams(&self) -> u32 {
+        match self {
+            Self::Whole { .. } | Self::Range { .. } => 1,
+            Self::Places(places) => places.len().clamp(1, RANGES) as u32,
+        }
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
 }
 
 /// Why a file is not there.
@@ -84,9 +104,9 @@ impl Object {
         temporary: PathBuf,
     ) -> Result<(u64, SeenFile), FetchError> {
         if let Part::Whole { size: Some(size) } = self.part
-            && size <= SMALL
+            && size <= AT_ONCE
         {
-            return self.small(store, size, &target).await;
+            return self.at_once(store, size, &target).await;
         }
         let temporary = Temporary(temporary);
         // Errors of the node are met here, not taken for errors of the store later.
@@ -100,6 +120,7 @@ impl Object {
         let bytes = match &self.part {
             Part::Whole { size } => self.whole(store, *size, &temporary.0).await?,
             Part::Range { range, checksum } => self.slice(store, range, *checksum, &temporary.0).await?,
+            Part::Places(places) => self.places(store, places, &temporary.0).await?,
         };
         let seen = blocking(&temporary.0, move |temporary| {
             in_its_folder(&target, || fs::rename(temporary, &target))?;
@@ -125,13 +146,17 @@ impl Object {
     }
 
     /// Nobody else knows of the file before it is there: the cache has one fetched once, in a folder of this node's own.
-    async fn small(
+    async fn at_once(
         &self,
         store: &dyn Storage,
         planned: u64,
         file: &Path,
     ) -> Result<(u64, SeenFile), FetchError> {
-        let options = GetOptions { range: Some(0..planned + 1), version: self.wanted() };
+        let version = self.wanted();
+        // Whole, for of a part no store has a checksum to compare with. One whose version is not known may have become any
+        // size; what it holds is told by its key.
+        let range = version.is_none().then_some(0..planned + 1);
+        let options = GetOptions { range, version };
         let bytes = store.get_opts(&self.key, options).await.map_err(FetchError::Store)?.bytes;
         if bytes.len() as u64 > planned {
             return Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has more now"))));
@@ -174,8 +199,28 @@ impl Object {
         planned: u32,
         file: &Path,
     ) -> Result<u64, FetchError> {
-        let end = range.end;
-        blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await?;
+        lengthen(file, range.end).await?;
+        if self.range(store, range, file).await? == planned {
+            Ok(length(range))
+        } else {
+            Err(self.damaged(store))
+        }
+    }
+
+    async fn places(
+        &self,
+        store: &dyn Storage,
+        places: &[Range<u64>],
+        file: &Path,
+    ) -> Result<u64, FetchError> {
+        lengthen(file, places.last().map_or(0, |last| last.end)).await?;
+        let fetched: Vec<_> = places.iter().map(|range| self.range(store, range, file)).collect();
+        stream::iter(fetched).buffer_unordered(RANGES).try_for_each(|_| future::ready(Ok(()))).await?;
+        Ok(places.iter().map(length).sum())
+    }
+
+    /// Fetches some bytes to their place in `file`; gives their CRC32C.
+    async fn range(&self, store: &dyn Storage, range: &Range<u64>, file: &Path) -> Result<u32, FetchError> {
         let (mut checksum, mut at) = (Crc32c::new(), range.start);
         let options = GetOptions { range: Some(range.clone()), version: self.wanted() };
         let mut slice = pieces(store, self.key.clone(), options, SLICE_PIECE);
@@ -190,10 +235,7 @@ impl Object {
             let end = range.end;
             return Err(FetchError::Wrong(changed(&format!("it had at least {end} bytes and has {at} now"))));
         }
-        if checksum.finish() != planned {
-            return Err(self.damaged(store));
-        }
-        Ok(range.end.saturating_sub(range.start))
+        Ok(checksum.finish())
     }
 
     /// The version that was planned, where one was.
@@ -213,7 +255,7 @@ impl Object {
     fn damaged(&self, store: &dyn Storage) -> FetchError {
         let object = store.uri(&self.key);
         FetchError::Damaged(match &self.part {
-            Part::Whole { .. } => format!(
+            Part::Whole { .. } | Part::Places(_) => format!(
                 "{object} is damaged: it does not hold what its name says; remove it and submit the job again, which \
                  uploads it anew"
             ),
@@ -235,6 +277,11 @@ fn check_size(planned: u64, size: u64) -> Result<(), FetchError> {
         return Ok(());
     }
     Err(FetchError::Wrong(changed(&format!("it had {planned} bytes and has {size} now"))))
+}
+
+/// Makes `file` as long as its last byte asks for.
+async fn lengthen(file: &Path, end: u64) -> Result<(), FetchError> {
+    blocking(file, move |file| File::options().write(true).open(file)?.set_len(end)).await
 }
 
 /// Makes `path` a link that holds `target`.

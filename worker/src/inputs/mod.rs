@@ -8,14 +8,16 @@
 
 mod cache;
 mod fetch;
+pub(crate) mod model;
 mod place;
+pub mod side;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +27,12 @@ use futures_util::future::{join_all, try_join_all};
 use prs_common::dataset::names;
 use prs_common::file_version::{FileVersion, PackedVersions, SeenFile};
 use prs_common::job::{Input, InputSource, JobSpec};
+use prs_common::message_pack;
 use prs_common::mini_batch::{self, MiniBatch, ObjectRef, ObjectSource, SliceRef, StoreRef, Work};
 use prs_common::storage::{DiskError, StorageError, StorageErrorKind, StorageExt};
 use prs_orchestrator::inputs::{InputStores, unnamed_store};
+use prs_tabular::TableReader;
+
 use tokio::sync::Semaphore;
 
 pub use cache::Pin;
@@ -121,9 +126,17 @@ impl LocalizeError {
             Err(_) => (MiniBatch::peek_index(&planned).unwrap_or_default(), 0),
         };
         let work = Work::Unreadable { origin: &origin, offset: 0, reason: &reason };
-        let local = MiniBatch { index, input, work }.encode().into();
+        let local = MiniBatch::new(index, input, work).encode().into();
         Ok(Localized { local, planned, pin: Pin::none() })
     }
+}
+
+/// Where a slice is on this node.
+struct LocalSlice {
+    /// The path of the file with its bytes; nothing where that is a local one already.
+    key: Option<String>,
+    /// How it is read, where that is not as it was planned.
+    reader: Option<Vec<u8>>,
 }
 
 /// A file to be fetched.
@@ -182,6 +195,11 @@ impl Localizer {
         &self.inner.place
     }
 
+    /// The folder with all files.
+    pub(crate) fn tree(&self) -> &Path {
+        self.inner.cache.tree()
+    }
+
     /// The folder for the files of a source of an input, below that of all. A job's inputs have names of their own, in which
     /// there is no dot.
     fn folder_of(&self, input: u32, source: u32) -> String {
@@ -238,17 +256,17 @@ impl Localizer {
             // The process says what is wrong with it.
             return Ok(Localized::as_planned(planned));
         };
-        let MiniBatch { index, input, ref work } = mini_batch;
-        let made = match work {
-            Work::Objects { sources, files } => {
-                self.files(index, input, sources, files, &mini_batch.item_names()).await
+        let made = match &mini_batch.work {
+            Work::Objects { sources, files } => self.files(&mini_batch, sources, files).await,
+            Work::Slice(slice) if slice.store != StoreRef::Local => {
+                self.slices(&mini_batch, std::slice::from_ref(slice)).await
             }
-            Work::Slice(slice) if slice.store != StoreRef::Local => self.slice(index, input, slice).await,
+            Work::Slices(slices) if !MiniBatch::is_local(&planned) => self.slices(&mini_batch, slices).await,
             Work::Stored { .. } => Err(LocalizeError::Unreadable {
-                origin: format!("mini-batch {index}"),
+                origin: format!("mini-batch {}", mini_batch.index),
                 reason: "its descriptor names another one".to_owned(),
             }),
-            Work::Files { .. } | Work::Slice(_) | Work::Unreadable { .. } => {
+            Work::Files { .. } | Work::Slice(_) | Work::Slices(_) | Work::Unreadable { .. } => {
                 return Ok(Localized::as_planned(planned));
             }
         };
@@ -258,15 +276,14 @@ impl Localizer {
         }
     }
 
-    /// Files of a file dataset, which scripts know by `names`.
+    /// Files of a file dataset.
     async fn files(
         &self,
-        index: u64,
-        input: u32,
+        planned: &MiniBatch<'_>,
         sources: &[ObjectSource<'_>],
         files: &[ObjectRef<'_>],
-        names: &[Cow<'_, str>],
     ) -> Result<(Bytes, Pin), LocalizeError> {
+        let (input, names) = (planned.input, planned.item_names());
         let mut fetched: HashMap<String, File<'_>> = HashMap::with_capacity(files.len());
         // A file of this host, or the path of one that is to be fetched.
         let mut places: Vec<Result<String, String>> = Vec::with_capacity(files.len());
@@ -307,31 +324,82 @@ impl Localizer {
         };
         let versions = versions.as_bytes();
         let names = if names == paths { Vec::new() } else { names.iter().map(|name| &**name).collect() };
-        let local = MiniBatch { index, input, work: Work::Files { base: &base, paths, versions, names } };
+        let local = MiniBatch { work: Work::Files { base: &base, paths, versions, names }, ..*planned };
         Ok((local.encode().into(), pin))
     }
 
-    /// A slice of a delimited text file.
-    async fn slice(
+    /// Slices of tables: of each its bytes, at their place in a file with holes.
+    async fn slices(
         &self,
-        index: u64,
-        input: u32,
-        slice: &SliceRef<'_>,
+        planned: &MiniBatch<'_>,
+        slices: &[SliceRef<'_>],
     ) -> Result<(Bytes, Pin), LocalizeError> {
-        let &SliceRef { store, key, origin, version, start, end, checksum, .. } = slice;
+        let mut files = HashMap::new();
+        let parts: Vec<LocalSlice> =
+            slices.iter().map(|slice| self.slice(planned.input, slice, &mut files)).collect();
+        let pin = self.fetch_all(files).await?;
+        let local = slices.iter().zip(&parts).map(|(slice, part)| match part {
+            LocalSlice { key: None, .. } => *slice,
+            LocalSlice { key: Some(key), reader } => {
+                let reader = reader.as_deref().unwrap_or(slice.reader);
+                SliceRef { store: StoreRef::Local, key, reader, ..*slice }
+            }
+        });
+        let mut local: Vec<SliceRef<'_>> = local.collect();
+        let work = match (&planned.work, local.pop()) {
+            (Work::Slice(_), Some(only)) => Work::Slice(only),
+            (_, last) => Work::Slices(local.into_iter().chain(last).collect()),
+        };
+        Ok((MiniBatch { work, ..*planned }.encode().into(), pin))
+    }
+
+    /// Where a slice will be on this node; what it needs goes to `files`.
+    fn slice<'a>(
+        &self,
+        input: u32,
+        slice: &SliceRef<'a>,
+        files: &mut HashMap<String, File<'a>>,
+    ) -> LocalSlice {
+        let &SliceRef { store, start, end, checksum, .. } = slice;
+        if store == StoreRef::Local {
+            return LocalSlice { key: None, reader: None };
+        }
+        let mut want = |(name, file): (String, File<'a>)| {
+            let path = self.inner.cache.path(&name).to_string_lossy().into_owned();
+            files.insert(name, file);
+            path
+        };
+        // What cannot be read is for the process to refuse.
+        let Ok(TableReader::Parquet(mut row_groups)) = message_pack::decode(slice.reader) else {
+            let part = Part::Range { range: start..end, checksum };
+            return LocalSlice { key: Some(want(self.part(input, slice, start..end, part))), reader: None };
+        };
+        // The columns of the row groups, and the footer, which all slices of a file share.
+        let data = Part::Places(row_groups.data.clone());
+        let key = want(self.part(input, slice, start..end, data));
+        let place = row_groups.footer.clone();
+        let footer = Part::Range { range: place.clone(), checksum };
+        row_groups.footer_file = want(self.part(input, slice, place, footer));
+        LocalSlice { key: Some(key), reader: Some(message_pack::encode(&TableReader::Parquet(row_groups))) }
+    }
+
+    /// A part of the object that a slice is of, which begins and ends at `place` there, and its name in the cache.
+    fn part<'a>(
+        &self,
+        input: u32,
+        slice: &SliceRef<'a>,
+        place: Range<u64>,
+        part: Part,
+    ) -> (String, File<'a>) {
+        let &SliceRef { store, key, origin, version, .. } = slice;
         let mut hasher = DefaultHasher::new();
         (store, key).hash(&mut hasher);
-        let name = format!("{}.slices/{:016x}-{start}-{end}", self.folder_of(input, 0), hasher.finish());
+        let (folder, Range { start, end }) = (self.folder_of(input, 0), place);
+        let name = format!("{folder}.slices/{:016x}-{start}-{end}", hasher.finish());
         // The version of what a copy was made of is none of the copy.
         let of = if matches!(store, StoreRef::Url(_)) { version } else { "" };
-        let part = Part::Range { range: start..end, checksum };
         let object = Object { key: key.to_owned(), version: of.to_owned(), part };
-        let file = File { store, object, origin: origin.to_owned() };
-        let pin = self.fetch_all(HashMap::from([(name.clone(), file)])).await?;
-        let path = self.inner.cache.path(&name);
-        let path = path.to_string_lossy();
-        let work = Work::Slice(SliceRef { store: StoreRef::Local, key: &path, ..*slice });
-        Ok((MiniBatch { index, input, work }.encode().into(), pin))
+        (name, File { store, object, origin: origin.to_owned() })
     }
 
     /// Pins files and fetches those that are not there.
@@ -373,7 +441,8 @@ impl Localizer {
         let fetched = join_all(pin.entries().iter().map(|Pinned { path, medium, known, ready }| {
             let file = &files[&**path];
             ready.get_or_try_init(async move || {
-                let places = places(file.object.part.bytes());
+                let places = places(file.object.part.bytes()).saturating_mul(file.object.part.streams());
+                let places = places.min(DOWNLOADS as u32);
                 let _permit = downloads.acquire_many(places).await.expect("the semaphore is never closed");
                 if failed.load(Ordering::Relaxed) {
                     return Err(None);
@@ -474,6 +543,7 @@ fn lasting(error: StorageError) -> Result<String, StorageError> {
         StorageErrorKind::PermissionDenied => Ok(format!("the store refuses access: {}", error.message)),
         StorageErrorKind::InvalidKey => Ok(format!("the store does not take its name: {}", error.message)),
         StorageErrorKind::Changed => Ok(changed(&error.message)),
+        StorageErrorKind::Damaged => Ok(format!("{}; write it anew", error.message)),
         _ => Err(error),
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use prs_common::job::{InputKind, JobSpec};
+use prs_common::job::{InputKind, JobSpec, SideInput};
 use prs_common::private_folder::{PrivateFolder, PrivateFolderError};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, open, symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -74,7 +74,8 @@ pub(crate) struct Mount {
 impl InputPlace {
     /// The place for the files in `tree` of a node for a job with these settings. `folder` is the node's own.
     pub fn of(spec: &JobSpec, tree: &Path, folder: &Path) -> Self {
-        if spec.inputs.iter().any(|input| input.kind == InputKind::File && is_fetched(input)) {
+        let has_files = spec.inputs.iter().any(|input| input.kind == InputKind::File && is_fetched(input));
+        if has_files || spec.with_model().any(SideInput::is_fetched) {
             Self::take(Path::new(SHARED), &spec.name, tree, folder)
         } else {
             Self::own(tree)

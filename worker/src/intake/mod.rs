@@ -4,6 +4,7 @@
 //! they may be done already. The rest of them are suspects. Data that is elsewhere is fetched ahead of need: while the
 //! processes run what is here, the next mini-batches become ready, each by itself.
 
+pub(crate) mod copies;
 pub(crate) mod plan_end;
 mod stalled_consumer;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::LedgerError;
@@ -31,8 +33,9 @@ use crate::intake::stalled_consumer::StalledConsumerCheck;
 
 /// Deliveries taken at a time.
 const AT_ONCE: usize = 512;
-/// Pause before consuming again after the queue was lost.
-const RECONSUME_PAUSE: Duration = Duration::from_millis(300);
+/// Pauses before a queue that cannot be consumed is tried again: a node that comes right behind the submission is there
+/// before the queue is.
+const RECONSUME_PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(300));
 /// The same for a queue that the broker does not serve. An attempt may cost the connection and all that is consumed
 /// over it.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(5);
@@ -96,6 +99,8 @@ impl Intake {
     /// could be acknowledged any more.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut number = 0;
+        let pauses = || Backoff::new(RECONSUME_PAUSES.0, RECONSUME_PAUSES.1);
+        let mut backoff = pauses();
         while !self.end.stop.is_cancelled() {
             let prefetch = self.prefetch.load(Ordering::Relaxed);
             number = self.present_queue(number).await;
@@ -106,6 +111,7 @@ impl Intake {
             };
             match consuming {
                 Ok(deliveries) => {
+                    backoff = pauses();
                     if !self.consume(deliveries, prefetch, number).await {
                         return;
                     }
@@ -114,7 +120,7 @@ impl Intake {
                 Err(error) => {
                     tracing::warn!(%error, "the job's queue cannot be consumed; trying again");
                     let not_served = error.kind == QueueErrorKind::NotServed;
-                    let pause = if not_served { NOT_SERVED_PAUSE } else { RECONSUME_PAUSE };
+                    let pause = if not_served { NOT_SERVED_PAUSE } else { backoff.pause() };
                     if !self.pause(pause).await {
                         return;
                     }
@@ -230,20 +236,26 @@ impl Intake {
                     continue;
                 }
             };
-            let (planned, local) = (delivery.body.clone(), delivery.body.clone());
-            taken.push(Ready {
-                delivery,
-                index,
-                failed_tries: 0,
-                planned,
-                local,
-                start: None,
-                pin: Pin::none(),
-                node_losses: 0,
-                _held: self.in_hand.hold(),
-            });
+            taken.push(self.ready(delivery, index));
         }
         self.without_ended(taken).await
+    }
+
+    /// A mini-batch whose data is where its descriptor says.
+    fn ready(&self, delivery: Delivery, index: MiniBatchIndex) -> Ready {
+        let (planned, local) = (delivery.body.clone(), delivery.body.clone());
+        Ready {
+            delivery,
+            index,
+            failed_tries: 0,
+            planned,
+            local,
+            start: None,
+            pin: Pin::none(),
+            node_losses: 0,
+            is_copy: false,
+            _held: self.in_hand.hold(),
+        }
     }
 
     /// What of `taken` is here already. The rest is handed over as it becomes ready.

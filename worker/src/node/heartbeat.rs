@@ -1,6 +1,7 @@
 //! The heartbeat: tells the ledger how the node is, and the node what the job wants.
 
 use prs_common::ledger::{NodeInfo, NodeReport, Signal};
+use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,18 +21,26 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Beats until `stop`; the last report is delivered before it returns.
+    /// Beats until `stop`, and at once where a first error is new: people wait for it, and the job may end before the next
+    /// beat. The last report is delivered before it returns.
     pub(crate) async fn beat(self, stop: CancellationToken) {
         let job = &self.job;
         let mut ticks = tokio::time::interval(job.policy.heartbeat);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut node_id = self.node_id;
+        let (mut node_id, mut told) = (self.node_id, 0);
+        let mut report_rx = self.report_rx.clone();
         loop {
             let stopping = tokio::select! {
                 _ = ticks.tick() => false,
+                Ok(_) = report_rx.wait_for(|report| report.errors.len() > told) => false,
                 () = stop.cancelled() => true,
             };
-            let said = NodeReport { in_hand: self.in_hand.count(), ..self.report_rx.borrow().clone() };
+            let said = NodeReport {
+                in_hand: self.in_hand.count(),
+                now_us: now_us(),
+                ..self.report_rx.borrow().clone()
+            };
+            told = said.errors.len();
             match job.ledger.heartbeat(node_id, &self.info.worker, &said).await {
                 // The ledger was rebuilt. Logs and segments keep the id they began with.
                 Ok(Signal::Rejoin) => match job.ledger.join(&self.info, Some(self.node_id)).await {

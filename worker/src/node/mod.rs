@@ -4,6 +4,7 @@
 //! leave.
 
 mod heartbeat;
+mod preparing;
 
 use std::io;
 use std::path::Path;
@@ -11,15 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use bytes::Bytes;
-use prs_common::code::archive::{is_intact, unpack};
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
-use prs_common::layout::checksum_of_code;
 use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
 use prs_common::log_file::LogFile;
-use prs_common::segment::{READS, read_again_after};
-use prs_common::storage::StorageExt;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
 use tokio::sync::{mpsc, watch};
@@ -28,27 +24,30 @@ use tokio_util::task::TaskTracker;
 
 use crate::commit::committer::{Backlog, Committer};
 use crate::commit::outcome::InHand;
+use crate::dispatcher::copies::Standing;
 use crate::dispatcher::suspects::Suspects;
 use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
 use crate::host::blocking::blocking;
 use crate::host::unique::unique;
-use crate::host::{python_home, work_folder};
-use crate::inputs::{InputPlace, Localizer};
+use crate::host::work_folder;
+use crate::inputs::side::SideInputs;
+use crate::inputs::{InputPlace, Localizer, model};
+use crate::intake::copies::Copies;
 use crate::intake::plan_end::PlanEnd;
 use crate::intake::{Intake, IntakeEnd};
 use crate::node::heartbeat::Heartbeat;
+use crate::node::preparing::{Prepared, Preparing};
 use crate::node_settings::{NodeEnd, NodeSettings, Prefetch, Unfit};
+use crate::perf::Monitor;
 use crate::process::launch::Launch;
 
-/// Pause before the code is fetched again from a store that did not answer.
-const CODE_PAUSE: Duration = Duration::from_secs(1);
 /// Batches of mini-batches that wait between intake and dispatcher.
 const INTAKE_AHEAD: usize = 4;
 
 /// Serves `job` until it needs no more nodes, or `end` says so. Whatever keeps the node from it is told to the job.
 pub async fn run_node(
     job: JobContext,
-    settings: NodeSettings,
+    mut settings: NodeSettings,
     end: NodeEnd,
 ) -> Result<NodeReport, LedgerError> {
     let info = settings.info();
@@ -59,13 +58,17 @@ pub async fn run_node(
     keep_former_logs(&job, node_id).await;
     let main_log = LogFile::new(job.logs.join(format!("sys/node/{node_id}/_main.txt")));
     main_log.line(format_args!(
-        "node {node_id} ({} at {}) serves job {} with {} processes, {} GPUs, {}",
+        "node {node_id} ({} at {}) serves job {} with {} processes, {} GPUs{}",
         settings.worker,
         settings.host.ip,
         job.id,
         settings.slots,
-        settings.host.gpus,
-        settings.python.display()
+        settings.host.gpus.len(),
+        if settings.python.as_os_str().is_empty() {
+            String::new()
+        } else {
+            format!(", {}", settings.python.display())
+        }
     ));
     let (report_tx, report_rx) = watch::channel(NodeReport::default());
     let (signal_tx, signal_rx) = watch::channel(Signal::Run);
@@ -81,15 +84,29 @@ pub async fn run_node(
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
+    let preparing = Preparing {
+        job: &job,
+        settings: &settings,
+        node_id,
+        service: &service,
+        folder: &folder,
+        main_log: &main_log,
+        report_tx: &report_tx,
+    };
     let prepared = tokio::select! {
-        prepared = prepare(&job, &settings, &folder) => Some(prepared),
+        prepared = preparing.prepare() => Some(prepared),
         () = end.drain.cancelled() => None,
         () = end.stop.cancelled() => None,
         () = unwanted(signal_rx.clone()) => None,
     };
+    report_tx.send_modify(|report| report.preparing = None);
     match prepared {
         None => main_log.line("there is nothing to do here any more"),
-        Some(Ok(())) => {
+        Some(Ok(Prepared { made, side_inputs })) => {
+            if let Some(made) = &made {
+                main_log.line(format_args!("the interpreter is {}", made.python.display()));
+                settings.python.clone_from(&made.python);
+            }
             let node = Service {
                 job: &job,
                 settings: &settings,
@@ -98,15 +115,19 @@ pub async fn run_node(
                 folder: &folder,
                 main_log: &main_log,
                 in_hand,
+                side_inputs,
             };
             node.serve(report_tx, signal_rx, end).await;
+            // It may be removed from here on.
+            drop(made);
         }
         Some(Err(Unfit { reason, is_of_host })) => {
             main_log.line(&reason);
             report_tx.send_modify(|report| {
                 report.fatal = Some(reason.to_string());
                 report.is_unfit = is_of_host;
-                if is_of_host {
+                // Without others the job ends with it at once, and says it all.
+                if is_of_host && job.policy.has_others {
                     report.errors.push(told(&settings, &reason));
                 }
             });
@@ -152,7 +173,9 @@ async fn drained(drain: &CancellationToken) {
 async fn keep_former_logs(job: &JobContext, node_id: u32) {
     let Some(shipper) = job.log_shipper.as_ref().filter(|_| job.incarnation > 1) else { return };
     let own = format!("/{node_id}/");
-    if let Err(error) = shipper.fetch(|name| name.contains(&own)).await {
+    // Lists of processes are many, and never gone on with.
+    let is_own = |name: &str| name.contains(&own) && !name.contains("/os/");
+    if let Err(error) = shipper.fetch(is_own).await {
         tracing::warn!(%error, "logs of the former start of the job are lost");
     }
 }
@@ -160,51 +183,6 @@ async fn keep_former_logs(job: &JobContext, node_id: u32) {
 /// Ends when the job wants no more nodes.
 async fn unwanted(mut signal_rx: watch::Receiver<Signal>) {
     let _ = signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
-}
-
-/// The code archive, as often as it takes. One that is not what its name says is read some times, for it may have been
-/// damaged on the way.
-async fn fetch_code(job: &JobContext) -> Result<Bytes, EndReason> {
-    let mut damaged = 0;
-    loop {
-        match job.storage.get(&job.code).await {
-            Ok(body) => {
-                let (archive, key) = (body.clone(), job.code.clone());
-                if blocking(move || is_intact(&archive, checksum_of_code(&key))).await {
-                    return Ok(body);
-                }
-                damaged += 1;
-                if damaged == READS {
-                    return Err(EndReason::CodeDamaged { key: job.storage.uri(&job.code) });
-                }
-                tokio::time::sleep(read_again_after(damaged)).await;
-            }
-            Err(error) if job.policy.waits_for_servers && error.is_retryable() => {
-                tracing::warn!(job = job.id, %error, "the code of the job is not here yet; trying again");
-                tokio::time::sleep(CODE_PAUSE).await;
-            }
-            Err(error) => return Err(EndReason::CodeNotFetched { error: error.to_string() }),
-        }
-    }
-}
-
-/// Brings the code and prs's own Python into the scratch folder.
-async fn prepare(job: &JobContext, settings: &NodeSettings, folder: &Path) -> Result<(), Unfit> {
-    if let Some(unfit) = &settings.unfit {
-        return Err(unfit.clone());
-    }
-    let archive = fetch_code(job).await?;
-    let (folder, extension) = (folder.to_owned(), settings.extension.clone());
-    let prepared = blocking(move || {
-        unpack(&archive, &folder.join("code"))
-            .map_err(|error| EndReason::CodeNotUnpacked { error: error.to_string() })?;
-        let home = folder.join("python");
-        python_home::prepare(&home, &extension).map_err(|error| {
-            let (folder, error) = (home.display().to_string(), error.to_string());
-            EndReason::NotPrepared { folder, error }
-        })
-    });
-    Ok(prepared.await?)
 }
 
 /// Makes the folder for the data that is fetched.
@@ -229,6 +207,8 @@ struct Service<'a> {
     folder: &'a Path,
     main_log: &'a LogFile,
     in_hand: InHand,
+    /// Kept here as long as processes may use them.
+    side_inputs: SideInputs,
 }
 
 impl Service<'_> {
@@ -241,7 +221,14 @@ impl Service<'_> {
     ) {
         let Self { job, settings, node_id, main_log, .. } = self;
         let localizer = match localizer(job, settings, self.folder).await {
-            Ok(localizer) => localizer,
+            Ok(localizer) => self.side_inputs.show(&localizer).and_then(|paths| {
+                model::place(&job.spec, &paths, self.folder)?;
+                Ok((localizer, paths))
+            }),
+            Err(error) => Err(error),
+        };
+        let (localizer, side_paths) = match localizer {
+            Ok(made) => made,
             Err(error) => {
                 let (folder, error) = (self.folder.display().to_string(), error.to_string());
                 let reason = EndReason::NoInputFolder { folder, error }.to_string();
@@ -266,6 +253,8 @@ impl Service<'_> {
         let (asks_tx, asks_rx) = mpsc::unbounded_channel();
         let (cleared_tx, cleared_rx) = mpsc::unbounded_channel();
         let (idle_tx, idle_rx) = watch::channel(false);
+        let (standing_tx, standing_rx) = watch::channel(Standing::default());
+        let (copy_news_tx, copy_news_rx) = mpsc::unbounded_channel();
         let (fatal_tx, fatal_rx) = watch::channel(None);
         let backlog = Backlog::default();
         let over = end.stop.child_token();
@@ -284,6 +273,8 @@ impl Service<'_> {
             fatal_tx: fatal_tx.clone(),
             tasks: tasks.clone(),
         });
+        let worker = settings.worker.clone();
+        tasks.spawn(Copies { intake: Arc::clone(&intake), worker, standing_rx, copy_news_tx }.run());
         tasks.spawn(intake.run());
         let suspects = Suspects {
             job: job.clone(),
@@ -304,8 +295,17 @@ impl Service<'_> {
             over: over.clone(),
         };
         let mut committing = tokio::spawn(committer.run(outcomes_rx, idle_rx));
-        let launch =
-            Launch { job, settings, node_id, service: self.name, folder: self.folder, mount: place.mount() };
+        let launch = Launch {
+            job,
+            settings,
+            node_id,
+            service: self.name,
+            folder: self.folder,
+            mount: place.mount(),
+            side_inputs: &side_paths,
+        };
+        let interval = Duration::from_secs(job.spec.resource_monitor_interval);
+        let monitor = Monitor::start(&job.logs, node_id, launch.token_prefix(), interval);
         let surroundings = Surroundings {
             main_log,
             outcomes_tx,
@@ -314,12 +314,14 @@ impl Service<'_> {
             idle_tx,
             backlog,
             report_tx,
+            standing_tx,
             tasks: tasks.clone(),
         };
         let drain = end.drain.clone();
         let stop_intake = intake_end.stop.clone();
-        let commands = Commands { ready_rx, cleared_rx, signal_rx, fatal_rx, end, stop_intake };
+        let commands = Commands { ready_rx, cleared_rx, copy_news_rx, signal_rx, fatal_rx, end, stop_intake };
         Dispatcher::new(launch, surroundings).run(commands).await;
+        drop(monitor);
         let ended = tokio::select! {
             ended = &mut committing => ended,
             // A worker that is asked to leave does not wait for a store that is away.

@@ -57,7 +57,7 @@ mod tests {
     async fn frames_arrive_whole_however_they_are_cut() {
         let (agent, mut process) = UnixStream::pair().unwrap();
         let mut reader = FrameReader::new(agent.into_split().0);
-        let mut bytes = encode(&FromProcess::Ready { seconds: 1.5, run: None }, []);
+        let mut bytes = encode(&FromProcess::Ready { seconds: 1.5, run: None, concurrency: Some(16) }, []);
         bytes.extend(encode(&FromProcess::Notice("x".repeat(100_000)), []));
         let writing = tokio::spawn(async move {
             for piece in bytes.chunks(777) {
@@ -66,7 +66,7 @@ mod tests {
             process.write_all(&[9, 0, 0, 0, 0, 0, 0, 0, 1]).await.unwrap();
         });
         let (ready, _) = reader.next().await.unwrap();
-        assert_eq!(ready, FromProcess::Ready { seconds: 1.5, run: None });
+        assert_eq!(ready, FromProcess::Ready { seconds: 1.5, run: None, concurrency: Some(16) });
         assert_eq!(reader.next().await.unwrap().0, FromProcess::Notice("x".repeat(100_000)));
         assert!(reader.next().await.is_none(), "the last frame is torn");
         writing.await.unwrap();

@@ -8,8 +8,9 @@ use prs_common::source_line::SourceLine;
 use prs_common::wire::{ErrorInfo, Stage};
 
 /// Packages whose name on the package index is not that of the module.
-const PACKAGES: [(&str, &str); 9] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("PIL", "pillow"),
+    ("azureml", "azureml-core"),
     ("bs4", "beautifulsoup4"),
     ("cv2", "opencv-python-headless"),
     ("dateutil", "python-dateutil"),
@@ -33,6 +34,8 @@ pub(crate) struct ImportFailure<'a> {
     pub(crate) version: &'a str,
     /// Why it is this one.
     pub(crate) found: &'a str,
+    /// What its environment was made of, where it was made for the job.
+    pub(crate) made_of: Option<&'a str>,
     /// Which host it is, where there are several.
     pub(crate) host: Option<&'a str>,
 }
@@ -67,11 +70,21 @@ impl ImportFailure<'_> {
         if let Some(module) = self.missing_module() {
             let package =
                 PACKAGES.iter().find(|(name, _)| *name == module).map_or(module, |(_, package)| package);
-            let _ = write!(
-                text,
-                "\n  remedy       {} -m pip install {package}\n               or name an interpreter that has it: environment: /path/to/bin/python",
-                self.python.display()
-            );
+            let _ = match self.made_of {
+                Some(made_of) if package.starts_with("azureml-") => {
+                    write!(text, "\n  remedy       {}", keep_of_azure(package, made_of))
+                }
+                Some(made_of) => write!(
+                    text,
+                    "\n  remedy       add {package} to {}",
+                    if made_of.is_empty() { "the requirements of environment" } else { made_of }
+                ),
+                None => write!(
+                    text,
+                    "\n  remedy       {} -m pip install {package}\n               or name an interpreter that has it: environment: /path/to/bin/python",
+                    self.python.display()
+                ),
+            };
         }
         text
     }
@@ -85,6 +98,17 @@ impl ImportFailure<'_> {
         let name = self.error.message.strip_prefix("No module named '")?.strip_suffix('\'')?;
         name.split('.').next().filter(|name| !name.is_empty() && !name.contains('\''))
     }
+}
+
+/// How an environment gets a package of Azure: those are left out of what it is made of, unless the job keeps them.
+fn keep_of_azure(package: &str, made_of: &str) -> String {
+    let end = Path::new(made_of).extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase);
+    let key = match end.as_deref() {
+        Some("txt" | "in") => "requirements",
+        Some("yml" | "yaml") => "conda_file",
+        _ => return format!("list {package} in environment, and write keep: [{package}] there"),
+    };
+    format!("list {package} in {made_of}, and write environment: {{{key}: {made_of}, keep: [{package}]}}")
 }
 
 #[cfg(test)]
@@ -116,6 +140,7 @@ mod tests {
             python: Path::new("/usr/bin/python3"),
             version: "3.11.7",
             found: "python3 on PATH, for no virtual environment is active",
+            made_of: None,
             host: Some("worker-1 (192.0.2.7)"),
         };
         let expected = "\
@@ -126,13 +151,51 @@ the script cannot be imported: ModuleNotFoundError: No module named 'sklearn'
   remedy       /usr/bin/python3 -m pip install scikit-learn
                or name an interpreter that has it: environment: /path/to/bin/python";
         assert_eq!(told.explain(), expected);
+        let made = ImportFailure { made_of: Some("conda.yml"), ..told }.explain();
+        assert!(made.ends_with("\n  remedy       add scikit-learn to conda.yml"), "{made}");
+    }
+
+    #[test]
+    fn a_package_of_azure_is_to_be_kept() {
+        let error = failure("ModuleNotFoundError", "No module named 'azureml.train'", "T");
+        for (made_of, expected) in [
+            (
+                "r.txt",
+                "list azureml-core in r.txt, and write environment: {requirements: r.txt, keep: [azureml-core]}",
+            ),
+            (
+                "e/c.yml",
+                "list azureml-core in e/c.yml, and write environment: {conda_file: e/c.yml, keep: [azureml-core]}",
+            ),
+            ("", "list azureml-core in environment, and write keep: [azureml-core] there"),
+        ] {
+            let told = ImportFailure {
+                error: &error,
+                line: None,
+                python: Path::new("/py"),
+                version: "",
+                found: "x",
+                made_of: Some(made_of),
+                host: None,
+            };
+            let told = told.explain();
+            assert!(told.ends_with(&format!("\n  remedy       {expected}")), "{told}");
+        }
     }
 
     #[test]
     fn a_remedy_is_named_only_where_it_is_known() {
         let remedy = |error: &ErrorInfo| {
             let python = Path::new("/py");
-            let told = ImportFailure { error, line: None, python, version: "", found: "x", host: None };
+            let told = ImportFailure {
+                error,
+                line: None,
+                python,
+                version: "",
+                found: "x",
+                made_of: None,
+                host: None,
+            };
             told.explain()
                 .split("remedy")
                 .nth(1)
@@ -159,6 +222,7 @@ the script cannot be imported: ModuleNotFoundError: No module named 'sklearn'
             python: Path::new("/py"),
             version: "",
             found: "x",
+            made_of: None,
             host: None,
         };
         assert_eq!(told.cause(), "init() failed: ModuleNotFoundError: No module named 'a'");

@@ -2,21 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use prs_common::job::{Input, OutputAction, given_arguments};
+use prs_common::dataset::mltable::TableWork;
+use prs_common::job::{
+    Input, InputSource, JobSpec, OutputAction, Reference, given_arguments, resolve_references,
+};
 use prs_common::layout;
 use prs_common::output_name::longest_addition;
 use prs_common::storage::{LocalStorage, Storage};
-use prs_common::wire::{InputInfo, PROTOCOL_VERSION, Start};
+use prs_common::wire::{Concurrency, InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
 use crate::host::descendants::{Family, Mark};
 use crate::inputs::Mount;
+use crate::inputs::model;
+use crate::inputs::side::SidePaths;
 use crate::node_settings::NodeSettings;
 use crate::process::stack;
 use crate::process::{ProcessSettings, Streams};
 
 /// The folder of a node that has the code of the job.
 pub(crate) const CODE: &str = "code";
+
+/// The folder of a process that has a folder for the files of each mini-batch it has under way.
+pub(crate) const OUTPUTS: &str = "outputs";
 
 /// What all processes of a node have in common.
 pub(crate) struct Launch<'a> {
@@ -29,6 +37,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: &'a Path,
     /// What the process enters.
     pub(crate) mount: Option<&'a Mount>,
+    /// Where the script sees each side input, by its name.
+    pub(crate) side_inputs: &'a SidePaths,
 }
 
 impl Launch<'_> {
@@ -50,7 +60,9 @@ impl Launch<'_> {
             process_name: name.to_owned(),
             code_dir: text(self.folder.join(CODE)),
             entry_script: spec.entry_script.clone(),
-            arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
+            arguments: arguments
+                .chain(spec.arguments.iter().map(|text| self.resolved(text, &output_dir)))
+                .collect(),
             logging_level: spec.logging_level.to_string(),
             append_row: spec.output_action == OutputAction::AppendRow,
             output_format: spec.output_format,
@@ -61,10 +73,35 @@ impl Launch<'_> {
             output_dir,
             scratch_dir: text(self.job.work.clone()),
             profile_path: Some(text(profile)),
-            inputs: spec.inputs.iter().map(describe_input).collect(),
+            inputs: (spec.inputs.iter().enumerate())
+                .map(|(at, input)| describe_input(input, spec.grouped_from.get(at)))
+                .collect(),
             stack_path: text(stack::file(&folder)),
             stack_signal: stack::SIGNAL,
+            outputs: spec.outputs.clone(),
+            concurrency: Concurrency {
+                most: spec.max_concurrency.unwrap_or(JobSpec::CONCURRENCY),
+                is_asked_for: spec.max_concurrency.is_some(),
+                run_timeout: spec.run_invocation_timeout,
+                outputs_dir: text(folder.join(OUTPUTS)),
+            },
         }
+    }
+
+    /// `text` of the job file as the process whose output folder this is has it. What was checked when the job was
+    /// submitted has a value; anything else stays as it is.
+    fn resolved(&self, text: &str, output_dir: &str) -> String {
+        let value = |reference: Reference<'_>| {
+            let value = match reference {
+                Reference::SideInput(name) => self.side_inputs.get(name).cloned(),
+                Reference::Output(name) => {
+                    let output = self.job.spec.outputs.iter().find(|output| output.name == name);
+                    output.map(|output| output.below(output_dir))
+                }
+            };
+            value.ok_or_else(String::new)
+        };
+        resolve_references(text, value).unwrap_or_else(|_| text.to_owned())
     }
 
     /// Longest path of a file of the process called `name` that all places take where the file will be: staged in the
@@ -87,7 +124,7 @@ impl Launch<'_> {
     }
 
     /// What the tokens of all processes of the node start with.
-    fn token_prefix(&self) -> String {
+    pub(crate) fn token_prefix(&self) -> String {
         format!("{}-{}-{}-{}-", self.job.id, self.job.incarnation, self.node_id, self.service)
     }
 
@@ -99,13 +136,23 @@ impl Launch<'_> {
     pub(crate) fn process_settings(&self, name: &str, start: &Start, gpu: Option<u32>) -> ProcessSettings {
         let (logs, node_id) = (&self.job.logs, self.node_id);
         let token = self.token(name);
+        let spec = &self.job.spec;
+        let experiment = spec.experiment_name.as_ref().unwrap_or(&spec.name);
+        let tracked = logs.join(format!("user/mlruns/{node_id}/{name}"));
         let own = [
+            // MLflow writes to files of its own in each process, and to no server.
+            ("MLFLOW_EXPERIMENT_NAME", experiment.clone()),
+            ("MLFLOW_ALLOW_FILE_STORE", "true".to_owned()),
+            ("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false".to_owned()),
+            ("PRS_MLFLOW_FOLDER", tracked.to_string_lossy().into_owned()),
             ("AZUREML_RUN_ID", self.job.id.clone()),
             ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
-            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.to_string()),
+            ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.len().to_string()),
         ];
-        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let users = self.job.spec.environment_variables.clone();
+        let own = own.into_iter().chain(model::variables(spec, self.side_inputs, self.folder));
+        let own = own.map(|(name, value)| (name.to_owned(), value));
+        let users = self.job.spec.environment_variables.iter();
+        let users = users.map(|(name, text)| (name.clone(), self.resolved(text, &start.output_dir)));
         ProcessSettings {
             python: self.settings.python.clone(),
             python_home: self.folder.join("python"),
@@ -118,6 +165,7 @@ impl Launch<'_> {
             },
             variables: own.chain(users).collect(),
             gpu,
+            lanes: start.concurrency.most as usize,
             mount: self.mount.cloned(),
             mark: Mark::new(&self.job.id, &token),
             token,
@@ -130,6 +178,11 @@ pub(crate) fn process_name(number: u32) -> String {
     format!("process{number:03}")
 }
 
-fn describe_input(input: &Input) -> InputInfo {
-    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path: input.source.label() }
+/// An input, as scripts know it. Of rows that were put together, `grouped_from` says where they were before.
+fn describe_input(input: &Input, grouped_from: Option<&InputSource>) -> InputInfo {
+    let source = grouped_from.unwrap_or(&input.source);
+    let path = input.mltable.as_ref().map_or_else(|| source.label(), |table| table.path.clone());
+    let work = input.mltable.as_ref().map(|table| &table.work).filter(|work| !work.is_nothing());
+    let table = work.map(TableWork::to_json);
+    InputInfo { name: input.name.clone(), kind: input.kind.to_string(), path, table }
 }

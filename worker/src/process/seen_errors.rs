@@ -72,7 +72,7 @@ mod tests {
     fn the_first_of_each_distinct_error_is_noted_and_all_are_counted() {
         let paths = vec!["a.txt", "b.txt"];
         let work = Work::Files { base: "/data", paths, versions: &[], names: Vec::new() };
-        let planned = MiniBatch { index: 7, input: 0, work }.encode();
+        let planned = MiniBatch::new(7, 0, work).encode();
         let mut report = NodeReport::default();
         let errors = [
             error("ValueError", "cannot parse a.txt\nat all", 9),

@@ -36,6 +36,8 @@ pub(crate) struct ProcessSettings {
     pub(crate) variables: Vec<(String, String)>,
     /// Index of its GPU.
     pub(crate) gpu: Option<u32>,
+    /// Mini-batches that it may have under way at once.
+    pub(crate) lanes: usize,
     /// What it enters before it begins.
     pub(crate) mount: Option<Mount>,
     /// What the process and its children are known by.
@@ -86,7 +88,7 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         fs::create_dir_all(folder).map_err(failed(folder))?;
     }
     let python = failed(&settings.python);
-    let page = ProcessPage::create().map_err(failed(&settings.python))?;
+    let page = ProcessPage::create(settings.lanes).map_err(failed(&settings.python))?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed(&settings.python))?;
     let socket = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
     let socket = socket.map_err(failed(&settings.python))?;
@@ -100,6 +102,9 @@ pub(crate) fn spawn(settings: &ProcessSettings) -> Result<Spawned, SpawnError> {
         .current_dir(&settings.working_dir)
         .kill_on_drop(true)
         .env_remove("CUDA_VISIBLE_DEVICES")
+        // A server of the host's is not the job's.
+        .env_remove("MLFLOW_TRACKING_URI")
+        .env_remove("MLFLOW_RUN_ID")
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .env("PYTHONPATH", python_path(settings))
         .env(TOKEN_VARIABLE, &settings.token);

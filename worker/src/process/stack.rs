@@ -16,7 +16,7 @@ pub(crate) const SIGNAL: i32 = 40;
 /// How long a process has to write it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two looks at it.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const STACK_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes of a stack that are read.
 const LONGEST: usize = 32 << 10;
 /// Signals by which a process dies after it has written its stack.
@@ -32,7 +32,7 @@ pub(crate) fn file(folder: &Path) -> PathBuf {
 }
 
 /// A stack.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stack {
     /// For people; empty where there is none.
     pub(crate) text: String,
@@ -53,7 +53,7 @@ pub(crate) async fn ask(pid: u32, path: &Path) {
     }
     let (deadline, mut before) = (Instant::now() + PATIENCE, 0);
     while Instant::now() < deadline {
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        tokio::time::sleep(STACK_INTERVAL).await;
         let size = fs::metadata(path).map_or(0, |file| file.len());
         if size > 0 && size == before {
             return;

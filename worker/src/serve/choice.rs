@@ -61,22 +61,27 @@ pub(super) fn choices(offered: impl IntoIterator<Item = (String, Offered)>) -> V
 
 fn role(offered: &Offered) -> Option<Role> {
     let has_seats = offered.nodes < offered.offer.nodes;
-    // The first node that joins opens the books again.
-    let Some(books) = offered.books else { return has_seats.then_some(Role::Node) };
-    let is_running = matches!(books.state, JobState::Queued | JobState::Scheduling | JobState::Running);
-    if is_running && !books.is_concluded {
+    // The first node that joins enters the job again.
+    let Some(known) = offered.known else { return has_seats.then_some(Role::Node) };
+    let is_running = matches!(known.state, JobState::Queued | JobState::Scheduling | JobState::Running);
+    if is_running && !known.is_concluded {
         return has_seats.then_some(Role::Node);
     }
-    (!books.is_watched).then_some(Role::Steward)
+    (!known.is_watched).then_some(Role::Steward)
 }
 
 #[cfg(test)]
 mod tests {
-    use prs_common::ledger::Books;
+    use prs_common::ledger::KnownJob;
 
     use super::*;
 
-    fn offered(run: &str, started_us: u64, nodes: u32, books: impl Into<Option<Books>>) -> (String, Offered) {
+    fn offered(
+        run: &str,
+        started_us: u64,
+        nodes: u32,
+        known: impl Into<Option<KnownJob>>,
+    ) -> (String, Offered) {
         let offer = Offer {
             job_id: run.to_owned(),
             incarnation: 1,
@@ -85,11 +90,11 @@ mod tests {
             nodes: 2,
             started_us,
         };
-        ("default".to_owned(), Offered { offer, nodes, books: books.into() })
+        ("default".to_owned(), Offered { offer, nodes, known: known.into() })
     }
 
-    fn books(state: JobState, is_concluded: bool, is_watched: bool) -> Books {
-        Books { state, is_concluded, is_watched }
+    fn known(state: JobState, is_concluded: bool, is_watched: bool) -> KnownJob {
+        KnownJob { state, is_concluded, is_watched }
     }
 
     #[test]
@@ -98,21 +103,21 @@ mod tests {
         let table = [
             (0, None, Some(Role::Node)),
             (2, None, None),
-            (0, Some(books(Queued, false, false)), Some(Role::Node)),
-            (1, Some(books(Scheduling, false, true)), Some(Role::Node)),
-            (1, Some(books(Running, false, true)), Some(Role::Node)),
-            (2, Some(books(Running, false, true)), None),
+            (0, Some(known(Queued, false, false)), Some(Role::Node)),
+            (1, Some(known(Scheduling, false, true)), Some(Role::Node)),
+            (1, Some(known(Running, false, true)), Some(Role::Node)),
+            (2, Some(known(Running, false, true)), None),
             // Its nodes take turns to watch.
-            (2, Some(books(Running, false, false)), None),
-            (0, Some(books(Running, true, true)), None),
-            (0, Some(books(Queued, true, false)), Some(Role::Steward)),
-            (1, Some(books(Finalizing, false, true)), None),
-            (1, Some(books(Finalizing, false, false)), Some(Role::Steward)),
-            (0, Some(books(Completed, true, false)), Some(Role::Steward)),
-            (0, Some(books(Canceled, true, true)), None),
+            (2, Some(known(Running, false, false)), None),
+            (0, Some(known(Running, true, true)), None),
+            (0, Some(known(Queued, true, false)), Some(Role::Steward)),
+            (1, Some(known(Finalizing, false, true)), None),
+            (1, Some(known(Finalizing, false, false)), Some(Role::Steward)),
+            (0, Some(known(Completed, true, false)), Some(Role::Steward)),
+            (0, Some(known(Canceled, true, true)), None),
         ];
-        for (nodes, books, expected) in table {
-            assert_eq!(role(&offered("job", 0, nodes, books).1), expected, "{nodes} {books:?}");
+        for (nodes, known, expected) in table {
+            assert_eq!(role(&offered("job", 0, nodes, known).1), expected, "{nodes} {known:?}");
         }
     }
 
@@ -135,13 +140,13 @@ mod tests {
 
     #[test]
     fn what_ends_soonest_comes_first_and_nobody_starves() {
-        let running = books(JobState::Running, false, true);
+        let running = known(JobState::Running, false, true);
         let all = [
             offered("large", 1, 1, running),
-            offered("late", 3, 0, books(JobState::Queued, false, false)),
+            offered("late", 3, 0, known(JobState::Queued, false, false)),
             offered("full", 0, 2, running),
             offered("early", 2, 0, None),
-            offered("ends", 9, 0, books(JobState::Finalizing, false, false)),
+            offered("ends", 9, 0, known(JobState::Finalizing, false, false)),
         ];
         let runs: Vec<_> = choices(all).into_iter().map(|choice| choice.offer.run).collect();
         assert_eq!(runs, ["ends", "early", "late", "large"]);

@@ -13,7 +13,7 @@ pub async fn connect_fleet(urls: &ServerUrls) -> Result<Fleet, ConnectError> {
     Ok(Fleet { queue, ledger, storage, open: opener() })
 }
 
-/// Opens buckets by their URLs, with the credentials of this program's environment.
+/// Opens buckets and HTTP servers by their URLs, the former with the credentials of this program's environment.
 pub fn opener() -> Opener {
-    Arc::new(|url| Box::pin(async move { storage::open(&url).await }))
+    Arc::new(|url| Box::pin(async move { storage::open_input(&url).await }))
 }

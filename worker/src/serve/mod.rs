@@ -6,6 +6,7 @@
 
 mod choice;
 pub(crate) mod connect;
+mod pipelines;
 mod service;
 
 use std::collections::HashMap;
@@ -19,8 +20,10 @@ use prs_orchestrator::job::membership;
 use tokio::time::Instant;
 
 use crate::host::unique::unique;
+use crate::inputs::side::SideInputStore;
 use crate::{Host, NodeEnd, WorkFolder};
 use choice::{Choice, Left, choices};
+use pipelines::{Pipelines, is_pipeline};
 pub use service::ServeOutcome;
 use service::Service;
 
@@ -54,13 +57,21 @@ pub struct WorkerSettings {
     pub cache_bytes: u64,
     /// Of these, most bytes that lie in memory.
     pub memory_bytes: u64,
+    /// Side inputs, which it shares with other workers of the host.
+    pub side_inputs: Arc<SideInputStore>,
     /// How long to wait for a job before the worker ends.
     pub idle_limit: Option<Duration>,
 }
 
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
 pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
-    let mut search = Search { fleet, settings, info: idle_info(settings), left: HashMap::new() };
+    let pipelines = Pipelines::default();
+    search_and_serve(fleet, settings, end, &pipelines).await;
+    pipelines.leave().await;
+}
+
+async fn search_and_serve(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd, pipelines: &Pipelines) {
+    let mut search = Search { fleet, settings, info: idle_info(settings), left: HashMap::new(), pipelines };
     let mut bell = None;
     let mut idle_since = Instant::now();
     loop {
@@ -78,6 +89,10 @@ pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd)
             let_go_of_broker(fleet).await;
             spread(LOOK_INTERVAL)
         };
+        if pipelines.are_any() {
+            // Who drives one is not idle: nobody may be there to go on with it.
+            idle_since = Instant::now();
+        }
         let idle_left = settings.idle_limit.map(|limit| limit.saturating_sub(idle_since.elapsed()));
         if idle_left.is_some_and(|left| left.is_zero()) {
             tracing::info!("there was nothing to do for as long as the worker waits; it ends");
@@ -128,6 +143,8 @@ struct Search<'a> {
     info: NodeInfo,
     /// What it leaves to others of which runs.
     left: HashMap<String, Left>,
+    /// The pipelines that it drives.
+    pipelines: &'a Pipelines,
 }
 
 impl Search<'_> {
@@ -136,13 +153,16 @@ impl Search<'_> {
         let mut offered = Vec::new();
         let mut are_all = true;
         for target in &self.settings.targets {
-            match membership::offers(self.fleet, target, &self.info).await {
+            match membership::offers(self.fleet, target, Some(&self.info)).await {
                 Ok(offers) => offered.extend(offers.offered.into_iter().map(|one| (target.clone(), one))),
                 Err(error) => {
                     tracing::warn!(target, %error, "whether there is a job is not known; looking again");
                     are_all = false;
                 }
             }
+        }
+        for pipeline in offered.extract_if(.., |(_, one)| is_pipeline(one)) {
+            self.pipelines.look_after(self.fleet, &pipeline, &self.info.instance);
         }
         let now = Instant::now();
         let is_offered = |run: &String| offered.iter().any(|(_, one)| one.offer.run == *run);
@@ -166,7 +186,12 @@ impl Search<'_> {
                 return false;
             }
             let run = choice.offer.run.clone();
-            let outcome = service.serve_offer(choice).await;
+            let looking =
+                self.pipelines.look_while_busy(self.fleet, &self.settings.targets, &self.info.instance);
+            let outcome = tokio::select! {
+                outcome = service.serve_offer(choice) => outcome,
+                () = looking => unreachable!("it looks for ever"),
+            };
             if !matches!(outcome, ServeOutcome::Full | ServeOutcome::OtherVersion) {
                 tracing::info!(run, "this worker stops serving the job: {outcome}");
             }

@@ -1,14 +1,17 @@
 //! The service of one job by one worker: a node that runs mini-batches, and a candidate for its orchestrator.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prs_common::end_reason::EndReason;
-use prs_common::job::check_file_name;
+use prs_common::job::{Environment, check_file_name};
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
+use prs_orchestrator::pipeline::{Driven, drive};
 use prs_orchestrator::{Fleet, JobContext, JobRecord, LocalFolders};
 use tokio_util::sync::CancellationToken;
 
@@ -115,6 +118,14 @@ impl Service<'_> {
             Ok(record) => record,
             Err(outcome) => return outcome,
         };
+        if record.pipeline.is_some() {
+            return match drive(self.fleet, job_id, None, self.instance, &self.end.drain).await {
+                Driven::Ended(result) => end_in(result.state).unwrap_or(ServeOutcome::EndsElsewhere),
+                Driven::Elsewhere => ServeOutcome::EndsElsewhere,
+                Driven::Stopped => ServeOutcome::Left,
+                Driven::Gone | Driven::Superseded => ServeOutcome::Unknown,
+            };
+        }
         let Some(end) = end_of(&record) else { return self.serve_as(&record, None).await };
         // There may be no other worker to tidy up behind it.
         self.serve_as(&record, Some(Role::Steward)).await;
@@ -180,7 +191,7 @@ impl Service<'_> {
         let info = self.node_settings(job, worker).info();
         match job.ledger.take_seat(&info, membership::seats(job)).await {
             Ok(seat) => seat.is_some(),
-            // The books are lost: the first node opens them again.
+            // The ledger lost the job: the first node enters it again.
             Err(error) => error.kind == LedgerErrorKind::NotFound,
         }
     }
@@ -277,7 +288,12 @@ impl Service<'_> {
 
     fn node_settings(&self, job: &JobContext, worker: &str) -> NodeSettings {
         let settings = self.settings;
-        let python = find_interpreter(job.spec.environment.as_deref());
+        // An environment is made when the node has joined: that takes time.
+        let python = match &job.spec.environment {
+            Some(Environment::Packages(_)) => Ok(PathBuf::new()),
+            Some(Environment::Interpreter(named)) => find_interpreter(Some(named)),
+            None => find_interpreter(None),
+        };
         let lacks = python.as_ref().err().map(|error| {
             let error = format!("{error}\n  host         {} ({})", settings.host.name, settings.host.ip);
             Unfit { reason: EndReason::NoInterpreter { error }, is_of_host: true }
@@ -296,6 +312,7 @@ impl Service<'_> {
             prefetch: Prefetch::UpTo(MOST_TAKEN),
             cache_bytes: settings.cache_bytes,
             memory_bytes: settings.memory_bytes,
+            side_inputs: Some(Arc::clone(&settings.side_inputs)),
         }
     }
 
@@ -367,7 +384,12 @@ async fn ship_logs(job: JobContext, stop: CancellationToken) {
 
 /// How a job ended, if it has.
 fn end_of(record: &JobRecord) -> Option<ServeOutcome> {
-    match record.state {
+    end_in(record.state)
+}
+
+/// What came of a job that ended in this state.
+fn end_in(state: JobState) -> Option<ServeOutcome> {
+    match state {
         JobState::Completed => Some(ServeOutcome::Completed),
         JobState::Failed => Some(ServeOutcome::Failed),
         JobState::Canceled => Some(ServeOutcome::Canceled),

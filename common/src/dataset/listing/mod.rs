@@ -15,7 +15,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::input::InputSource;
+use super::input::{Input, InputKind, InputSource};
+use super::mltable::{Sample, Window};
 use crate::file_version::FileVersion;
 
 mod list_file;
@@ -174,6 +175,14 @@ pub struct Listing {
     /// What the whole input is called in an error.
     input: String,
     found: bool,
+    /// The absolute path of a file that is none of the input's.
+    without: Option<String>,
+    /// Which of the files are taken.
+    window: Window,
+    /// Which of those in the window.
+    sample: Option<Sample>,
+    /// Which of those that are drawn.
+    sample_window: Window,
 }
 
 /// The files that one path of an input names.
@@ -208,17 +217,39 @@ impl Listing {
                 parts.push_back(Part { files, found: false, glob: None });
                 path.display().to_string()
             }
-            InputSource::Remote(_) | InputSource::Manifest { .. } => {
+            InputSource::Remote(_)
+            | InputSource::Manifest { .. }
+            | InputSource::Output(_)
+            | InputSource::OneItem => {
                 return Err(ListingError::Elsewhere { label: source.label() });
             }
         };
-        Ok(Self { parts, input, found: false })
+        let (window, sample_window) = (Window::default(), Window::default());
+        Ok(Self { parts, input, found: false, without: None, window, sample: None, sample_window })
+    }
+
+    /// The same for an input, of whose files an MLTable may leave some out.
+    pub fn of_input(input: &Input, options: ListingOptions) -> Result<Self, ListingError> {
+        let mut listing = Self::open(&input.source, options)?;
+        if let Some(table) = &input.mltable {
+            listing.without = Some(table.path.clone());
+            if input.kind == InputKind::File {
+                listing.window = table.window;
+                listing.sample.clone_from(&table.sample);
+                listing.sample_window = table.sample_window;
+            }
+        }
+        Ok(listing)
     }
 
     /// Calls `visit` for up to `max` files and returns how many there were; fewer than `max` means
     /// the end. The cheapest way through a long listing: nothing is allocated for a file.
     pub fn visit(&mut self, max: usize, mut visit: impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {
-        let result = self.try_visit(max, &mut visit);
+        let result = if self.without.is_none() && self.window.is_everything() && self.sample.is_none() {
+            self.try_visit(max, &mut visit)
+        } else {
+            self.visit_some(max, &mut visit)
+        };
         if result.is_err() {
             self.parts.clear();
             self.found = true;
@@ -230,6 +261,49 @@ impl Listing {
     /// end. On an error, the entries before it have been appended.
     pub fn next_batch(&mut self, max: usize, entries: &mut Vec<Entry>) -> Result<usize, ListingError> {
         self.visit(max, |entry| entries.push(entry.to_entry()))
+    }
+
+    /// The same where some files are left out. Nothing behind the last one that is wanted is looked for.
+    fn visit_some(
+        &mut self,
+        max: usize,
+        visit: &mut impl FnMut(EntryRef<'_>),
+    ) -> Result<usize, ListingError> {
+        let (without, sample) = (self.without.take(), self.sample.take());
+        let (mut window, mut sample_window) = (self.window, self.sample_window);
+        let mut count = 0;
+        let result = loop {
+            let left = window.take.unwrap_or(u64::MAX).min((max - count) as u64);
+            if left == 0 || sample_window.take == Some(0) {
+                break Ok(count);
+            }
+            let wanted =
+                usize::try_from(window.skip.saturating_add(left)).unwrap_or(usize::MAX).min(max.max(256));
+            let seen = self.try_visit(wanted, &mut |entry: EntryRef<'_>| {
+                let is_path = |path: &String| {
+                    path.strip_prefix(&**entry.base)
+                        .is_some_and(|rest| rest.strip_prefix('/').unwrap_or(rest) == entry.relative)
+                };
+                let is_drawn = || {
+                    sample
+                        .as_ref()
+                        .is_none_or(|sample| sample.has_file(&entry.to_entry().path().to_string_lossy()))
+                };
+                let is_in_window = !without.as_ref().is_some_and(is_path) && window.takes_next();
+                if is_in_window && is_drawn() && sample_window.takes_next() {
+                    count += 1;
+                    visit(entry);
+                }
+            });
+            match seen {
+                Ok(seen) if seen == wanted => {}
+                Ok(_) => break Ok(count),
+                Err(error) => break Err(error),
+            }
+        };
+        (self.without, self.sample) = (without, sample);
+        (self.window, self.sample_window) = (window, sample_window);
+        result
     }
 
     fn try_visit(&mut self, max: usize, visit: &mut impl FnMut(EntryRef<'_>)) -> Result<usize, ListingError> {

@@ -54,7 +54,10 @@ fn a_saved_parallel_run_config_with_the_rest_beside_it() {
                  environment_variables: {A: b, EXAMPLE_ENV_VAR: EXAMPLE_VALUE}\n",
             )
             .unwrap();
-        assert_eq!(spec.notes.len(), 1);
+        let line = yaml.lines().position(|line| line.starts_with("  environment:")).unwrap() + 1;
+        let place =
+            format!("{}:{line}: parallel_run_config.environment: ", project.path("job.yml").display());
+        assert!(spec.notes.len() == 1 && spec.notes[0].starts_with(&place), "{:?}", spec.notes);
         assert_eq!(JobSpec { notes: Vec::new(), ..spec }, native);
     }
 }
@@ -97,9 +100,11 @@ fn problems_of_the_block_name_the_block() {
     assert_eq!(
         project.problems(&format!("{yaml}{BESIDE}")),
         [
-            "parallel_run_config.partition_keys: not supported yet: remove it and set mini_batch_size",
-            "parallel_run_config.environment: conda and pip dependencies are not supported yet: in place of the \
-             mapping, give a Python interpreter, as a path or as a command on PATH that has them",
+            "parallel_run_config.partition_keys: \"k\" is no column of a path, input input_1 has no partition_format; give \
+             one that partition_format has",
+            "parallel_run_config.environment: the mapping names neither an interpreter nor condaDependencies: in its \
+             place, give a Python interpreter, as a path or as a command on PATH; a requirements or conda file (`.txt`, \
+             `.yml`); or a registered environment (`azureml:NAME:VERSION`)",
         ]
     );
     let problems = project.problems("parallel_run_config: other.yml\n");
@@ -114,35 +119,11 @@ fn problems_of_the_block_name_the_block() {
 fn forms_that_are_not_read_yet_are_refused_by_name() {
     let project = Project::new();
     for (yaml, line, form) in [
-        (
-            "name: x\ntype: parallel\ntask: {type: run_function}\n",
-            2,
-            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
-        ),
-        (
-            "task: {type: run_function}\nmini_batch_size: '1'\n",
-            1,
-            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
-        ),
-        (
-            "$schema: https://azuremlschemas.azureedge.net/latest/parallelComponent.schema.json\n",
-            1,
-            "an Azure Machine Learning v2 parallel job (`type: parallel`)",
-        ),
-        ("type: pipeline\njobs: {}\n", 1, "an Azure Machine Learning v2 pipeline (`type: pipeline`)"),
-        (
-            "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\ntype: pipeline\n",
-            1,
-            "an Azure Machine Learning v2 pipeline (`type: pipeline`)",
-        ),
-        ("name: x\njobs: {a: {}}\n", 2, "an Azure Machine Learning v2 pipeline (`type: pipeline`)"),
-        (
-            "$schema: https://azuremlschemas.azureedge.net/latest/modelBatchDeployment.schema.json\nname: x\n",
-            1,
-            "a batch deployment",
-        ),
-        ("name: x\nendpoint_name: y\nmodel: z\n", 2, "a batch deployment"),
-        ("name: x\ncode_configuration: {code: src}\n", 2, "a batch deployment"),
+        ("type: uri_folder\npath: data\n", 1, "a data asset"),
+        ("name: x\ntype: mlflow_model\npath: model\n", 2, "a model"),
+        ("name: x\nimage: y\nconda_file: z\n", 3, "an environment"),
+        ("name: x\nauth_mode: aad_token\n", 2, "a batch endpoint"),
+        ("paths: [{file: a.csv}]\n", 1, "an MLTable"),
         (
             "$schema: https://azuremlschemas.azureedge.net/latest/batchEndpoint.schema.json\n",
             1,
@@ -156,8 +137,8 @@ fn forms_that_are_not_read_yet_are_refused_by_name() {
         assert_eq!(
             error.problems[0].message,
             format!(
-                "this is {form}, which is not supported yet: write a native job file, or one with a \
-                 `parallel_run_config` block"
+                "this is {form}, which is not supported yet: write a native job file, or a parallel job (`type: \
+                 parallel`)"
             )
         );
     }
@@ -219,7 +200,11 @@ fn a_checked_job_is_changed_by_the_same_rules() {
     let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
         pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
     };
-    assert_eq!(change(&spec, "job", &[]).unwrap(), spec, "nothing is forgotten");
+    assert_eq!(
+        change(&spec, "job", &[], &project.path(""), RunsOn::ThisMachine, &Names::default()).unwrap(),
+        spec,
+        "nothing is forgotten"
+    );
     let all = [
         ("mini_batch_size", "5"),
         ("node_count", "7"),
@@ -230,11 +215,20 @@ fn a_checked_job_is_changed_by_the_same_rules() {
         ("error_threshold", "3"),
         ("allowed_failed_count", "2"),
         ("allowed_failed_percent", "1.5"),
+        ("task_overhead_timeout", "8"),
+        ("progress_update_timeout", "90"),
+        ("first_task_creation_timeout", "7"),
+        ("resource_monitor_interval", "20"),
+        ("allow_reuse", "false"),
+        ("keep", "3h"),
     ];
-    let changed = change(&spec, "job", &owned(&all)).unwrap();
+    let changed =
+        change(&spec, "job", &owned(&all), &project.path(""), RunsOn::ThisMachine, &Names::default())
+            .unwrap();
     assert_eq!(changed, project.load_with(&yaml, &all).unwrap());
     let bad = [("mini_batch_size", "1KB"), ("node_count", "0"), ("run_max_tries", "1"), ("name", "x")];
-    let error = change(&spec, "job", &owned(&bad)).unwrap_err();
+    let error = change(&spec, "job", &owned(&bad), &project.path(""), RunsOn::ThisMachine, &Names::default())
+        .unwrap_err();
     let mut told: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
     let mut expected = project.problems_with(&yaml, &bad);
     told.sort();
@@ -255,13 +249,16 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
         ("process_count_per_node", "4"),
         ("logging_level", "debug"),
         ("run_invocation_timeout", "9"),
+        ("max_concurrency", "9"),
         ("run_max_try", "1"),
         ("error_threshold", "3"),
         ("allowed_failed_count", "2"),
         ("allowed_failed_percent", "1.5"),
+        ("speculation", "false"),
         ("task_overhead_timeout", "8"),
         ("progress_update_timeout", "900"),
         ("first_task_creation_timeout", "7"),
+        ("resource_monitor_interval", "20"),
         ("keep", "3h"),
     ];
     let mut named = settings.map(|(key, _)| key);
@@ -271,7 +268,7 @@ fn a_start_of_a_job_changes_how_it_runs_and_nothing_else() {
     assert_eq!(named, *resumable);
     let owned = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let adjust = |overrides: &[(String, String)]| {
-        adjust(&spec, "job", overrides, &project.path(""), RunsOn::ThisMachine)
+        adjust(&spec, "job", overrides, &project.path(""), RunsOn::ThisMachine, &Names::default())
     };
     let of = |spec: &JobSpec| serde_json::to_value(spec).unwrap();
     let (before, after) = (of(&spec), of(&adjust(&owned).unwrap()));

@@ -45,7 +45,14 @@ fn tabular_options() {
     let project = Project::new();
     for (options, expected) in [
         ("", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"})),
-        ("format: delimited", json!({"delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"})),
+        (
+            "format: delimited",
+            json!({"format": "delimited", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"}),
+        ),
+        (
+            "format: JSON_lines",
+            json!({"format": "json_lines", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled"}),
+        ),
         ("delimiter: ';'", json!({"delimiter": 59, "has_header": true, "dtype": [], "infer": "sampled"})),
         (r#"delimiter: "\t""#, json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "sampled"})),
         (r"delimiter: '\t'", json!({"delimiter": 9, "has_header": true, "dtype": [], "infer": "sampled"})),
@@ -53,6 +60,13 @@ fn tabular_options() {
         (
             "header: false, infer: full",
             json!({"delimiter": 44, "has_header": false, "dtype": [], "infer": "full"}),
+        ),
+        (
+            "format: parquet, columns: [b, 1], split_row_groups: true",
+            json!({
+                "format": "parquet", "delimiter": 44, "has_header": true, "dtype": [], "infer": "sampled",
+                "columns": ["b", "1"], "split_row_groups": true,
+            }),
         ),
         (
             "dtype: {z: int, 0: str}",
@@ -96,9 +110,9 @@ fn refused_inputs() {
         ("data", format!("inputs: \"data\" where a list is expected: give {expected}")),
         ("{a: {type: file}}", format!("inputs: a mapping where a list is expected: give {expected}")),
         ("[data]", format!("inputs[0]: \"data\" is not an input: give {expected}")),
-        ("[{path: data}]", "inputs[0].type: the key is missing: give file or tabular".to_owned()),
-        ("[{type: uri_folder, path: data}]", "inputs[0].type: \"uri_folder\" is not one of file, tabular".to_owned()),
-        ("[{type: mltable, path: data}]", "inputs[0].type: MLTable is not supported yet: give type: tabular and the delimited files".to_owned()),
+        ("[{path: data}]", "inputs[0].type: the key is missing: give file, tabular or mltable".to_owned()),
+        ("[{type: uri_folder, path: data}]", "inputs[0].type: \"uri_folder\" is not one of file, tabular, mltable".to_owned()),
+        ("[{type: mltable, path: data}]", "inputs[0].path: there is no file FOLDER/data/MLTable: give the folder of a file MLTable".to_owned()),
         ("[{type: file}]", "inputs[0]: path, paths and list are missing: give one of them".to_owned()),
         ("[{type: file, path: data, list: x}]", "inputs[0]: path and list are given: keep one".to_owned()),
         ("[{type: file, path: ''}]", "inputs[0].path: it is empty: give a local path".to_owned()),
@@ -114,15 +128,22 @@ fn refused_inputs() {
         ("[{type: file, path: 's3://user:secret@bucket/x'}]", "inputs[0].path: a URL must hold no credentials, they come from the environment or a profile: give s3://bucket/folder, s3://bucket/object or a glob below a bucket".to_owned()),
         ("[{type: file, paths: [s3://bucket/x, data]}]", "inputs[0].paths[1]: a local path beside s3://: make them two inputs, or name the files in a list".to_owned()),
         ("[{type: file, list: s3://bucket/x}]", "inputs[0].list: s3:// is not supported yet: give a local path".to_owned()),
-        ("[{type: tabular, path: 's3://bucket/*.parquet'}]", "inputs[0].path: s3://bucket/*.parquet: parquet is not supported yet: give delimited text, with format: delimited if it is".to_owned()),
-        ("[{type: file, path: 'https://user:secret@host/x'}]", "inputs[0].path: https:// is not supported yet: give a local path".to_owned()),
+        ("[{type: file, path: 'ftp://user:secret@host/x'}]", "inputs[0].path: ftp:// is not supported yet: give a local path".to_owned()),
         ("[{type: file, path: 'azureml:data:1'}]", "inputs[0].path: a name from a data registry (azureml:) is not supported yet: give a local path".to_owned()),
         ("[{type: file, path: '${{inputs.x}}'}]", "inputs[0].path: a reference (`${{ }}`) is not supported yet: give a local path".to_owned()),
-        ("[{type: tabular, path: table}]", "inputs[0].path: FOLDER/table is an MLTable, which is not supported yet: give the delimited files".to_owned()),
-        ("[{type: tabular, path: table/MLTable}]", "inputs[0].path: FOLDER/table/MLTable is an MLTable, which is not supported yet: give the delimited files".to_owned()),
-        ("[{type: tabular, path: rows.parquet}]", "inputs[0].path: rows.parquet: parquet is not supported yet: give delimited text, with format: delimited if it is".to_owned()),
-        ("[{type: tabular, path: '*.jsonl.gz'}]", "inputs[0].path: *.jsonl.gz: json_lines is not supported yet: give delimited text, with format: delimited if it is".to_owned()),
-        ("[{type: tabular, path: data, format: parquet}]", "inputs[0].format: parquet is not supported yet: give delimited text".to_owned()),
+        ("[{type: tabular, path: table}]", "inputs[0].path: FOLDER/table/MLTable: the file has to be a mapping of keys to values, not \"x\"".to_owned()),
+        ("[{type: tabular, path: table/MLTable}]", "inputs[0].path: FOLDER/table/MLTable: the file has to be a mapping of keys to values, not \"x\"".to_owned()),
+        ("[{type: tabular, path: rows.parquet, columns: []}]", "inputs[0].columns: the list is empty: give at least one column, or leave it out for all".to_owned()),
+        ("[{type: tabular, path: rows.parquet, columns: a}]", "inputs[0].columns: \"a\" where a list is expected".to_owned()),
+        ("[{type: tabular, path: rows.parquet, columns: [a, b, a]}]", "inputs[0].columns[2]: \"a\" is there twice: remove one".to_owned()),
+        ("[{type: tabular, path: data, format: delimited, columns: [a]}]", "inputs[0].columns: only Parquet has it: remove it, or give format: parquet".to_owned()),
+        ("[{type: tabular, path: data, format: json_lines, split_row_groups: true}]", "inputs[0].split_row_groups: only Parquet has it: remove it, or give format: parquet".to_owned()),
+        ("[{type: tabular, paths: [data/a.csv, data/b.csv], columns: [a]}]", "inputs[0].columns: only Parquet has it: remove it, or give format: parquet".to_owned()),
+        ("[{type: tabular, path: data/a.csv, split_row_groups: true}]", "inputs[0].split_row_groups: only Parquet has it: remove it, or give format: parquet".to_owned()),
+        ("[{type: file, path: data, columns: [a]}]", "inputs[0].columns: only a tabular input has it: remove it, or give type: tabular".to_owned()),
+        ("[{type: tabular, path: data, format: json_lines, delimiter: ';'}]", "inputs[0].delimiter: only delimited text has it: remove it, or give format: delimited".to_owned()),
+        ("[{type: tabular, path: data, format: json_lines, dtype: {a: str}}]", "inputs[0].dtype: only delimited text has it: remove it, or give format: delimited".to_owned()),
+        ("[{type: tabular, path: data, format: parquet, header: false}]", "inputs[0].header: only delimited text has it: remove it, or give format: delimited".to_owned()),
         ("[{type: tabular, path: data, format: excel}]", "inputs[0].format: \"excel\" is not one of delimited, json_lines, parquet".to_owned()),
         ("[{type: tabular, path: data, delimiter: '||'}]", "inputs[0].delimiter: \"||\" is not a delimiter: give one ASCII character, not a quote or line end".to_owned()),
         ("[{type: tabular, path: data, delimiter: é}]", "inputs[0].delimiter: \"é\" is not a delimiter: give one ASCII character, not a quote or line end".to_owned()),
@@ -130,7 +151,11 @@ fn refused_inputs() {
         ("[{type: tabular, path: data, infer: none}]", "inputs[0].infer: \"none\" is not one of sampled, full".to_owned()),
         ("[{type: tabular, path: data, dtype: {a: int128}}]", "inputs[0].dtype.a: \"int128\" is not a known type: give one of int64, int, uint64, float64, float, bool, str, string, object".to_owned()),
         ("[{type: tabular, path: data, dtype: int}]", "inputs[0].dtype: \"int\" where a mapping is expected".to_owned()),
-        ("[{type: tabular, path: data, partition_format: '{user}.csv'}]", "inputs[0].partition_format: not supported yet: remove it and take the values from the path in the script".to_owned()),
+        ("[{type: tabular, path: data, partition_format: 'user.csv'}]", "inputs[0].partition_format: \"user.csv\" cannot be read: it has no field: name a part of the path as {name}".to_owned()),
+        ("[{type: file, path: data, partition_format: '{d:MM}'}]", "inputs[0].partition_format: \"{d:MM}\" cannot be read: \"MM\" has no yyyy, and a date has a year: write a date as yyyy/MM/dd, yyyy-MM or alike".to_owned()),
+        ("[{type: file, path: data, partition_format: ''}]", "inputs[0].partition_format: it is empty: give a path with fields, such as `{store}/{day:yyyy/MM/dd}/*.csv`".to_owned()),
+        ("[{type: tabular, path: data, partition_format: '{user}.csv', dtype: {user: str}}]", "inputs[0].dtype: \"user\" is a column of partition_format, which has its type from there: remove it here".to_owned()),
+        ("[{type: tabular, path: data, format: parquet, partition_format: '{user}.csv', columns: [a, user]}]", "inputs[0].columns: \"user\" is a column of partition_format, which has its type from there: remove it here".to_owned()),
         ("[{type: file, path: data, delimiter: ','}]", "inputs[0].delimiter: only a tabular input has it: remove it, or give type: tabular".to_owned()),
         ("[{type: file, path: data, mode: ro_mount}]", "inputs[0].mode: \"ro_mount\" is not one of upload, direct".to_owned()),
         ("[{type: file, path: data, name: 1a}]", "inputs[0].name: \"1a\" is not an input name: give letters, digits and `_` that begin with a letter or `_`".to_owned()),
@@ -140,8 +165,109 @@ fn refused_inputs() {
     ] {
         assert_eq!(project.problem(&with(inputs)), problem, "{inputs}");
     }
-    assert_eq!(
-        project.load(&with("[{type: tabular, path: rows.parquet, format: delimited}]")).unwrap().inputs.len(),
-        1
+    for more in [
+        "path: rows.parquet, format: delimited",
+        "path: data/a.csv, format: parquet, columns: [a]",
+        "paths: [data/a.csv, rows.parquet], columns: [a]",
+        "path: data, columns: [a]",
+        "path: data, partition_format: '{user}.csv', dtype: {other: str}",
+    ] {
+        assert_eq!(project.load(&with(&format!("[{{type: tabular, {more}}}]"))).unwrap().inputs.len(), 1);
+    }
+}
+
+#[test]
+fn keys_are_columns_of_the_paths_of_every_input() {
+    let project = Project::new();
+    let input =
+        |kind: &str, format: &str| format!("{{type: {kind}, path: data, partition_format: '{format}'}}");
+    let files = format!("[{}, {}]", input("file", "{a}/{b}.csv"), input("file", "{b}-{a}"));
+    let load = |inputs: &str, more: &str| project.load(&format!("{}{more}\n", with(inputs)));
+    for (given, keys) in [
+        ("[b, a]", &["b", "a"][..]),
+        ("[a]", &["a"]),
+        ("'[\"b\", \"a\"]'", &["b", "a"]),
+        ("[]", &[]),
+        ("'[]'", &[]),
+        ("", &[]),
+    ] {
+        let spec = load(&files, &format!("partition_keys: {given}")).unwrap();
+        assert_eq!(spec.partition_keys, keys, "{given}");
+        let arguments = given_arguments(&spec, &[]).join(" ");
+        let expected = serde_json::to_string(keys).unwrap();
+        assert_eq!(
+            arguments.contains(&format!("--partition_keys {expected}")),
+            !keys.is_empty(),
+            "{arguments}"
+        );
+        assert_eq!(arguments.contains("--mini_batch_size"), keys.is_empty(), "{arguments}");
+    }
+    let tables = format!("[{}]", input("tabular", "{a}/{b}.csv"));
+    for (inputs, more, says) in [
+        (
+            &files,
+            "partition_keys: [c]",
+            "partition_keys: \"c\" is no column of a path, the columns that the paths of input input_1 have are a, b; give one that partition_format has",
+        ),
+        (
+            &"[{type: file, path: data}]".to_owned(),
+            "partition_keys: [a]",
+            "partition_keys: \"a\" is no column of a path, input input_1 has no partition_format; give one that partition_format has",
+        ),
+        (&files, "partition_keys: [a, a]", "partition_keys: \"a\" is there twice: remove one"),
+        (&files, "partition_keys: ['']", "partition_keys: a key is empty: give the name of a column"),
+        (
+            &files,
+            "partition_keys: a",
+            "partition_keys: \"a\" is no list of columns: give a list of columns, such as [store, day]",
+        ),
+        (
+            &files,
+            "partition_keys: '[1]'",
+            "partition_keys: \"[1]\" is no list of columns: give a list of columns, such as [store, day]",
+        ),
+        (
+            &files,
+            "partition_keys: {a: b}",
+            "partition_keys: a mapping is no list of columns: give a list of columns, such as [store, day]",
+        ),
+        (
+            &files,
+            "partition_keys: [{a: b}]",
+            "partition_keys: something in it is no text: give a list of columns, such as [store, day]",
+        ),
+        (
+            &files,
+            "partition_keys: [a]\nmini_batch_size: 3",
+            "mini_batch_size: a mini-batch is all that has the same partition_keys, so it has no size: give one of the two",
+        ),
+    ] {
+        assert_eq!(project.problem(&format!("{}{more}\n", with(inputs))), says);
+    }
+    // What no path of a table has is a column of its data.
+    for (given, keys) in [("[id]", &["id"][..]), ("[a, id]", &["a", "id"])] {
+        let spec = load(&tables, &format!("partition_keys: {given}")).unwrap();
+        assert!(spec.partition_keys == keys && spec.needs_shuffle(), "{given}");
+    }
+    let sized = format!("{}partition_keys: [a]\n", with(&files));
+    let error = project.load_with(&sized, &[("mini_batch_size", "3")]).unwrap_err().to_string();
+    assert!(
+        error.contains("--set mini_batch_size: a mini-batch is all that has the same partition_keys"),
+        "{error}"
+    );
+}
+
+#[test]
+fn keys_win_in_azures_forms() {
+    let project = Project::new();
+    let yaml = "name: job-1\ninputs: [{type: file, path: data, partition_format: '{a}.csv'}]\n\
+                parallel_run_config:\n  entry_script: score.py\n  source_directory: .\n  mini_batch_size: 5\n  \
+                partition_keys: [a]\n";
+    let spec = project.load(yaml).unwrap();
+    assert_eq!((spec.partition_keys.as_slice(), spec.notes.len()), (&["a".to_owned()][..], 1));
+    assert!(
+        spec.notes[0].contains("parallel_run_config.mini_batch_size: has no effect beside partition_keys"),
+        "{:?}",
+        spec.notes
     );
 }

@@ -20,11 +20,14 @@ fn defaults() {
                 source: InputSource::Paths(vec![project.path("data").to_str().unwrap().to_owned()]),
                 mode: InputMode::Upload,
                 tabular: None,
+                mltable: None,
+                partition_format: None,
             }]
         )
     );
     let json = serde_json::to_value(&spec).unwrap();
     for (key, expected) in [
+        ("display_name", json!(null)),
         ("description", json!(null)),
         ("mini_batch_size", json!({"files": 10})),
         ("error_threshold", json!(-1)),
@@ -44,12 +47,13 @@ fn defaults() {
         ("output", json!(null)),
         ("keep", json!(null)),
         ("arguments", json!([])),
-        ("allow_reuse", json!(false)),
+        ("allow_reuse", json!(true)),
         ("copy_logs_to_parent", json!(false)),
+        ("speculation", json!(true)),
         ("task_overhead_timeout", json!(600)),
         ("progress_update_timeout", json!(null)),
         ("first_task_creation_timeout", json!(600)),
-        ("resource_monitor_interval", json!(0)),
+        ("resource_monitor_interval", json!(600)),
     ] {
         assert_eq!(json[key], expected, "{key}");
         assert_eq!(project.setting(&format!("{REQUIRED}{key}: null\n"), key), expected, "{key}: null");
@@ -62,6 +66,9 @@ fn accepted_values() {
     for (setting, expected) in [
         ("description: two words", json!("two words")),
         ("description: 3.10", json!("3.10")),
+        ("experiment_name: x", json!("x")),
+        ("tags: {a: 1, b: two words}", json!({"a": "1", "b": "two words"})),
+        ("properties: {a: true}", json!({"a": "true"})),
         ("mini_batch_size: 1", json!({"files": 1})),
         ("mini_batch_size: '10'", json!({"files": 10})),
         ("error_threshold: -1", json!(-1)),
@@ -77,6 +84,9 @@ fn accepted_values() {
         ("append_row_file_name: rows.csv", json!("rows.csv")),
         ("append_row_file_name: with space, é", json!("with space, é")),
         ("output_format: csv", json!({"delimiter": ",", "header": true})),
+        ("output_format: json_lines", json!("json_lines")),
+        ("output_format: JSON_Lines", json!("json_lines")),
+        ("output_format: parquet", json!("parquet")),
         ("output_format: {}", json!({"delimiter": ",", "header": true})),
         ("output_format: {delimiter: ';', header: false}", json!({"delimiter": ";", "header": false})),
         ("output_format: {delimiter: '\\t'}", json!({"delimiter": "\t", "header": true})),
@@ -104,10 +114,15 @@ fn accepted_values() {
             "arguments: [--unknown=1, --amlbi_async_mode, false, plain]",
             json!(["--unknown=1", "--amlbi_async_mode", "false", "plain"]),
         ),
+        ("arguments: [--amlbi_async_mode, 0]", json!(["--amlbi_async_mode", "0"])),
+        ("arguments: [--amlbi_async_mode=True]", json!(["--amlbi_async_mode=True"])),
+        ("max_concurrency: 50", json!(50)),
         ("arguments: []", json!([])),
         ("allow_reuse: false", json!(false)),
         ("copy_logs_to_parent: True", json!(true)),
         ("allow_reuse: 'False'", json!(false)),
+        ("allow_reuse: True", json!(true)),
+        ("speculation: False", json!(false)),
         ("task_overhead_timeout: 5", json!(5)),
         ("progress_update_timeout: 5", json!(5)),
         ("first_task_creation_timeout: 5", json!(5)),
@@ -170,8 +185,9 @@ fn refused_values() {
             "\"..\" is not a file name: give 1 to 255 bytes without any of ~\"#%&*:<>?/\\{|}",
         ),
         (
-            "output_format: parquet",
-            "\"parquet\" is not a valid output_format: give csv, or a mapping such as {delimiter: \";\", header: true}",
+            "output_format: jsonl",
+            "\"jsonl\" is not a valid output_format: give csv, json_lines, parquet, or a mapping such as {delimiter: \";\", \
+             header: true} for CSV",
         ),
         ("output_format: [csv]", "a list is not a valid output_format"),
         ("node_count: 0", "0 is out of range: give a whole number from 1 to 2147483647"),
@@ -203,10 +219,6 @@ fn refused_values() {
         ("output: ${{outputs.x}}", "a reference (`${{ }}`) is not supported yet: give a local path"),
         ("arguments: --x 1", "\"--x 1\" where a list is expected"),
         ("allow_reuse: yes", "\"yes\" is not one of true, false"),
-        (
-            "allow_reuse: true",
-            "true: giving back the output of a former job is not supported yet: give false",
-        ),
         ("task_overhead_timeout: 0", "0 is out of range: give a whole number from 1 to 2147483647 seconds"),
         (
             "progress_update_timeout: -1",
@@ -221,12 +233,9 @@ fn refused_values() {
             "-1 is out of range: give a whole number from 0 to 2147483647 seconds, where 0 is off",
         ),
         (
-            "resource_monitor_interval: 600",
-            "600: resource monitoring is not supported yet: give 0, or remove the key",
-        ),
-        (
             "side_inputs: [{name: a, path: data}]",
-            "not supported yet: remove it and give the script the path in arguments",
+            "a list where a mapping is expected: give a mapping of names to paths, such as {model: ./model, table: \
+             s3://bucket/table.csv}",
         ),
         ("copy_logs_to_parent: 2", "2 is not one of true, false"),
         ("source_directory: absent", "cannot read FOLDER/absent: No such file or directory (os error 2)"),
@@ -280,40 +289,46 @@ fn refused_items_are_named_by_their_place() {
             "output_format: the arguments have --append_row_dataframe_header: remove that, and give `header` here",
         ),
         (
+            "output_format: json_lines\narguments: [--append_row_dataframe_header, 'True']",
+            "output_format: the arguments have --append_row_dataframe_header: remove that, each line has the names of \
+             the columns",
+        ),
+        (
+            "output_format: parquet\narguments: [--append_row_dataframe_header=True]",
+            "output_format: the arguments have --append_row_dataframe_header: remove that, the file has the names of \
+             the columns",
+        ),
+        (
+            "output_format: json_lines\noutput_action: summary_only",
+            "output_format: summary_only writes no rows: remove it, or give output_action: append_row",
+        ),
+        (
+            "max_concurrency: 1001",
+            "max_concurrency: 1001 is out of range: give a whole number from 1 to 1000",
+        ),
+        (
             "arguments: [--x, ]\nnode_count: 0",
             "node_count: 0 is out of range: give a whole number from 1 to 2147483647",
         ),
         (
             "arguments: ['${{side_inputs.x}}']",
-            "arguments[0]: \"${{side_inputs.x}}\": references (`${{ }}`) are not supported yet: give the value itself",
+            "arguments[0]: ${{side_inputs.x}}: there is no side input `x`: give it under side_inputs",
         ),
         (
-            "arguments: [--output, x]",
-            "arguments[0]: --output is reserved: prs gives it to the script from the key `output`; use another name",
+            "arguments: [--amlbi_async_mode, maybe]",
+            "arguments[0] (--amlbi_async_mode): \"maybe\": give true for a script that streams, else false",
         ),
         (
-            "arguments: [--mini_batch_size=3]",
-            "arguments[0]: --mini_batch_size is reserved: prs gives it to the script from the key `mini_batch_size`; use another name",
-        ),
-        (
-            "arguments: [--amlbi_async_mode, true]",
-            "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
-        ),
-        (
-            "arguments: [--a, --amlbi_async_mode=True]",
-            "arguments[1]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
+            "arguments: [--a, --amlbi_async_mode=]",
+            "arguments[1] (--amlbi_async_mode): \"\": give true for a script that streams, else false",
         ),
         (
             "arguments: [--amlbi_async_mode]",
-            "arguments[0]: streaming mode (--amlbi_async_mode) is not supported yet: remove it",
+            "arguments[0] (--amlbi_async_mode): the value is missing: give true for a script that streams, else false",
         ),
         (
             "arguments: [--copy_logs_to_parent, x]",
             "arguments[0] (--copy_logs_to_parent): \"x\" is not one of true, false",
-        ),
-        (
-            "arguments: [--resource_monitor_interval, 20]",
-            "arguments[0] (--resource_monitor_interval): 20: resource monitoring is not supported yet: give 0, or remove the key",
         ),
         (
             "arguments: [--progress_update_timeout, 0]",
@@ -325,7 +340,26 @@ fn refused_items_are_named_by_their_place() {
         ),
         (
             "progress_update_timeout: 5\narguments: [--progress_update_timeout, 6]",
-            "arguments[0] (--progress_update_timeout): it is also given as `progress_update_timeout`: keep one",
+            "arguments[0] (--progress_update_timeout): `progress_update_timeout: 5` and `--progress_update_timeout 6`: \
+             give one value",
+        ),
+        (
+            "error_threshold: 5\narguments: [--error_threshold=6]",
+            "arguments[0] (--error_threshold): `error_threshold: 5` and `--error_threshold 6`: give one value",
+        ),
+        (
+            "error_threshold: 5\narguments: [--error_threshold, x]",
+            "arguments[0] (--error_threshold): \"x\" is not a whole number: give a whole number of at least -1, where -1 \
+             ignores all failures",
+        ),
+        (
+            "arguments: [--allowed_failed_count, 1, --allowed_failed_count, 2]",
+            "arguments[2] (--allowed_failed_count): `arguments[0] (--allowed_failed_count): 1` and \
+             `--allowed_failed_count 2`: give one value",
+        ),
+        (
+            "arguments: [--allowed_failed_percent]",
+            "arguments[0] (--allowed_failed_percent): the value is missing",
         ),
     ] {
         assert_eq!(project.problem(&format!("{REQUIRED}{setting}\n")), expected, "{setting}");
@@ -337,14 +371,87 @@ fn settings_among_the_arguments_count_and_stay_there() {
     let project = Project::new();
     let yaml = format!(
         "{REQUIRED}arguments: [--progress_update_timeout, 30, --task_overhead_timeout=40, \
-         --first_task_creation_timeout, 50, --resource_monitor_interval, 0, --copy_logs_to_parent, False]\n"
+         --first_task_creation_timeout, 50, --resource_monitor_interval, 20, --copy_logs_to_parent, False]\n"
     );
     let spec = project.load(&yaml).unwrap();
     assert_eq!(spec.progress_update_timeout, Some(30));
     assert_eq!(spec.task_overhead_timeout, 40);
     assert_eq!(spec.first_task_creation_timeout, 50);
-    assert_eq!(spec.resource_monitor_interval, 0);
+    assert_eq!(spec.resource_monitor_interval, 20);
     assert_eq!(spec.arguments.len(), 9);
+    let thresholds =
+        "arguments: [--error_threshold, 5, --allowed_failed_count=6, --allowed_failed_percent, '030', --x]\n";
+    let yaml = format!("{REQUIRED}error_threshold: '5'\n{thresholds}");
+    let spec = project.load(&yaml).unwrap();
+    assert_eq!((spec.error_threshold, spec.allowed_failed_count), (5, 6));
+    assert!((spec.allowed_failed_percent - 30.0).abs() < f64::EPSILON && spec.failures_allowed);
+    assert_eq!(spec.arguments[1..=4], ["5", "--allowed_failed_count=6", "--allowed_failed_percent", "030"]);
+    let given = given_arguments(&spec, &[]);
+    let is_twice = |name: &&str| given.contains(&format!("--{name}"));
+    assert!(!super::super::keys::THRESHOLDS.iter().any(is_twice), "the script has them once: {given:?}");
+}
+
+#[test]
+fn an_override_changes_the_setting_among_the_arguments() {
+    let project = Project::new();
+    let yaml =
+        format!("{REQUIRED}arguments: [--error_threshold, 5, --allowed_failed_count=6, --run_max_try, 9]\n");
+    let overrides = [("error_threshold", "7"), ("allowed_failed_count", "8"), ("run_max_try", "2")];
+    let spec = project.load_with(&yaml, &overrides).unwrap();
+    assert_eq!((spec.error_threshold, spec.allowed_failed_count, spec.run_max_try), (7, 8, 2));
+    let expected = ["--error_threshold", "7", "--allowed_failed_count=8", "--run_max_try", "9"];
+    assert_eq!(spec.arguments, expected);
+    let again = [("error_threshold".to_owned(), "3".to_owned())];
+    let changed =
+        change(&spec, "job", &again, &project.path(""), RunsOn::ThisMachine, &Names::default()).unwrap();
+    assert_eq!((changed.error_threshold, &*changed.arguments[1]), (3, "3"));
+}
+
+#[test]
+fn flags_without_a_meaning_are_noted_and_stay() {
+    let project = Project::new();
+    for (argument, note) in [
+        ("--metrics_name_prefix", Some("has no meaning here; ignored")),
+        ("--push_metrics_to_parent=True", Some("has no meaning here; ignored")),
+        ("--resource_monitor_interva", Some("did you mean --resource_monitor_interval?")),
+        ("--error_", Some("did you mean --error_threshold?")),
+        ("--error", None),
+        ("--allowed_failed", None),
+        ("--progress_update_timeouts", None),
+        ("--output", Some("the setting of the job is the key `output`")),
+        ("--mini_batch_size=3", Some("the setting of the job is the key `mini_batch_size`")),
+        ("--output_folder", None),
+        ("--profiling_module", None),
+    ] {
+        let spec = project.load(&format!("{REQUIRED}arguments: [{argument}, x]\n")).unwrap();
+        assert_eq!(spec.arguments, [argument, "x"]);
+        let place = format!("{}:4: arguments[0] (", project.path("job.yml").display());
+        assert_eq!(spec.notes.len(), usize::from(note.is_some()), "{argument}: {:?}", spec.notes);
+        if let Some(note) = note {
+            assert!(spec.notes[0].starts_with(&place) && spec.notes[0].ends_with(note), "{:?}", spec.notes);
+        }
+    }
+}
+
+#[test]
+fn a_result_that_is_called_csv_and_is_none_is_noted() {
+    let project = Project::new();
+    let csv = format!("{REQUIRED}append_row_file_name: rows.csv\n");
+    let spec = project.load(&csv).unwrap();
+    assert!(
+        spec.notes[0].contains("job.yml:4: append_row_file_name: DataFrames go into rows.csv"),
+        "{spec:?}"
+    );
+    let overrides = [("output_format".to_owned(), "csv".to_owned())];
+    assert_eq!(
+        change(&spec, "job", &overrides, &project.path(""), RunsOn::ThisMachine, &Names::default())
+            .unwrap()
+            .notes,
+        [""; 0]
+    );
+    for other in ["output_format: csv", "output_action: summary_only"] {
+        assert_eq!(project.load(&format!("{csv}{other}\n")).unwrap().notes, [""; 0], "{other}");
+    }
 }
 
 #[test]
@@ -463,7 +570,59 @@ fn logs_for_a_pipeline_that_there_is_not_are_noted() {
         "arguments: [--copy_logs_to_parent, 1]",
     ] {
         let spec = project.load(&format!("{REQUIRED}{given}\n")).unwrap();
-        assert!(spec.copy_logs_to_parent && spec.notes[0].starts_with("copy_logs_to_parent: "), "{spec:?}");
+        let note = "job.yml:4: ";
+        assert!(spec.copy_logs_to_parent && spec.notes[0].contains(note), "{spec:?}");
+        assert!(spec.notes[0].contains("the job is no step of a pipeline"), "{spec:?}");
     }
     assert_eq!(project.load(REQUIRED).unwrap().notes, [""; 0]);
+}
+
+#[test]
+fn a_model_is_a_path_that_is_there() {
+    let project = Project::new();
+    let folder = project.path("pkg").display().to_string();
+    for given in ["pkg", "./pkg/", "{path: pkg, type: custom_model}"] {
+        let spec = project.load(&format!("{REQUIRED}model: {given}\n")).unwrap();
+        let model = spec.model.unwrap();
+        assert_eq!((model.named(), model.base_name()), (folder.clone(), "pkg".to_owned()), "{given}");
+    }
+    for (given, problem) in [
+        ("''", "model: it is empty: give a file or folder, or a mapping of its path and mode"),
+        ("absent", "model: cannot read FOLDER/absent: No such file or directory (os error 2)"),
+        ("[a]", "model: a list is not a model: give a file or folder, or a mapping of its path and mode"),
+        (
+            "s3://bucket/",
+            "model: s3://bucket/ has no name that scripts could find it under: give a folder below it",
+        ),
+        (
+            "'s3://bucket/*.pkl'",
+            "model: s3://bucket/*.pkl is a glob, which gives scripts no name to find it under: give a file or folder",
+        ),
+        (
+            "{path: s3://bucket/m, mode: direct}",
+            "model.path: s3://bucket/m is no path on a worker: leave `mode: direct` out, and each worker fetches it",
+        ),
+        ("{mode: direct}", "model.path: the key is missing: give the path"),
+        ("/", "model: / has no name that scripts could find it under: give a folder below it"),
+        (
+            "azureml:m:1",
+            "model: a model of a registry (azureml:) is not supported yet: give the path of a file or folder",
+        ),
+    ] {
+        assert_eq!(project.problem(&format!("{REQUIRED}model: {given}\n")), problem, "{given}");
+    }
+    for (given, name, mode) in [
+        ("{path: /no/such/model, mode: direct}", "model", InputMode::Direct),
+        ("./pkg", "pkg", InputMode::Upload),
+        ("s3://bucket/out/mnist/", "mnist", InputMode::Upload),
+    ] {
+        project.write("job.yml", &format!("{REQUIRED}model: {given}\n"));
+        let model = load_for(RunsOn::Workers, &project.path("job.yml"), &[]).unwrap().model.unwrap();
+        assert_eq!((&*model.base_name(), model.mode), (name, mode));
+    }
+    let refers = "arguments: ['${{side_inputs.azureml-model}}']";
+    assert_eq!(
+        project.problem(&format!("{REQUIRED}model: pkg\n{refers}\n")),
+        "arguments[0]: ${{side_inputs.azureml-model}}: there is no side input `azureml-model`: give it under side_inputs"
+    );
 }

@@ -9,10 +9,16 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod azure;
+mod deployment;
 mod environment;
 mod forms;
+mod graph;
 mod inputs;
 mod keys;
+mod mltable;
+mod pipeline;
+mod side_inputs;
 mod table;
 
 /// The keys that have no default, line 1 to 3.
@@ -116,7 +122,9 @@ partition_keys: [a]
         format!(":7: inputs[0].path: cannot read {folder}/absent: No such file or directory (os error 2)"),
         ":8: inputs[0].header: only a tabular input has it: remove it, or give type: tabular".to_owned(),
         ":9: run_max_try: \"none\" is not a whole number: give a whole number from 1 to 2147483647".to_owned(),
-        ":10: partition_keys: not supported yet: remove it and set mini_batch_size".to_owned(),
+        ":10: partition_keys: \"a\" is no column of a path, input input_1 has no partition_format; give one that \
+         partition_format has"
+            .to_owned(),
         ": --set run_invocation_timeout: \"-1\" is out of range: give a whole number from 1 to 2147483647 seconds"
             .to_owned(),
     ];

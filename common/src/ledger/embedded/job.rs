@@ -1,4 +1,4 @@
-//! The books of one job in memory.
+//! What the ledger keeps of one job, in memory.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -6,16 +6,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use super::{EmbeddedLedger, lock};
 use crate::ledger::{
     Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobProgress,
-    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, Seats, Signal,
-    TryLimits, Verdict,
+    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, OfferedCopy,
+    OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
-/// The books of one job.
+/// What the ledger keeps of one job.
 #[derive(Debug)]
 pub(super) struct Job {
     limits: TryLimits,
@@ -29,6 +30,17 @@ pub(super) struct Job {
     tries: BTreeMap<MiniBatchIndex, NotedTries>,
     nodes: BTreeMap<u32, Node>,
     leases: HashMap<Duty, Lease>,
+    copies: BTreeMap<MiniBatchIndex, WantedCopy>,
+    statistics: HashMap<String, Bytes>,
+    statistics_read: Option<Instant>,
+}
+
+/// A second run of a mini-batch.
+#[derive(Debug, Default)]
+struct WantedCopy {
+    /// Who offers it, and what a node needs to run it.
+    offered: Option<(String, OfferedCopy)>,
+    taken_by: Option<String>,
 }
 
 /// What was recorded of a mini-batch that did not go through at once.
@@ -70,6 +82,9 @@ impl Job {
             tries: BTreeMap::new(),
             nodes: BTreeMap::new(),
             leases: HashMap::new(),
+            copies: BTreeMap::new(),
+            statistics: HashMap::new(),
+            statistics_read: None,
         }
     }
 
@@ -90,6 +105,7 @@ impl Job {
             return false;
         }
         self.tries.remove(&outcome.index);
+        self.copies.remove(&outcome.index);
         let progress = &mut self.progress;
         *if outcome.succeeded { &mut progress.succeeded } else { &mut progress.failed } += 1;
         progress.items += outcome.items;
@@ -125,6 +141,11 @@ impl Job {
 
     pub(super) fn is_watched(&self) -> bool {
         self.watched_by().is_some()
+    }
+
+    /// Whether a reader asked for its statistics within [`READS_FOR`].
+    fn has_reader(&self) -> bool {
+        self.statistics_read.is_some_and(|at| at.elapsed() < READS_FOR)
     }
 }
 
@@ -218,7 +239,7 @@ impl JobLedger for EmbeddedJob {
     }
 
     async fn progress(&self) -> Result<JobProgress, LedgerError> {
-        self.with(|job| job.progress.clone())
+        self.with(|job| JobProgress { is_read: job.has_reader(), ..job.progress.clone() })
     }
 
     async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
@@ -295,6 +316,68 @@ impl JobLedger for EmbeddedJob {
             if let Some(tries) = job.tries.get_mut(&index) {
                 tries.start = tries.start.take().filter(|noted| noted != start);
             }
+        })
+    }
+
+    async fn want_copies(
+        &self,
+        indexes: &[MiniBatchIndex],
+        fence: u64,
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        self.with_duty(Duty::Watch, fence, |job| {
+            let mut new = indexes.to_vec();
+            new.retain(|&index| !job.has_ended(index) && !job.copies.contains_key(&index));
+            job.copies.extend(new.iter().map(|&index| (index, WantedCopy::default())));
+            new
+        })
+    }
+
+    async fn open_copies(&self) -> Result<Vec<OpenCopy>, LedgerError> {
+        self.with(|job| {
+            let open = job.copies.iter().filter(|(_, copy)| copy.taken_by.is_none());
+            let offered_by = |copy: &WantedCopy| copy.offered.as_ref().map(|(worker, _)| worker.clone());
+            open.map(|(&index, copy)| OpenCopy { index, offered_by: offered_by(copy) }).collect()
+        })
+    }
+
+    async fn offer_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+        copy: &OfferedCopy,
+    ) -> Result<(), LedgerError> {
+        self.with(|job| {
+            if let Some(wanted) = job.copies.get_mut(&index) {
+                wanted.offered.get_or_insert_with(|| (worker.to_owned(), copy.clone()));
+            }
+        })
+    }
+
+    async fn take_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+    ) -> Result<Option<OfferedCopy>, LedgerError> {
+        self.with(|job| {
+            let wanted = job.copies.get_mut(&index)?;
+            let (_, copy) = wanted.offered.as_ref()?;
+            let taken_by = wanted.taken_by.get_or_insert_with(|| worker.to_owned());
+            (taken_by == worker).then(|| copy.clone())
+        })
+    }
+
+    async fn publish_statistics(&self, parts: &[(&str, Bytes)], fence: u64) -> Result<(), LedgerError> {
+        let parts = parts.iter().map(|(name, part)| ((*name).to_owned(), part.clone()));
+        self.with_duty(Duty::Watch, fence, |job| job.statistics.extend(parts))
+    }
+
+    async fn statistics(&self, names: &[&str]) -> Result<Vec<Option<Bytes>>, LedgerError> {
+        self.with(|job| {
+            if !job.has_reader() {
+                job.statistics.clear();
+            }
+            job.statistics_read = Some(Instant::now());
+            names.iter().map(|&name| job.statistics.get(name).cloned()).collect()
         })
     }
 

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use self::job::{EmbeddedJob, Job};
-use super::{Bell, Books, IdleWorker, JobLedger, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers};
+use super::{Bell, IdleWorker, JobLedger, KnownJob, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers};
 
 /// A ledger in memory. Clones share their jobs.
 #[derive(Debug, Clone, Default)]
@@ -85,15 +85,15 @@ impl Ledger for EmbeddedLedger {
         });
         let look = |offer: Offer| {
             let known = lock(&self.jobs).get(&offer.run).map(|job| {
-                let books = Books {
+                let known = KnownJob {
                     state: job.state,
                     is_concluded: job.progress.conclusion.is_some(),
                     is_watched: job.is_watched(),
                 };
-                (job.seats_taken(quiet), books)
+                (job.seats_taken(quiet), known)
             });
-            let (nodes, books) = known.unzip();
-            Offered { offer, nodes: nodes.unwrap_or_default(), books }
+            let (nodes, known) = known.unzip();
+            Offered { offer, nodes: nodes.unwrap_or_default(), known }
         };
         Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled })
     }

@@ -86,7 +86,7 @@ impl RedisFailure {
         Self { kind, message: message.into(), connection_is_lost: false, refuses: None }
     }
 
-    /// What the ledger was told makes no sense.
+    /// An argument of a call is malformed.
     pub(super) fn malformed(message: String) -> Self {
         Self::new(LedgerErrorKind::Refused, message)
     }

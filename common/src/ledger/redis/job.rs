@@ -1,8 +1,9 @@
-//! The books of one job, each verb a script.
+//! What the ledger keeps of one job, each verb a script.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use redis::{FromRedisValue, ToRedisArgs};
 
 use super::failure::RedisFailure;
@@ -12,8 +13,8 @@ use super::scripts::{self, Script};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
 use crate::ledger::{
     Begin, Blame, Checkpoint, CommittedSegment, Conclusion, Duty, FailedTry, JobLedger, JobProgress,
-    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, Seats, Signal,
-    TryLimits, Verdict,
+    JobState, LedgerError, LedgerErrorKind, MiniBatchOutcome, NodeInfo, NodeReport, NodeView, OfferedCopy,
+    OpenCopy, READS_FOR, Seats, Signal, TryLimits, Verdict,
 };
 use crate::mini_batch::MiniBatchIndex;
 
@@ -75,6 +76,10 @@ impl RedisJob {
     }
 }
 
+fn reads_for() -> u64 {
+    READS_FOR.as_micros() as u64
+}
+
 /// What is noted of a mini-batch, as `record_failure` and `begin` return it.
 struct Noted {
     failed_tries: u32,
@@ -130,14 +135,24 @@ impl JobLedger for RedisJob {
 
     async fn progress(&self) -> Result<JobProgress, LedgerError> {
         type Counts = (u64, u64, bool, u64, u64, u64, u64, u64);
-        type Answer = (Counts, u64, (Option<JobState>, Option<String>));
-        let answer: Answer = self.run(&scripts::PROGRESS, &[Key::Job, Key::Segments], NONE).await?;
-        let (counts, segments, (conclusion, reason)) = answer;
+        type Answer = (Counts, u64, (Option<JobState>, Option<String>), bool);
+        let keys = [Key::Job, Key::Segments, Key::Statistics];
+        let answer: Answer = self.run(&scripts::PROGRESS, &keys, reads_for()).await?;
+        let (counts, segments, (conclusion, reason), is_read) = answer;
         let (scheduled, scheduled_items, complete, succeeded, failed, items, items_succeeded, descriptors) =
             counts;
         let checkpoint = Checkpoint { scheduled, items: scheduled_items, descriptors, complete };
         let conclusion = conclusion.map(|state| Conclusion { state, reason: reason.unwrap_or_default() });
-        Ok(JobProgress { checkpoint, succeeded, failed, items, items_succeeded, segments, conclusion })
+        Ok(JobProgress {
+            checkpoint,
+            succeeded,
+            failed,
+            items,
+            items_succeeded,
+            segments,
+            conclusion,
+            is_read,
+        })
     }
 
     async fn ended(&self, indexes: &[MiniBatchIndex]) -> Result<Vec<bool>, LedgerError> {
@@ -221,6 +236,61 @@ impl JobLedger for RedisJob {
 
     async fn abandon(&self, index: MiniBatchIndex, start: &str) -> Result<(), LedgerError> {
         self.run(&scripts::ABANDON, &[Key::Job, Key::Tries], (index, start)).await
+    }
+
+    async fn want_copies(
+        &self,
+        indexes: &[MiniBatchIndex],
+        fence: u64,
+    ) -> Result<Vec<MiniBatchIndex>, LedgerError> {
+        let keys = [Key::Job, Key::Ended, Key::Copies, Key::OpenCopies, Key::Leases];
+        let arguments = (Packed(indexes), fence);
+        let (is_holder, new): (bool, Packed<_>) = self.run(&scripts::WANT_COPIES, &keys, arguments).await?;
+        if is_holder { Ok(new.0) } else { Err(LedgerError::superseded(&self.job, Duty::Watch)) }
+    }
+
+    async fn open_copies(&self) -> Result<Vec<OpenCopy>, LedgerError> {
+        let open: Vec<(MiniBatchIndex, String)> =
+            self.run(&scripts::OPEN_COPIES, &[Key::Job, Key::Ended, Key::OpenCopies], NONE).await?;
+        let open_copy = |(index, worker): (_, String)| OpenCopy {
+            index,
+            offered_by: Some(worker).filter(|worker| !worker.is_empty()),
+        };
+        Ok(open.into_iter().map(open_copy).collect())
+    }
+
+    async fn offer_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+        copy: &OfferedCopy,
+    ) -> Result<(), LedgerError> {
+        let keys = [Key::Job, Key::Copies, Key::OpenCopies];
+        self.run(&scripts::OFFER_COPY, &keys, (index, worker, Packed(copy))).await
+    }
+
+    async fn take_copy(
+        &self,
+        index: MiniBatchIndex,
+        worker: &str,
+    ) -> Result<Option<OfferedCopy>, LedgerError> {
+        let keys = [Key::Job, Key::Ended, Key::Copies, Key::OpenCopies];
+        let taken: Vec<Packed<OfferedCopy>> = self.run(&scripts::TAKE_COPY, &keys, (index, worker)).await?;
+        Ok(taken.into_iter().next().map(|copy| copy.0))
+    }
+
+    async fn publish_statistics(&self, parts: &[(&str, Bytes)], fence: u64) -> Result<(), LedgerError> {
+        let parts: Vec<(&str, &[u8])> = parts.iter().map(|(name, part)| (*name, &part[..])).collect();
+        let keys = [Key::Job, Key::Statistics, Key::Leases];
+        let answer: i64 = self.run(&scripts::PUBLISH_STATISTICS, &keys, (fence, parts)).await?;
+        if answer < 0 { Err(LedgerError::superseded(&self.job, Duty::Watch)) } else { Ok(()) }
+    }
+
+    async fn statistics(&self, names: &[&str]) -> Result<Vec<Option<Bytes>>, LedgerError> {
+        let arguments = (reads_for(), TIME_TO_LIVE.as_secs(), names);
+        let keys = [Key::Job, Key::Statistics];
+        let parts: Vec<Option<Vec<u8>>> = self.run(&scripts::STATISTICS, &keys, arguments).await?;
+        Ok(parts.into_iter().map(|part| part.map(Bytes::from)).collect())
     }
 
     async fn join(&self, info: &NodeInfo, wish: Option<u32>) -> Result<u32, LedgerError> {

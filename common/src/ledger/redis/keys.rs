@@ -11,11 +11,14 @@ pub(super) enum Key {
     Nodes,
     Workers,
     Heard,
+    Copies,
+    OpenCopies,
+    Statistics,
     Leases,
 }
 
 impl Key {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         // First: what tells whether the job is there.
         Self::Job,
         Self::Ended,
@@ -25,6 +28,9 @@ impl Key {
         Self::Nodes,
         Self::Workers,
         Self::Heard,
+        Self::Copies,
+        Self::OpenCopies,
+        Self::Statistics,
         // Last: who holds which duty.
         Self::Leases,
     ];
@@ -39,6 +45,9 @@ impl Key {
             Self::Nodes => "nodes",
             Self::Workers => "workers",
             Self::Heard => "heard",
+            Self::Copies => "copies",
+            Self::OpenCopies => "open_copies",
+            Self::Statistics => "statistics",
             Self::Leases => "leases",
         };
         format!("prs:{{{job}}}:{kind}")

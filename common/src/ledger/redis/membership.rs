@@ -11,7 +11,7 @@ use super::keys::TargetKey;
 use super::packed::Packed;
 use super::{RedisLedger, TIME_TO_LIVE, call_name, scripts};
 use crate::ledger::{
-    Bell, Books, IdleWorker, JobLedger, JobState, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers,
+    Bell, IdleWorker, JobLedger, JobState, KnownJob, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers,
 };
 use crate::message_pack;
 
@@ -54,9 +54,9 @@ impl Ledger for RedisLedger {
         let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
         let mut offered = Vec::with_capacity(found.len());
         for (offer, nodes, state, is_concluded, is_watched) in found {
-            let books = state.map(|state| Books { state, is_concluded, is_watched });
+            let known = state.map(|state| KnownJob { state, is_concluded, is_watched });
             match message_pack::decode(&offer) {
-                Ok(offer) => offered.push(Offered { offer, nodes, books }),
+                Ok(offer) => offered.push(Offered { offer, nodes, known }),
                 // The others do not wait for one that another program has put there.
                 Err(error) => tracing::warn!(%error, target, "an offer in the ledger is left alone"),
             }

@@ -15,6 +15,9 @@
 //! | `prs:{<job>}:nodes` | hash | by node id: worker, info, report, when it was heard (µs), whether it left; packed |
 //! | `prs:{<job>}:workers` | hash | node id of a worker, by its name |
 //! | `prs:{<job>}:heard` | sorted set | ids of the nodes that have not left, by when they were heard (µs) |
+//! | `prs:{<job>}:copies` | hash | by index, for mini-batches of which a second run is wanted: nothing, or what a node needs to run it and the worker that took it; packed |
+//! | `prs:{<job>}:open_copies` | hash | by index, for those of them that no worker has taken: the worker that offers it, or nothing |
+//! | `prs:{<job>}:statistics` | hash | while they have a reader, the parts of the statistics by their names; `read_us`, the time of the last read (µs) |
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
 //! | `prs:storage` | string | identity of the storage that the ledger belongs to |
 //! | `prs:targets` | sorted set | targets that idle workers looked for, by when (µs) |
@@ -34,7 +37,7 @@
 //! |---|---|
 //! | `address`, `connection`, `failure` | the server, the way to it, and what its errors mean |
 //! | `keys`, `scripts`, `packed` | names of keys, the Lua, and what goes to it and back |
-//! | `job` | the books of one job |
+//! | `job` | what it keeps of one job |
 //! | `membership` | what brings jobs and workers together; `bell` rings |
 
 mod address;

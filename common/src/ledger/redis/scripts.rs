@@ -39,6 +39,12 @@ scripts! {
     RECORD_FAILURE = "record_failure";
     BEGIN = "begin";
     ABANDON = "abandon";
+    WANT_COPIES = "want_copies";
+    OPEN_COPIES = "open_copies";
+    OFFER_COPY = "offer_copy";
+    TAKE_COPY = "take_copy";
+    PUBLISH_STATISTICS = "publish_statistics";
+    STATISTICS = "statistics";
     JOIN = "join";
     HEARTBEAT = "heartbeat";
     LEAVE = "leave";

@@ -261,7 +261,7 @@ fn collect(folder: &Path, key: &str, found: &mut Vec<ObjectMeta>) -> io::Result<
 
 fn describe(key: String, meta: &fs::Metadata) -> ObjectMeta {
     let modified = u64::try_from(meta.mtime()).ok();
-    ObjectMeta { key, size: meta.len(), version: version(meta), modified }
+    ObjectMeta { key, size: meta.len(), version: version(meta), modified, checksum: None }
 }
 
 #[async_trait]

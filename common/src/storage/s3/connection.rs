@@ -1,17 +1,19 @@
-//! How the server is reached and who asks: what the environment says, and the client made from it.
+//! How the server is reached and who asks: what the environment and the profile in use say, and the client made from it.
 //!
 //! Credentials come from where the AWS tools look: variables, the profile files, a web identity, the container,
 //! the machine. The last of these is asked once and briefly: a laptop has nobody there who answers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::imds;
-use aws_config::meta::region::ProvideRegion;
-use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::{ProfileFileCredentialsProvider, ProfileFileRegionProvider};
 use aws_config::provider_config::ProviderConfig;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
@@ -25,8 +27,7 @@ use aws_smithy_http_client::tls;
 use crate::refusals;
 use crate::storage::StorageErrorKind;
 
-use super::access::BucketAccess;
-use super::failure::Failure;
+use super::failure::S3Failure;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long credentials are looked for.
@@ -34,29 +35,37 @@ const LOOK_FOR_CREDENTIALS: Duration = Duration::from_secs(10);
 /// How long the machine's metadata service may take; where there is one it takes milliseconds.
 const METADATA: Duration = Duration::from_secs(1);
 
+static GIVEN: OnceLock<S3Options> = OnceLock::new();
+/// Buckets that are reached in a way of their own.
+static OF_BUCKETS: OnceLock<BTreeMap<String, S3Options>> = OnceLock::new();
+
 /// How an S3 server is reached. Everything that is absent is looked up where the AWS tools look.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct S3Options {
     /// The server's URL; absent for AWS itself.
     pub endpoint: Option<String>,
     /// The region that requests are signed for; `us-east-1` when nothing names one.
     pub region: Option<String>,
+    /// The profile of the AWS tools that credentials and region are taken from, where `AWS_PROFILE` names none.
+    pub aws_profile: Option<String>,
     /// Whether the bucket stands in the host name also at an endpoint of one's own, which otherwise has it in
     /// the path.
-    pub virtual_host: bool,
-    /// Who asks.
-    pub credentials: Option<S3Credentials>,
-    /// The profile of the AWS tools that credentials and region are taken from, where `AWS_PROFILE` names none.
-    pub profile: Option<String>,
+    pub virtual_host: Option<bool>,
     /// A PEM file with certificates to trust beside those of the system.
     pub certificates: Option<PathBuf>,
+    /// Who asks.
+    pub credentials: Option<S3Credentials>,
+    /// Whether nobody does: requests are not signed, as a public bucket takes them.
+    pub anonymous: bool,
+    /// Whether credentials come from `aws_profile` alone, whatever variables say.
+    pub is_profile_alone: bool,
     /// How long a refusal of what was accepted before may last before it counts as one; 5 minutes when nothing else is
     /// said.
     pub refusal_patience: Option<Duration>,
 }
 
 /// An access key and its secret, which no `Debug` shows.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct S3Credentials {
     /// The key's name.
     pub access_key: String,
@@ -71,83 +80,136 @@ impl fmt::Debug for S3Credentials {
 }
 
 impl S3Options {
+    /// Uses these, as a profile gives them, for every bucket that is opened from now on, where no variable says otherwise.
+    /// Only the first call counts.
+    pub fn set(self) {
+        let _ = GIVEN.set(self);
+    }
+
+    /// Uses these for the buckets of these names that are opened from now on, whatever variables say. Only the first call
+    /// counts.
+    pub fn set_for_buckets(buckets: BTreeMap<String, Self>) {
+        let _ = OF_BUCKETS.set(buckets);
+    }
+
+    /// How `bucket` is reached: as was [set](Self::set_for_buckets) for it, and else as [the environment
+    /// says](Self::from_environment). Fails with what is wrong there.
+    pub fn of_bucket(bucket: &str) -> Result<Self, String> {
+        let own = OF_BUCKETS.get().and_then(|buckets| buckets.get(bucket));
+        Self::from_environment().map(|usual| own.map_or(usual.clone(), |own| own.over(usual)))
+    }
+
+    /// These, and `usual` where they say nothing.
+    fn over(&self, usual: Self) -> Self {
+        let own = self.clone();
+        Self {
+            endpoint: own.endpoint.or(usual.endpoint),
+            region: own.region.or(usual.region),
+            is_profile_alone: own.aws_profile.is_some(),
+            aws_profile: own.aws_profile.or(usual.aws_profile),
+            virtual_host: own.virtual_host.or(usual.virtual_host),
+            certificates: own.certificates.or(usual.certificates),
+            credentials: own.credentials.or(usual.credentials),
+            anonymous: own.anonymous,
+            refusal_patience: own.refusal_patience.or(usual.refusal_patience),
+        }
+    }
+
     /// What the environment says: `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_CA_BUNDLE`,
-    /// `PRS_S3_VIRTUAL_HOST=true` and `PRS_REFUSAL_PATIENCE` (seconds); and what [`BucketAccess`] was set to, where a
-    /// variable is not set. Credentials are looked up when the store is opened. Fails with what is wrong.
+    /// `PRS_S3_VIRTUAL_HOST=true` and `PRS_REFUSAL_PATIENCE` (seconds); and what was [set](Self::set), where a
+    /// variable is not. Credentials are looked up when the store is opened. Fails with what is wrong.
     pub fn from_environment() -> Result<Self, String> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let access = BucketAccess::get();
+        let given = GIVEN.get().cloned().unwrap_or_default();
         let virtual_host = match variable("PRS_S3_VIRTUAL_HOST").as_deref() {
-            None => access.virtual_host.unwrap_or_default(),
-            Some("false") => false,
-            Some("true") => true,
+            None => given.virtual_host,
+            Some("false") => Some(false),
+            Some("true") => Some(true),
             Some(other) => return Err(format!("PRS_S3_VIRTUAL_HOST must be true or false, not {other:?}")),
         };
+        let endpoint = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
         Ok(Self {
-            endpoint: variable("AWS_ENDPOINT_URL_S3")
-                .or_else(|| variable("AWS_ENDPOINT_URL"))
-                .or(access.endpoint),
-            region: variable("AWS_REGION").or(access.region),
+            endpoint: endpoint.or(given.endpoint),
+            region: variable("AWS_REGION").or(given.region),
+            aws_profile: given.aws_profile.filter(|_| variable("AWS_PROFILE").is_none()),
             virtual_host,
+            certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from).or(given.certificates),
             credentials: None,
-            profile: access.aws_profile.filter(|_| variable("AWS_PROFILE").is_none()),
-            certificates: variable("AWS_CA_BUNDLE").map(PathBuf::from).or(access.certificates),
+            anonymous: false,
+            is_profile_alone: false,
             refusal_patience: Some(refusals::patience()?),
         })
     }
 }
 
-/// A client for what `options` say, and the endpoint it talks to when that is not AWS.
-pub(super) async fn connect(options: &S3Options) -> Result<(Client, Option<String>), Failure> {
+/// A client for what `options` say.
+pub(super) async fn connect(options: &S3Options) -> Result<Client, S3Failure> {
     let http = http_client(options)?;
-    let endpoint = options.endpoint.clone();
-    if let Some(endpoint) = &endpoint {
-        check_endpoint(endpoint)?;
-    }
-    let region = match &options.region {
-        Some(region) => Region::new(region.clone()),
-        None => region(options.profile.as_deref()).await,
+    options.endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
+    let region = region(options).await;
+    let credentials = if options.anonymous {
+        None
+    } else {
+        Some(credentials(options, http.clone(), region.clone()).await?)
     };
-    let credentials = credentials(options, http.clone(), region.clone()).await?;
-    let path_style = endpoint.is_some() && !options.virtual_host;
     let mut config = aws_sdk_s3::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .http_client(http)
         .region(region)
-        .credentials_provider(credentials)
-        .force_path_style(path_style)
+        .force_path_style(options.endpoint.is_some() && options.virtual_host != Some(true))
         // Attempts, and how long they may take, are decided in `retry`.
         .retry_config(RetryConfig::disabled())
         .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECT).build())
+        // It would also end answers that begin at once and say nothing while the server works, as those to a completion or
+        // a copy of parts do; and it goes by the wall clock, so that nothing stalls while that is set back.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        // Checksums that stand behind the body are beyond some servers.
+        // Checksums that stand behind the body are beyond some servers, and any are beyond others (`answers`).
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
-    config.set_endpoint_url(endpoint.clone());
-    Ok((Client::from_conf(config.build()), endpoint))
+    config.set_endpoint_url(options.endpoint.clone());
+    if credentials.is_none() {
+        config.set_allow_no_auth();
+    }
+    config.set_credentials_provider(credentials);
+    Ok(Client::from_conf(config.build()))
 }
 
-async fn region(profile: Option<&str>) -> Region {
-    if let Some(region) = EnvironmentVariableRegionProvider::new().region().await {
-        return region;
+async fn region(options: &S3Options) -> Region {
+    let mut profile = ProfileFileRegionProvider::builder();
+    if let Some(name) = &options.aws_profile {
+        profile = profile.profile_name(name);
     }
-    let mut of_profile = ProfileFileRegionProvider::builder();
-    if let Some(profile) = profile {
-        of_profile = of_profile.profile_name(profile);
-    }
-    of_profile.build().region().await.unwrap_or_else(|| Region::from_static("us-east-1"))
+    let named = RegionProviderChain::first_try(options.region.clone().map(Region::new))
+        .or_else(EnvironmentVariableRegionProvider::new())
+        .or_else(profile.build());
+    named.region().await.unwrap_or_else(|| Region::from_static("us-east-1"))
 }
 
 async fn credentials(
     options: &S3Options,
     http: SharedHttpClient,
     region: Region,
-) -> Result<SharedCredentialsProvider, Failure> {
+) -> Result<SharedCredentialsProvider, S3Failure> {
     if let Some(S3Credentials { access_key, secret_key }) = &options.credentials {
         let given = Credentials::new(access_key, secret_key, None, None, "given");
         return Ok(SharedCredentialsProvider::new(given));
     }
     let config = ProviderConfig::default().with_http_client(http).with_region(Some(region.clone()));
+    if let Some(profile) = options.aws_profile.as_ref().filter(|_| options.is_profile_alone) {
+        let of_profile =
+            ProfileFileCredentialsProvider::builder().configure(&config).profile_name(profile).build();
+        let given = tokio::time::timeout(LOOK_FOR_CREDENTIALS, of_profile.provide_credentials()).await;
+        return match given {
+            Ok(Ok(_)) => Ok(SharedCredentialsProvider::new(of_profile)),
+            why => {
+                let why = why.map_or("no answer".to_owned(), |given| {
+                    given.err().map(|error| error.to_string()).unwrap_or_default()
+                });
+                let message = format!("the profile {profile} of the AWS tools gives no credentials: {why}");
+                Err(S3Failure::of(StorageErrorKind::PermissionDenied, message))
+            }
+        };
+    }
     let machine = imds::Client::builder()
         .configure(&config)
         .max_attempts(1)
@@ -156,23 +218,21 @@ async fn credentials(
         .operation_timeout(2 * METADATA)
         .build();
     let mut chain = DefaultCredentialsChain::builder().configure(config).region(region).imds_client(machine);
-    if let Some(profile) = &options.profile {
+    if let Some(profile) = &options.aws_profile {
         chain = chain.profile_name(profile);
     }
     let chain = chain.build().await;
-    let refused = |why: String| {
-        let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
-        Failure::of(StorageErrorKind::PermissionDenied, format!("no credentials: {why}; {remedy}"))
+    let why = match tokio::time::timeout(LOOK_FOR_CREDENTIALS, chain.provide_credentials()).await {
+        Ok(Ok(_)) => return Ok(SharedCredentialsProvider::new(chain)),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("nobody gave any within {} s", LOOK_FOR_CREDENTIALS.as_secs()),
     };
-    match tokio::time::timeout(LOOK_FOR_CREDENTIALS, chain.provide_credentials()).await {
-        Ok(Ok(_)) => Ok(SharedCredentialsProvider::new(chain)),
-        Ok(Err(error)) => Err(refused(error.to_string())),
-        Err(_) => Err(refused(format!("nobody gave any within {} s", LOOK_FOR_CREDENTIALS.as_secs()))),
-    }
+    let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
+    Err(S3Failure::of(StorageErrorKind::PermissionDenied, format!("no credentials: {why}; {remedy}")))
 }
 
-fn http_client(options: &S3Options) -> Result<SharedHttpClient, Failure> {
-    let malformed = |message: String| Failure::of(StorageErrorKind::PermissionDenied, message);
+fn http_client(options: &S3Options) -> Result<SharedHttpClient, S3Failure> {
+    let malformed = |message: String| S3Failure::of(StorageErrorKind::PermissionDenied, message);
     let mut trusted = tls::TrustStore::default();
     if let Some(file) = &options.certificates {
         let pem = std::fs::read(file)
@@ -190,7 +250,7 @@ fn http_client(options: &S3Options) -> Result<SharedHttpClient, Failure> {
 }
 
 /// The endpoint is printed in errors, so nothing secret may stand in it.
-fn check_endpoint(endpoint: &str) -> Result<(), Failure> {
+fn check_endpoint(endpoint: &str) -> Result<(), S3Failure> {
     let rest = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
     let why = match rest {
         None => "it must start with http:// or https://",
@@ -202,7 +262,7 @@ fn check_endpoint(endpoint: &str) -> Result<(), Failure> {
         Some(_) => return Ok(()),
     };
     let message = format!("the endpoint (AWS_ENDPOINT_URL_S3) is malformed: {why}");
-    Err(Failure::of(StorageErrorKind::InvalidKey, message))
+    Err(S3Failure::of(StorageErrorKind::InvalidKey, message))
 }
 
 #[cfg(test)]

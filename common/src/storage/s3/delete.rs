@@ -9,8 +9,8 @@ use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::S3Storage;
-use super::failure::Failure;
-use super::integrity::AnswersWithoutBody;
+use super::answers::AnswersWithoutBody;
+use super::failure::S3Failure;
 use crate::storage::{StorageError, StorageErrorKind};
 
 /// Objects that one request deletes at most.
@@ -46,33 +46,27 @@ impl S3Storage {
     /// Deletes no more than [`MANY`] objects.
     async fn delete_together(&self, keys: &[String]) -> Result<(), StorageError> {
         let refuses = &self.bucket.refuses_deletes;
-        if keys.len() <= 1 || refuses.load(Ordering::Relaxed) {
-            return self.delete_singly(keys.iter()).await;
-        }
-        match self.request_deletes(keys).await {
-            Ok(left) => self.delete_singly(left).await,
-            Err(failure) if failure.kind == StorageErrorKind::Unavailable => {
-                Err(self.error(&keys[0], failure))
-            }
-            // The server does not know the request, wants it otherwise, or refuses this one: single requests tell.
-            Err(failure) => {
-                self.delete_singly(keys.iter()).await?;
-                if !refuses.swap(true, Ordering::Relaxed) {
-                    let (storage, error) = (self, failure.message);
-                    tracing::info!(%storage, error, "the server deletes no objects together; one at a time");
+        let (mut left, mut why_not) = (keys.iter().collect(), None);
+        if keys.len() > 1 && !refuses.load(Ordering::Relaxed) {
+            match self.request_deletes(keys).await {
+                Ok(unconfirmed) => left = unconfirmed,
+                Err(failure) if failure.kind == StorageErrorKind::Unavailable => {
+                    return Err(self.error(&keys[0], failure));
                 }
-                Ok(())
+                // The server does not know the request, wants it otherwise, or refuses this one: single requests tell.
+                Err(failure) => why_not = Some(failure.message),
             }
         }
-    }
-
-    async fn delete_singly(&self, keys: impl IntoIterator<Item = &String>) -> Result<(), StorageError> {
-        let requests: Vec<_> = keys.into_iter().map(|key| self.delete_one(key)).collect();
-        stream::iter(requests).buffer_unordered(SINGLE_REQUESTS).try_collect::<()>().await
+        let requests: Vec<_> = left.into_iter().map(|key| self.delete_one(key)).collect();
+        stream::iter(requests).buffer_unordered(SINGLE_REQUESTS).try_collect::<()>().await?;
+        if let Some(error) = why_not.filter(|_| !refuses.swap(true, Ordering::Relaxed)) {
+            tracing::info!(storage = %self, error, "the server deletes no objects together; one at a time");
+        }
+        Ok(())
     }
 
     /// Asks the server to delete all of `keys`, and gives back those it does not say it has deleted.
-    async fn request_deletes<'a>(&self, keys: &'a [String]) -> Result<Vec<&'a String>, Failure> {
+    async fn request_deletes<'a>(&self, keys: &'a [String]) -> Result<Vec<&'a String>, S3Failure> {
         let named = keys.iter().map(|key| {
             let named = ObjectIdentifier::builder().key(format!("{}{key}", self.prefix)).build();
             named.expect("an object with its key")
@@ -87,7 +81,7 @@ impl S3Storage {
             .call(("delete many", &self.prefix, DELETE_MANY), request, |answer| {
                 let (deleted, errors) = (answer.deleted(), answer.errors());
                 if deleted.is_empty() && errors.is_empty() {
-                    return Err(Failure::no_s3_answer("it says of no object what became of it"));
+                    return Err(S3Failure::no_s3_answer("it says of no object what became of it"));
                 }
                 let gone = deleted.iter().filter_map(|object| object.key());
                 let absent = errors.iter().filter(|error| error.code() == Some("NoSuchKey"));

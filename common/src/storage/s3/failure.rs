@@ -6,15 +6,17 @@
 use std::error::Error;
 
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_s3::primitives::ByteStreamError;
 
 use crate::storage::StorageErrorKind::{
     self, AlreadyExists, Changed, Full, InvalidKey, NotFound, PermissionDenied, Unavailable,
 };
 
+/// The server's word for an upload that it does not know any more.
+pub(super) const NO_UPLOAD: &str = "NoSuchUpload";
+
 /// Why one request failed.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
+pub(super) struct S3Failure {
     /// What it means to a caller; [`Unavailable`] is worth another attempt.
     pub(super) kind: StorageErrorKind,
     /// The server's word for it, empty when it said none.
@@ -27,7 +29,7 @@ pub(super) struct Failure {
     pub(super) is_refusal: bool,
 }
 
-impl Failure {
+impl S3Failure {
     /// One that no answer of the server tells.
     pub(super) fn of(kind: StorageErrorKind, message: impl Into<String>) -> Self {
         Self { kind, code: String::new(), message: message.into(), attempts: 1, is_refusal: false }
@@ -48,61 +50,37 @@ impl Failure {
         Self::of(Changed, "the object was replaced by another one")
     }
 
-    /// What it means for a request about one version that the server heeded its condition.
-    pub(super) fn if_replaced(self) -> Self {
-        if self.kind == AlreadyExists { Self::replaced() } else { self }
-    }
-
     /// Whether a server may have refused the request for a checksum or a condition in it: there are some that take only
     /// what they know.
     pub(super) fn may_be_over_headers(&self) -> bool {
         matches!(self.code.as_str(), "InvalidArgument" | "InvalidRequest" | "NotImplemented")
     }
-
-    /// The body of an answer broke off, or is whole and damaged.
-    pub(super) fn body(error: &ByteStreamError, is_damaged: bool) -> Self {
-        let what = if is_damaged {
-            "the answer is damaged"
-        } else {
-            "the connection broke in the middle of an answer"
-        };
-        Self::unanswered(format!("{what}: {}", causes(error)))
-    }
 }
 
-impl<E: ProvideErrorMetadata + Error + 'static> From<SdkError<E>> for Failure {
+impl<E: ProvideErrorMetadata + Error + 'static> From<SdkError<E>> for S3Failure {
     fn from(error: SdkError<E>) -> Self {
         let Some(answer) = error.raw_response() else {
-            let told = match &error {
-                SdkError::DispatchFailure(failure) => {
-                    failure.as_connector_error().map_or_else(|| causes(&error), |error| causes(error))
-                }
-                _ => causes(&error),
-            };
-            return Self::unanswered(format!("no answer: {told}"));
+            return Self::unanswered(format!("no answer: {}", causes(error.source().unwrap_or(&error))));
         };
         let status = answer.status().as_u16();
-        let region = answer.headers().get("x-amz-bucket-region").map(str::to_owned);
-        // A success that could not be read was cut, or is no S3 server's.
-        let code = error.code().unwrap_or_default().to_owned();
-        let kind = if status < 300 && code.is_empty() { Unavailable } else { meaning(status, &code) };
-        let mut message = match (error.message(), code.as_str()) {
+        let code = error.code().unwrap_or_default();
+        let mut message = match (error.message(), code) {
             (Some(message), code) if !message.is_empty() => format!("{message} ({code}, HTTP {status})"),
             (_, "") => format!("HTTP {status}"),
             (_, code) => format!("{code} (HTTP {status})"),
         };
-        if let (300..400, Some(region)) = (status, region) {
+        if let (300..400, Some(region)) = (status, answer.headers().get("x-amz-bucket-region")) {
             message = format!("{message}; the bucket is in region {region}: set AWS_REGION to it");
-        } else if let Some(remedy) = remedy(&code) {
+        } else if let Some(remedy) = remedy(code) {
             message = format!("{message}; {remedy}");
         }
-        let is_refusal = is_refusal(status, &code);
-        Self { kind, code, message, attempts: 1, is_refusal }
+        let (kind, is_refusal) = (meaning(status, code), is_refusal(status, code));
+        Self { kind, code: code.to_owned(), message, attempts: 1, is_refusal }
     }
 }
 
 /// The error and what caused it, from the outside in, without repetitions.
-fn causes(error: &(dyn Error + 'static)) -> String {
+pub(in crate::storage) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -117,7 +95,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 
 fn meaning(status: u16, code: &str) -> StorageErrorKind {
     match code {
-        "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NotFound" => NotFound,
+        "NoSuchKey" | "NoSuchBucket" | NO_UPLOAD | "NotFound" => NotFound,
         "PreconditionFailed" => AlreadyExists,
         "KeyTooLongError" | "InvalidBucketName" | "InvalidObjectName" | "XMinioInvalidObjectName" => {
             InvalidKey
@@ -134,6 +112,8 @@ fn meaning(status: u16, code: &str) -> StorageErrorKind {
         | "SlowDown"
         | "Throttling"
         | "InternalError" => Unavailable,
+        // A success that could not be read was cut, or is no S3 server's.
+        "" if status < 300 => Unavailable,
         _ => match status {
             404 => NotFound,
             412 => AlreadyExists,
@@ -187,6 +167,7 @@ mod tests {
     #[test]
     fn an_answer_has_one_meaning() {
         for (status, code, expected) in [
+            (200, "", Unavailable),
             (404, "NoSuchKey", NotFound),
             (404, "", NotFound),
             (403, "AccessDenied", PermissionDenied),

@@ -1,21 +1,20 @@
 //! A bucket of an S3-compatible server as an object store: the storage of a fleet.
 //!
-//! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `integrity`
-//! says which answers count, `trust` which refusals may pass, `read` and `write` move bytes, `conditions` says who of
+//! `connection` makes the client, `retry` decides about attempts, `failure` gives answers their meaning, `answers`
+//! says which ones count, `trust` which refusals may pass, `read` and `write` move bytes, `conditions` says who of
 //! several may write, `multipart` and `writer` write large objects, `delete` removes one or many. Deliberately absent:
 //! caching, and any lock of its own; the server's conditional put is the only one.
 //!
 //! # What is left when a writer is killed
 //! An object that was being written in parts leaves an incomplete upload. Nobody sees it in a listing, but its
-//! parts take room until [`S3Storage::abort_incomplete`] or a lifecycle rule of the bucket
+//! parts take room until [`Storage::sweep`] or a lifecycle rule of the bucket
 //! (`AbortIncompleteMultipartUpload`) removes them.
 
-mod access;
+mod answers;
 mod conditions;
 mod connection;
 mod delete;
 mod failure;
-mod integrity;
 mod multipart;
 mod read;
 mod retry;
@@ -24,15 +23,15 @@ mod write;
 mod writer;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::DateTime;
-use futures_util::{StreamExt, TryStreamExt, future, stream};
-use tokio::task::JoinSet;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio_util::task::TaskTracker;
 
 use crate::refusals::PATIENCE;
 
@@ -41,10 +40,10 @@ use super::{
     StorageError, StorageErrorKind, StorageExt, Version, Writer, is_valid_key, is_valid_prefix,
 };
 
-pub use access::BucketAccess;
 use conditions::Heeds;
 pub use connection::{S3Credentials, S3Options};
-use failure::Failure;
+pub(super) use failure::causes;
+use failure::{NO_UPLOAD, S3Failure};
 use trust::Trust;
 use writer::S3Writer;
 
@@ -80,22 +79,22 @@ struct Bucket {
     probe: String,
     trust: Trust,
     /// Uploads that were dropped and are being taken back.
-    aborts: Mutex<JoinSet<()>>,
+    aborts: TaskTracker,
 }
 
 impl Bucket {
-    fn new(client: Client, name: &str, endpoint: Option<String>, prefix: &str, options: &S3Options) -> Self {
-        Self {
-            client,
+    async fn new(name: &str, prefix: &str, options: &S3Options) -> Result<Self, S3Failure> {
+        Ok(Self {
+            client: connection::connect(options).await?,
             name: name.to_owned(),
-            server: endpoint.unwrap_or_else(|| AWS.to_owned()),
+            server: options.endpoint.clone().unwrap_or_else(|| AWS.to_owned()),
             refuses_checksums: AtomicBool::new(false),
             refuses_deletes: AtomicBool::new(false),
             heeds: Heeds::default(),
             probe: format!("{prefix}.prs-probe-read"),
             trust: Trust::new(options.refusal_patience.unwrap_or(PATIENCE)),
-            aborts: Mutex::default(),
-        }
+            aborts: TaskTracker::new(),
+        })
     }
 }
 
@@ -107,30 +106,32 @@ impl S3Storage {
     pub async fn open(bucket: &str, prefix: &str, options: &S3Options) -> Result<Self, StorageError> {
         let place =
             if prefix.is_empty() { format!("s3://{bucket}") } else { format!("s3://{bucket}/{prefix}") };
-        let error = |failure: Failure| StorageError {
-            kind: failure.kind,
-            place: place.clone(),
-            key: "open".to_owned(),
-            message: failure.message,
-        };
+        let error = |failure| failed(place.clone(), "open", failure);
         if !prefix.is_empty() && !is_valid_key(prefix) {
-            return Err(error(Failure::of(StorageErrorKind::InvalidKey, "not a valid prefix")));
+            return Err(error(S3Failure::of(StorageErrorKind::InvalidKey, "not a valid prefix")));
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        let (client, endpoint) = connection::connect(options).await.map_err(error)?;
-        let bucket = Arc::new(Bucket::new(client, bucket, endpoint, &prefix, options));
+        let bucket = Arc::new(Bucket::new(bucket, &prefix, options).await.map_err(error)?);
         let storage = Self { bucket, prefix };
-        let checked = tokio::time::timeout(OPEN, storage.check())
-            .await
-            .unwrap_or_else(|_| Err(Failure::unanswered(format!("no answer within {} s", OPEN.as_secs()))));
-        checked.map_err(|failure| error(storage.explained(failure)))?;
-        storage.bucket.trust.begin();
-        tracing::debug!(storage = %storage, server = storage.bucket.server, "opened a bucket");
+        let checked = tokio::time::timeout(OPEN, storage.check()).await;
+        let checked = checked
+            .unwrap_or_else(|_| Err(S3Failure::unanswered(format!("no answer within {} s", OPEN.as_secs()))));
+        let server = &storage.bucket.server;
+        checked.map_err(|failure| {
+            if failure.kind != StorageErrorKind::Unavailable {
+                return error(failure);
+            }
+            // The server may be what is wrong.
+            let remedy = "check AWS_ENDPOINT_URL_S3 and that the server runs and can be reached from here";
+            error(S3Failure { message: format!("{server}: {}; {remedy}", failure.message), ..failure })
+        })?;
+        storage.bucket.trust.is_open.store(true, Ordering::Relaxed);
+        tracing::debug!(%storage, server, "opened a bucket");
         Ok(storage)
     }
 
     /// Whether the bucket is there, lists, and is read.
-    async fn check(&self) -> Result<(), Failure> {
+    async fn check(&self) -> Result<(), S3Failure> {
         let bucket = &self.bucket;
         let list = || {
             let request = bucket.client.list_objects_v2().bucket(&bucket.name);
@@ -139,6 +140,11 @@ impl S3Storage {
         let read = || bucket.client.get_object().bucket(&bucket.name).key(&bucket.probe).send();
         let list = bucket.call(("open", "", 0), list, Ok);
         let read = bucket.call(("open", "", 0), read, Ok);
+        // Of a server that does not answer, nothing is known.
+        let told = |what: &str, failure: S3Failure| match failure.kind {
+            StorageErrorKind::Unavailable => failure,
+            _ => S3Failure { message: format!("{what}: {}", failure.message), ..failure },
+        };
         // Side by side: the store may be far away.
         let (listed, read) = tokio::join!(list, read);
         listed.map_err(|failure| told("the bucket cannot be listed", failure))?;
@@ -150,41 +156,9 @@ impl S3Storage {
         }
     }
 
-    /// Says which server a failure is about, where that may be what is wrong.
-    fn explained(&self, failure: Failure) -> Failure {
-        if failure.kind == StorageErrorKind::Unavailable {
-            let server = &self.bucket.server;
-            let remedy = "check AWS_ENDPOINT_URL_S3 and that the server runs and can be reached from here";
-            return Failure { message: format!("{server}: {}; {remedy}", failure.message), ..failure };
-        }
-        failure
-    }
-
-    /// Takes back what writers of objects below this place left when they were killed: uploads in parts that
-    /// began more than `older_than` ago. Writers that are still at work on one of these fail.
-    pub async fn abort_incomplete(&self, older_than: Duration) -> Result<usize, StorageError> {
-        self.settle().await;
-        let bucket = &self.bucket;
-        let began_before = SystemTime::now().checked_sub(older_than).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut found = self.incomplete(&self.prefix).await.map_err(|failure| self.error("", failure))?;
-        if found.is_empty() && !self.prefix.is_empty() && bucket.server != AWS {
-            // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
-            found = match self.incomplete("").await {
-                // Credentials may be good for the prefix only.
-                Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => Vec::new(),
-                all => all.map_err(|failure| self.error("", failure))?,
-            };
-        }
-        found.retain(|(.., began)| began.is_none_or(|began| began <= began_before));
-        for (key, id, _) in &found {
-            multipart::abort(bucket, key, id).await.map_err(|failure| self.error("", failure))?;
-        }
-        Ok(found.len())
-    }
-
-    /// Uploads in parts that are not complete, of those the server tells for `prefix`, and below this place: the
-    /// object's name in the bucket, the upload's own, and its begin.
-    async fn incomplete(&self, prefix: &str) -> Result<Vec<(String, String, Option<SystemTime>)>, Failure> {
+    /// Uploads in parts that are not complete, of those the server tells for `prefix`, and below this place: the object's
+    /// name in the bucket, and the upload's own.
+    async fn incomplete(&self, prefix: &str) -> Result<Vec<(String, String)>, S3Failure> {
         let bucket = &self.bucket;
         let (mut key_marker, mut id_marker) = (None, None);
         let mut found = Vec::new();
@@ -196,11 +170,10 @@ impl S3Storage {
             };
             let page = bucket.call(("list uploads", prefix, 0), request, Ok).await?;
             for upload in page.uploads.unwrap_or_default() {
-                let began = upload.initiated.and_then(|time| SystemTime::try_from(time).ok());
                 if let (Some(key), Some(id)) = (upload.key, upload.upload_id)
                     && key.starts_with(&self.prefix)
                 {
-                    found.push((key, id, began));
+                    found.push((key, id));
                 }
             }
             (key_marker, id_marker) = (page.next_key_marker, page.next_upload_id_marker);
@@ -211,30 +184,22 @@ impl S3Storage {
     }
 
     /// Makes a write with a checksum of its body; without one where the server refuses that, which it is asked once.
-    async fn with_checksum<T, F: Future<Output = Result<T, Failure>> + Send>(
+    async fn with_checksum<T, F: Future<Output = Result<T, S3Failure>> + Send>(
         &self,
         write: impl Fn(bool) -> F,
-    ) -> Result<T, Failure> {
-        if self.bucket.refuses_checksums.load(Ordering::Relaxed) {
-            return write(false).await;
-        }
-        match write(true).await {
-            Err(failure) if failure.may_be_over_headers() => {
-                let written = write(false).await?;
-                if !self.bucket.refuses_checksums.swap(true, Ordering::Relaxed) {
-                    tracing::info!(storage = %self, "the server refuses checksums of bodies; none are sent");
-                }
-                Ok(written)
+    ) -> Result<T, S3Failure> {
+        let refuses = &self.bucket.refuses_checksums;
+        if !refuses.load(Ordering::Relaxed) {
+            match write(true).await {
+                Err(failure) if failure.may_be_over_headers() => {}
+                written => return written,
             }
-            written => written,
         }
-    }
-
-    /// Waits until every upload that was dropped is taken back.
-    async fn settle(&self) {
-        let mut aborts =
-            std::mem::take(&mut *self.bucket.aborts.lock().unwrap_or_else(PoisonError::into_inner));
-        while aborts.join_next().await.is_some() {}
+        let written = write(false).await?;
+        if !refuses.swap(true, Ordering::Relaxed) {
+            tracing::info!(storage = %self, "the server refuses checksums of bodies; none are sent");
+        }
+        Ok(written)
     }
 
     /// The object's name in the bucket.
@@ -247,16 +212,11 @@ impl S3Storage {
     }
 
     fn invalid(&self, key: &str) -> StorageError {
-        self.error(key, Failure::of(StorageErrorKind::InvalidKey, "not a valid object name"))
+        self.error(key, S3Failure::of(StorageErrorKind::InvalidKey, "not a valid object name"))
     }
 
-    fn error(&self, key: &str, failure: Failure) -> StorageError {
-        StorageError {
-            kind: failure.kind,
-            place: self.to_string(),
-            key: key.to_owned(),
-            message: failure.message,
-        }
+    fn error(&self, key: &str, failure: S3Failure) -> StorageError {
+        failed(self.to_string(), key, failure)
     }
 
     /// One page of a listing, and what the next one is asked for with. Objects with names that cannot be used here, such
@@ -264,30 +224,44 @@ impl S3Storage {
     async fn page(
         &self,
         prefix: &str,
-        after: Option<String>,
+        after: &str,
         token: Option<String>,
-    ) -> Result<(Vec<ObjectMeta>, Option<String>), Failure> {
-        let bucket = &self.bucket;
+    ) -> Result<(Vec<ObjectMeta>, Option<String>), StorageError> {
+        if !is_valid_prefix(prefix) {
+            return Err(self.invalid(prefix));
+        }
+        let (bucket, full) = (&self.bucket, format!("{}{prefix}", self.prefix));
+        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
         let request = || {
-            let request = bucket.client.list_objects_v2().bucket(&bucket.name).prefix(prefix);
+            let request = bucket.client.list_objects_v2().bucket(&bucket.name).prefix(&full);
             request.set_start_after(after.clone()).set_continuation_token(token.clone()).send()
         };
-        let page = bucket.call(("list", prefix, 0), request, Ok).await?;
+        let page = bucket.call(("list", &full, 0), request, Ok).await;
+        let page = page.map_err(|failure| self.error(prefix, failure))?;
         let objects = page.contents().iter().filter_map(|object| {
             let key = object.key()?.strip_prefix(&self.prefix).filter(|key| is_valid_key(key))?;
-            let size = object.size().unwrap_or_default().max(0) as u64;
-            let version = version(object.e_tag().unwrap_or_default(), size);
-            let modified = object.last_modified().and_then(seconds);
-            Some(ObjectMeta { key: key.to_owned(), size, version, modified })
+            let etag = object.e_tag().unwrap_or_default();
+            Some(described(key.to_owned(), object.size(), etag, object.last_modified().copied()))
         });
         let objects = objects.collect();
         Ok((objects, page.next_continuation_token.filter(|_| page.is_truncated == Some(true))))
     }
 }
 
-/// Seconds since the Unix epoch.
-pub(super) fn seconds(time: &DateTime) -> Option<u64> {
-    u64::try_from(time.secs()).ok()
+fn failed(place: String, key: &str, failure: S3Failure) -> StorageError {
+    let kind = match failure.code.as_str() {
+        // Another writer replaced the upload, or it was swept away, or forgotten: writing the object again settles it.
+        NO_UPLOAD => StorageErrorKind::Unavailable,
+        _ => failure.kind,
+    };
+    StorageError { kind, place, key: key.to_owned(), message: failure.message }
+}
+
+/// What an answer says of an object.
+fn described(key: String, size: Option<i64>, etag: &str, modified: Option<DateTime>) -> ObjectMeta {
+    let size = size.unwrap_or_default().max(0) as u64;
+    let modified = modified.and_then(|time| u64::try_from(time.secs()).ok());
+    ObjectMeta { key, size, version: version(etag, size), modified, checksum: None }
 }
 
 /// The version of an object is its etag, `-` and its size, bytes.
@@ -298,14 +272,6 @@ fn version(etag: &str, size: u64) -> Version {
 /// The etag in a version.
 fn etag_of(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(etag, _)| etag)
-}
-
-fn told(what: &str, failure: Failure) -> Failure {
-    // Of a server that does not answer, nothing is known.
-    match failure.kind {
-        StorageErrorKind::Unavailable => failure,
-        _ => Failure { message: format!("{what}: {}", failure.message), ..failure },
-    }
 }
 
 impl fmt::Display for S3Storage {
@@ -324,10 +290,7 @@ impl fmt::Debug for S3Storage {
 impl Storage for S3Storage {
     async fn put(&self, key: &str, payload: Payload, mode: PutMode) -> Result<Version, StorageError> {
         let full = self.full(key)?;
-        let is_update = matches!(mode, PutMode::Update(_));
-        self.write(&full, payload, mode)
-            .await
-            .map_err(|failure| self.error(key, if is_update { failure.if_replaced() } else { failure }))
+        self.write(&full, payload, mode).await.map_err(|failure| self.error(key, failure))
     }
 
     async fn writer(&self, key: &str, if_exists: IfExists) -> Result<Box<dyn Writer>, StorageError> {
@@ -342,18 +305,13 @@ impl Storage for S3Storage {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Listing {
-        if !is_valid_prefix(prefix) {
-            return stream::once(future::ready(Err(self.invalid(prefix)))).boxed();
-        }
-        let (storage, key, full) = (self.clone(), prefix.to_owned(), format!("{}{prefix}", self.prefix));
-        let after = (!after.is_empty()).then(|| format!("{}{after}", self.prefix));
+        let (storage, prefix, after) = (self.clone(), prefix.to_owned(), after.to_owned());
         // Nothing is left to ask for behind the page without a token.
         let pages = stream::try_unfold(Some(None), move |next| {
-            let (storage, key, full, after) = (storage.clone(), key.clone(), full.clone(), after.clone());
+            let (storage, prefix, after) = (storage.clone(), prefix.clone(), after.clone());
             async move {
                 let Some(token) = next else { return Ok(None) };
-                let page = storage.page(&full, after, token).await;
-                let (objects, token) = page.map_err(|failure| storage.error(&key, failure))?;
+                let (objects, token) = storage.page(&prefix, &after, token).await?;
                 Ok(Some((stream::iter(objects.into_iter().map(Ok)), token.map(Some))))
             }
         });
@@ -362,16 +320,15 @@ impl Storage for S3Storage {
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StorageError> {
         let full = self.full(key)?;
-        let seen = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
-        let (size, version, modified) = (seen.size, seen.version, seen.modified);
-        Ok(ObjectMeta { key: key.to_owned(), size, version, modified })
+        let (seen, _) = self.look_up(&full).await.map_err(|failure| self.error(key, failure))?;
+        Ok(ObjectMeta { key: key.to_owned(), ..seen })
     }
 
     async fn copy(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), StorageError> {
         let (source, target) = (self.full(from)?, self.full(to)?);
         self.copy_object(&source, &target, if_exists).await.map_err(|failure| {
-            let key = if failure.kind == StorageErrorKind::NotFound { from } else { to };
-            self.error(key, failure)
+            let is_source = failure.kind == StorageErrorKind::NotFound && failure.code != NO_UPLOAD;
+            self.error(if is_source { from } else { to }, failure)
         })
     }
 
@@ -394,12 +351,26 @@ impl Storage for S3Storage {
 
     /// What a server has acknowledged is safe already; this waits for uploads that are being taken back.
     async fn flush(&self) -> Result<(), StorageError> {
-        self.settle().await;
+        self.bucket.aborts.close();
+        self.bucket.aborts.wait().await;
         Ok(())
     }
 
     async fn sweep(&self) -> Result<(), StorageError> {
-        self.abort_incomplete(Duration::ZERO).await.map(drop)
+        self.flush().await?;
+        // MinIO takes the prefix of uploads for the name of one object, but without any it tells them all.
+        let prefix = if self.bucket.server == AWS { &self.prefix } else { "" };
+        let found = match self.incomplete(prefix).await {
+            // Credentials may be good for the prefix only.
+            Err(failure) if failure.kind == StorageErrorKind::PermissionDenied => {
+                self.incomplete(&self.prefix).await
+            }
+            found => found,
+        };
+        for (key, id) in found.map_err(|failure| self.error("", failure))? {
+            multipart::abort(&self.bucket, &key, &id).await.map_err(|failure| self.error("", failure))?;
+        }
+        Ok(())
     }
 
     async fn probe(&self, key: &str) -> Result<bool, StorageError> {

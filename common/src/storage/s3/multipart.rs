@@ -1,20 +1,22 @@
 //! An object that is written in parts: begun, sent part by part in any order, completed or taken back.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use super::answers::{checksum_header, confirm_etag, confirm_write};
 use super::conditions::conditions;
-use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write};
+use super::failure::{NO_UPLOAD, S3Failure};
 use super::write::{MARK, mark};
 use super::{Bucket, S3Storage};
-use crate::storage::{PutMode, StorageErrorKind};
+use crate::storage::PutMode;
 
+/// Parts on their way while the next is filled.
+const SIDE_BY_SIDE: usize = 4;
 /// What putting the parts together counts as, when it is decided how long it may take.
 const COMPLETE: u64 = 20 << 20;
 
@@ -22,7 +24,7 @@ const COMPLETE: u64 = 20 << 20;
 pub(super) struct Multipart {
     target: Arc<Target>,
     mark: String,
-    sending: JoinSet<Result<CompletedPart, Failure>>,
+    sending: JoinSet<Result<CompletedPart, S3Failure>>,
     arrived: Vec<CompletedPart>,
     complete: bool,
 }
@@ -35,7 +37,7 @@ struct Target {
 }
 
 impl Multipart {
-    pub(super) async fn begin(storage: S3Storage, full: String) -> Result<Self, Failure> {
+    pub(super) async fn begin(storage: S3Storage, full: String) -> Result<Self, S3Failure> {
         let mark = mark();
         let bucket = &storage.bucket;
         let (key, known) = (&full, &mark);
@@ -47,7 +49,7 @@ impl Multipart {
             };
             let begun = bucket.call(("begin upload", key, 0), request, |begun| {
                 let id = begun.upload_id.filter(|id| !id.is_empty());
-                id.ok_or_else(|| Failure::no_s3_answer("it does not name the upload"))
+                id.ok_or_else(|| S3Failure::no_s3_answer("it does not name the upload"))
             });
             begun.await
         });
@@ -56,14 +58,9 @@ impl Multipart {
         Ok(Self { target, mark, sending: JoinSet::new(), arrived: Vec::new(), complete: false })
     }
 
-    /// Sends part `number`, as soon as fewer than `side_by_side` are on their way.
-    pub(super) async fn send(
-        &mut self,
-        number: i32,
-        body: Bytes,
-        side_by_side: usize,
-    ) -> Result<(), Failure> {
-        while self.sending.len() >= side_by_side {
+    /// Sends part `number`, as soon as few enough are on their way.
+    pub(super) async fn send(&mut self, number: i32, body: Bytes) -> Result<(), S3Failure> {
+        while self.sending.len() >= SIDE_BY_SIDE {
             self.arrive().await?;
         }
         let target = Arc::clone(&self.target);
@@ -72,31 +69,39 @@ impl Multipart {
     }
 
     /// Waits for one of the parts on their way; false when there is none.
-    async fn arrive(&mut self) -> Result<bool, Failure> {
+    async fn arrive(&mut self) -> Result<bool, S3Failure> {
         let Some(part) = self.sending.join_next().await else { return Ok(false) };
-        self.arrived.push(part.map_err(|error| Failure::unanswered(error.to_string())).flatten()?);
+        self.arrived.push(part.map_err(|error| S3Failure::unanswered(error.to_string())).flatten()?);
         Ok(true)
     }
 
     /// Lets the server copy `range` of another object as part `number`.
-    pub(super) async fn copy(&mut self, number: i32, from: &str, range: Range<u64>) -> Result<(), Failure> {
-        let part = self.target.copy_part(number, from, range).await?;
-        self.arrived.push(part);
+    pub(super) async fn copy(&mut self, number: i32, from: &str, range: Range<u64>) -> Result<(), S3Failure> {
+        let Target { storage, full, id } = &*self.target;
+        let bucket = &storage.bucket;
+        let range = format!("bytes={}-{}", range.start, range.end - 1);
+        let request = || {
+            let request = bucket.client.upload_part_copy().bucket(&bucket.name).key(full).upload_id(id);
+            request.part_number(number).copy_source(from).copy_source_range(&range).send()
+        };
+        let copied = bucket.call(("copy part", full, COMPLETE), request, |answer| {
+            let (etag, stored) =
+                answer.copy_part_result.map(|part| (part.e_tag, part.checksum_crc32_c)).unwrap_or_default();
+            Ok(part(number, confirm_etag(etag)?, stored))
+        });
+        self.arrived.push(copied.await?);
         Ok(())
     }
 
-    /// Makes the object visible, when all parts have arrived. A server that has done so forgets the upload: when
-    /// the answer is lost, the mark of the object tells. Where the server knows no condition, this looks first. Returns
-    /// the object's etag.
-    pub(super) async fn complete(mut self, mode: &PutMode) -> Result<String, Failure> {
+    /// Makes the object visible, when all parts have arrived and it is as `mode` wants it. Returns its etag.
+    pub(super) async fn complete(mut self, mode: &PutMode) -> Result<String, S3Failure> {
         while self.arrive().await? {}
         self.arrived.sort_by_key(CompletedPart::part_number);
         let parts = std::mem::take(&mut self.arrived);
-        let parts = CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
+        let parts = &CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
         let Target { storage, full, id } = &*self.target;
         let bucket = &storage.bucket;
-        let parts = &parts;
-        let complete = |mode: PutMode| async move {
+        let complete = |mode| async move {
             let request = || {
                 let (none_match, is_match) = conditions(&mode);
                 let request = bucket.client.complete_multipart_upload().bucket(&bucket.name).key(full);
@@ -106,20 +111,7 @@ impl Multipart {
             let what = ("complete upload", &**full, COMPLETE);
             bucket.call(what, request, |answer| confirm_etag(answer.e_tag)).await
         };
-        let asked = storage.look_first(full, mode).await?;
-        let mut completed = complete(asked.clone()).await;
-        if asked != PutMode::Overwrite && completed.as_ref().is_err_and(Failure::may_be_over_headers) {
-            storage.must_be(full, mode).await?;
-            completed = complete(PutMode::Overwrite).await;
-        }
-        let etag = match completed {
-            Err(failure)
-                if failure.code == "NoSuchUpload" || failure.kind == StorageErrorKind::AlreadyExists =>
-            {
-                storage.or_own(full, &self.mark, failure).await.map_err(lost)?
-            }
-            completed => completed?,
-        };
+        let etag = storage.conditionally(full, mode, &self.mark, false, complete).await?;
         self.complete = true;
         Ok(etag)
     }
@@ -139,9 +131,7 @@ impl Drop for Multipart {
             return;
         };
         let mut sending = std::mem::take(&mut self.sending);
-        let mut aborts = self.target.storage.bucket.aborts.lock().unwrap_or_else(PoisonError::into_inner);
-        while aborts.try_join_next().is_some() {}
-        aborts.spawn_on(
+        self.target.storage.bucket.aborts.spawn_on(
             async move {
                 // A part that came after the abort would stay.
                 sending.shutdown().await;
@@ -156,7 +146,7 @@ impl Drop for Multipart {
 }
 
 impl Target {
-    async fn put_part(&self, number: i32, body: Bytes) -> Result<CompletedPart, Failure> {
+    async fn put_part(&self, number: i32, body: Bytes) -> Result<CompletedPart, S3Failure> {
         let (bucket, body) = (&self.storage.bucket, &body);
         let sent = self.storage.with_checksum(|with| async move {
             let sum = with.then(|| checksum_header(body));
@@ -173,23 +163,7 @@ impl Target {
             });
             sent.await
         });
-        sent.await.map_err(lost)
-    }
-
-    async fn copy_part(&self, number: i32, from: &str, range: Range<u64>) -> Result<CompletedPart, Failure> {
-        let bucket = &self.storage.bucket;
-        let range = format!("bytes={}-{}", range.start, range.end - 1);
-        let request = || {
-            let request = bucket.client.upload_part_copy().bucket(&bucket.name).key(&self.full);
-            let request = request.upload_id(&self.id).part_number(number);
-            request.copy_source(from).copy_source_range(&range).send()
-        };
-        let copied = bucket.call(("copy part", &self.full, COMPLETE), request, |answer| {
-            let (etag, stored) =
-                answer.copy_part_result.map(|part| (part.e_tag, part.checksum_crc32_c)).unwrap_or_default();
-            Ok(part(number, confirm_etag(etag)?, stored))
-        });
-        copied.await.map_err(lost)
+        sent.await
     }
 }
 
@@ -198,21 +172,12 @@ fn part(number: i32, etag: String, checksum: Option<String>) -> CompletedPart {
     CompletedPart::builder().part_number(number).e_tag(etag).set_checksum_crc32_c(checksum).build()
 }
 
-/// An upload that the server knows no more was replaced by another writer since, or swept away, or the server
-/// forgot it: writing the object again settles it.
-fn lost(failure: Failure) -> Failure {
-    match failure.code.as_str() {
-        "NoSuchUpload" => Failure { kind: StorageErrorKind::Unavailable, ..failure },
-        _ => failure,
-    }
-}
-
 /// Takes an upload back; one that is gone is fine.
-pub(super) async fn abort(bucket: &Bucket, full: &str, id: &str) -> Result<(), Failure> {
+pub(super) async fn abort(bucket: &Bucket, full: &str, id: &str) -> Result<(), S3Failure> {
     let request =
         || bucket.client.abort_multipart_upload().bucket(&bucket.name).key(full).upload_id(id).send();
     match bucket.call(("abort upload", full, 0), request, Ok).await {
-        Err(failure) if failure.code == "NoSuchUpload" => Ok(()),
+        Err(failure) if failure.code == NO_UPLOAD => Ok(()),
         aborted => aborted.map(drop),
     }
 }

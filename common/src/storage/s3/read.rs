@@ -8,25 +8,16 @@ use std::ops::Range;
 use aws_sdk_s3::types::ChecksumMode;
 use bytes::{Bytes, BytesMut};
 
-use super::failure::Failure;
-use super::integrity::{confirm_etag, promised};
+use super::answers::{confirm_etag, promised, stored_checksum};
+use super::failure::{S3Failure, causes};
 use super::retry::{Retry, STALL};
-use super::{S3Storage, version};
-use crate::storage::{GetResult, StorageErrorKind, Version};
+use super::write::MARK;
+use super::{S3Storage, described, etag_of, version};
+use crate::storage::StorageErrorKind::{AlreadyExists, Changed, Damaged, Unavailable};
+use crate::storage::{GetResult, ObjectMeta};
 
 /// Room made at once for the body of an answer.
 const MOST_RESERVED: u64 = 64 << 20;
-
-/// What is known of an object without reading it.
-pub(super) struct Seen {
-    pub(super) size: u64,
-    /// Names the write that made it, where that gave it a name.
-    pub(super) mark: Option<String>,
-    pub(super) etag: String,
-    pub(super) version: Version,
-    /// Seconds since the Unix epoch.
-    pub(super) modified: Option<u64>,
-}
 
 /// A read, as far as it has come.
 #[derive(Debug, Default)]
@@ -36,8 +27,6 @@ struct Reading {
     etag: Option<String>,
     /// Size of the whole object.
     size: u64,
-    /// The bytes are not those that the server has a checksum of.
-    is_damaged: bool,
 }
 
 impl S3Storage {
@@ -47,43 +36,50 @@ impl S3Storage {
         full: &str,
         range: Range<u64>,
         etag: Option<&str>,
-    ) -> Result<GetResult, Failure> {
+    ) -> Result<GetResult, S3Failure> {
         if range.is_empty() {
             // No server answers a range of nothing; whether the object exists is still asked.
-            let Seen { size, etag: found, version, .. } = self.look_up(full).await?;
-            return match etag {
-                Some(wanted) if wanted != found => Err(Failure::replaced()),
-                _ => Ok(GetResult { bytes: Bytes::new(), size, version }),
-            };
+            return self.read_nothing(full, etag).await;
         }
         let call = || Retry::new(&self.bucket, "get", full, 0);
-        let mut retry = call();
         let fresh = || Reading { etag: etag.map(str::to_owned), ..Reading::default() };
-        let mut reading = fresh();
+        let (mut retry, mut reading) = (call(), fresh());
         loop {
             let before = reading.bytes.len();
-            let outcome = self.read_on(full, &range, &mut reading, &retry).await;
-            if reading.bytes.len() > before && !reading.is_damaged {
+            let Err(failure) = self.read_on(full, &range, &mut reading, &retry).await else { break };
+            let kind = failure.kind;
+            if reading.bytes.len() > before && kind != Damaged {
                 // The line is slow or breaks now and then, and it gets there.
                 retry = call();
             }
-            match outcome.map_err(Failure::if_replaced) {
-                Ok(()) => {
-                    let size = reading.size.max(range.start + reading.bytes.len() as u64);
-                    let version = version(&reading.etag.unwrap_or_default(), size);
-                    return Ok(GetResult { bytes: reading.bytes.freeze(), size, version });
-                }
-                Err(failure) if failure.kind == StorageErrorKind::Changed && etag.is_none() => {
+            match kind {
+                AlreadyExists | Changed if etag.is_none() => {
                     reading = fresh();
-                    retry.after(Failure::unanswered("the object was replaced while it was read")).await?;
+                    retry.after(S3Failure::unanswered("the object was replaced while it was read")).await?;
                 }
-                Err(failure) if reading.is_damaged => {
+                AlreadyExists | Changed => retry.after(S3Failure::replaced()).await?,
+                Damaged => {
                     reading = fresh();
-                    let damaged = |failure| Failure { kind: StorageErrorKind::Damaged, ..failure };
-                    retry.after(failure).await.map_err(damaged)?;
+                    let again = retry.after(S3Failure { kind: Unavailable, ..failure }).await;
+                    again.map_err(|failure| S3Failure { kind, ..failure })?;
                 }
-                Err(failure) => retry.after(failure).await?,
+                _ => retry.after(failure).await?,
             }
+        }
+        let Reading { bytes, etag: found, size } = reading;
+        if size == 0 {
+            // The object ends before the range starts.
+            return self.read_nothing(full, etag).await;
+        }
+        Ok(GetResult { bytes: bytes.freeze(), size, version: version(&found.unwrap_or_default(), size) })
+    }
+
+    /// What a read gives that has no bytes.
+    async fn read_nothing(&self, full: &str, etag: Option<&str>) -> Result<GetResult, S3Failure> {
+        let (ObjectMeta { size, version, .. }, _) = self.look_up(full).await?;
+        match etag {
+            Some(wanted) if wanted != etag_of(&version) => Err(S3Failure::replaced()),
+            _ => Ok(GetResult { bytes: Bytes::new(), size, version }),
         }
     }
 
@@ -94,7 +90,7 @@ impl S3Storage {
         range: &Range<u64>,
         reading: &mut Reading,
         retry: &Retry<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), S3Failure> {
         let start = range.start + reading.bytes.len() as u64;
         let header = match (start, range.end) {
             (0, u64::MAX) => None,
@@ -112,49 +108,48 @@ impl S3Storage {
             Err(failure) if failure.code == "InvalidRange" && reading.bytes.is_empty() => return Ok(()),
             answer => answer?,
         };
-        let promised = promised(&answer, asked)?;
-        reading.size = promised.size;
+        let (mut missing, size) = promised(&answer, asked)?;
+        reading.size = size;
         // Not every server heeds what it was asked for.
-        if reading.etag.is_some() && answer.e_tag.is_some() && reading.etag != answer.e_tag {
-            return Err(Failure::replaced());
+        if reading.etag.is_some() && reading.etag != answer.e_tag {
+            return Err(S3Failure::replaced());
         }
         reading.etag.clone_from(&answer.e_tag);
-        reading.bytes.reserve(promised.length.min(MOST_RESERVED) as usize);
+        reading.bytes.reserve(missing.min(MOST_RESERVED) as usize);
         let mut body = answer.body;
-        let mut missing = promised.length;
         loop {
             let next = tokio::time::timeout(STALL, body.next()).await;
-            let Ok(next) = next else {
-                return Err(Failure::unanswered(format!("an answer stopped for {} s", STALL.as_secs())));
-            };
-            match next {
-                Some(Ok(chunk)) if chunk.len() as u64 <= missing => {
-                    missing -= chunk.len() as u64;
-                    reading.bytes.extend_from_slice(&chunk);
-                }
-                Some(Ok(_)) => return Err(Failure::unanswered("the answer is longer than it said")),
-                Some(Err(error)) => {
-                    // After the last byte only the checksum can be wrong.
-                    reading.is_damaged = missing == 0;
-                    return Err(Failure::body(&error, reading.is_damaged));
-                }
-                None if missing == 0 => return Ok(()),
-                None => {
-                    return Err(Failure::unanswered(format!("the answer ended {missing} bytes too early")));
-                }
-            }
+            let stalled = |_| S3Failure::unanswered(format!("the answer stopped for {} s", STALL.as_secs()));
+            let Some(next) = next.map_err(stalled)? else { break };
+            let chunk = next.map_err(|error| {
+                // After the last byte only the checksum can be wrong.
+                let (kind, what) =
+                    if missing == 0 { (Damaged, "is damaged") } else { (Unavailable, "broke off") };
+                S3Failure::of(kind, format!("the answer {what}: {}", causes(&error)))
+            })?;
+            let left = missing.checked_sub(chunk.len() as u64);
+            missing = left.ok_or_else(|| S3Failure::unanswered("the answer is longer than it said"))?;
+            reading.bytes.extend_from_slice(&chunk);
+        }
+        match missing {
+            0 => Ok(()),
+            missing => Err(S3Failure::unanswered(format!("the answer ended {missing} bytes too early"))),
         }
     }
 
-    /// Looks an object up.
-    pub(super) async fn look_up(&self, full: &str) -> Result<Seen, Failure> {
-        let request = || self.bucket.client.head_object().bucket(&self.bucket.name).key(full).send();
+    /// Looks an object up: what a listing would say, without its key, and the mark of the write that made it, where that
+    /// gave it one.
+    pub(super) async fn look_up(&self, full: &str) -> Result<(ObjectMeta, Option<String>), S3Failure> {
+        let request = || {
+            let head = self.bucket.client.head_object().bucket(&self.bucket.name).key(full);
+            head.checksum_mode(ChecksumMode::Enabled).send()
+        };
         let seen = self.bucket.call(("head", full, 0), request, |answer| {
-            let mark = answer.metadata().and_then(|marks| marks.get(super::write::MARK)).cloned();
-            let size = answer.content_length().unwrap_or_default().max(0) as u64;
-            let modified = answer.last_modified().and_then(super::seconds);
+            let mark = answer.metadata().and_then(|marks| marks.get(MARK)).cloned();
+            let checksum = stored_checksum(&answer);
             let etag = confirm_etag(answer.e_tag)?;
-            Ok(Seen { size, mark, modified, version: version(&etag, size), etag })
+            let seen = described(String::new(), answer.content_length, &etag, answer.last_modified);
+            Ok((ObjectMeta { checksum, ..seen }, mark))
         });
         seen.await
     }

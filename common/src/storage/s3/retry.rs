@@ -1,16 +1,17 @@
 //! When a failed request is made again, after how long, and how long one may take.
 //!
-//! The decisions are pure functions; [`Retry`] only keeps the count and sleeps. They are made here and not in the SDK:
-//! its retries do not reach into the body of an answer, cannot ask the server whether a refusal may pass (`trust`), know
-//! one time for all requests whatever their size, take a web page that answers 200 for an answer, and share a budget
-//! between calls that an outage of some seconds uses up.
+//! The decisions are pure functions; [`Retry`] only keeps the count and sleeps. They are made here and not in the SDK,
+//! whose retries would stand beside this loop and not in its place: they do not reach into the body of an answer, which
+//! `read` goes on with; a classifier of theirs cannot ask the server whether a refusal may pass (`trust`); and all attempts
+//! have one time-out, whatever the size of the request.
 
 use std::time::{Duration, Instant};
 
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
 use super::Bucket;
-use super::failure::Failure;
+use super::failure::S3Failure;
+use crate::backoff::Backoff;
 use crate::storage::StorageErrorKind;
 
 /// Requests made for one call at most.
@@ -30,48 +31,50 @@ const LEAST_RATE: u64 = 64 << 10;
 
 /// The attempts of one call.
 pub(super) struct Retry<'a> {
-    bucket: &'a Bucket,
-    what: &'static str,
+    pub(super) bucket: &'a Bucket,
+    pub(super) what: &'static str,
     /// The object that it is about, or the beginning of those.
-    key: &'a str,
+    pub(super) key: &'a str,
     bytes: u64,
     attempts: u32,
     /// Attempts that were refused.
-    refusals: u32,
+    pub(super) refusals: u32,
     started: Instant,
+    backoff: Backoff,
 }
 
 impl<'a> Retry<'a> {
     /// A call about the object `key`, or about those with this prefix, that sends `bytes` or lets the server handle so
     /// many.
     pub(super) fn new(bucket: &'a Bucket, what: &'static str, key: &'a str, bytes: u64) -> Self {
-        Self { bucket, what, key, bytes, attempts: 0, refusals: 0, started: Instant::now() }
+        let (started, backoff) = (Instant::now(), Backoff::new(WAITS.0, WAITS.1));
+        Self { bucket, what, key, bytes, attempts: 0, refusals: 0, started, backoff }
     }
 
     /// Waits for one attempt as long as is sensible.
     pub(super) async fn attempt<T, E: ProvideErrorMetadata + std::error::Error + 'static>(
         &self,
         request: impl Future<Output = Result<T, SdkError<E>>> + Send,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, S3Failure> {
         let allowed = allowance(self.attempts, self.bytes);
         // A request of the SDK is many kilobytes of state.
         let answer = tokio::time::timeout(allowed, Box::pin(request)).await;
         let answer = answer
-            .map_err(|_| Failure::unanswered(format!("no answer within {} s", allowed.as_secs())))??;
-        self.bucket.has_accepted(self.what, self.key);
+            .map_err(|_| S3Failure::unanswered(format!("no answer within {} s", allowed.as_secs())))??;
+        self.has_been_accepted();
         Ok(answer)
     }
 
     /// Returns when the next attempt is due, or gives the failure back when there is none.
-    pub(super) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
+    pub(super) async fn after(&mut self, failure: S3Failure) -> Result<(), S3Failure> {
         self.attempts += 1;
         if self.attempts == 1 && self.started.elapsed() >= give_up_after(self.bytes) {
             // One attempt never takes so long: nothing polled the call, as happens to what a stream reads ahead.
             self.started = Instant::now();
         }
         self.refusals += u32::from(failure.is_refusal);
-        let failure = Failure { attempts: self.attempts, ..failure };
-        let failure = self.bucket.judged(self.what, self.key, failure, self.refusals).await;
+        let failure = S3Failure { attempts: self.attempts, ..failure };
+        let failure = self.judged(failure).await;
         let elapsed = self.started.elapsed();
         if failure.kind != StorageErrorKind::Unavailable {
             return Err(failure);
@@ -84,9 +87,9 @@ impl<'a> Retry<'a> {
                 self.attempts,
                 elapsed.as_secs_f64()
             );
-            return Err(Failure { message, ..failure });
+            return Err(S3Failure { message, ..failure });
         }
-        let wait = backoff(self.attempts, random());
+        let wait = self.backoff.pause();
         tracing::debug!(
             request = self.what,
             attempt = self.attempts,
@@ -107,8 +110,8 @@ impl Bucket {
         &self,
         (what, key, bytes): (&'static str, &str, u64),
         mut request: impl FnMut() -> F,
-        confirm: impl Fn(T) -> Result<U, Failure>,
-    ) -> Result<U, Failure>
+        confirm: impl Fn(T) -> Result<U, S3Failure>,
+    ) -> Result<U, S3Failure>
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
         F: Future<Output = Result<T, SdkError<E>>> + Send,
@@ -133,29 +136,9 @@ fn give_up_after(bytes: u64) -> Duration {
     GIVE_UP + Duration::from_secs(bytes / LEAST_RATE)
 }
 
-/// The wait after `failed` attempts: doubling, of which `random` leaves between the half and all, so that many
-/// who failed together do not come back together.
-fn backoff(failed: u32, random: u64) -> Duration {
-    let whole = WAITS.0.saturating_mul(1 << (failed - 1).min(10)).min(WAITS.1);
-    whole.mul_f64(0.5 + (random % 1024) as f64 / 2048.0)
-}
-
-fn random() -> u64 {
-    // Without randomness the waits are only less spread.
-    getrandom::u64().unwrap_or(512)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waits_double_and_spread() {
-        let waits: Vec<_> = (1..6).map(|failed| backoff(failed, 0).as_millis()).collect();
-        assert_eq!(waits, [50, 100, 200, 400, 800]);
-        assert_eq!(backoff(1, 1023).as_millis(), 99);
-        assert_eq!(backoff(40, 0).as_millis(), 2500);
-    }
 
     #[test]
     fn a_small_request_is_left_soon_and_a_large_one_gets_its_time() {
@@ -179,16 +162,15 @@ mod tests {
             }),
             ..Default::default()
         };
-        let (client, _) = super::super::connection::connect(&options).await.unwrap();
-        let bucket = Bucket::new(client, "bucket", None, "", &options);
+        let bucket = Bucket::new("bucket", "", &options).await.unwrap();
         let mut retry = Retry::new(&bucket, "test", "", 0);
         for _ in 1..ATTEMPTS_TO_OPEN {
-            retry.after(Failure::unanswered("cut")).await.unwrap();
+            retry.after(S3Failure::unanswered("cut")).await.unwrap();
         }
-        let last = retry.after(Failure::unanswered("cut")).await.unwrap_err();
+        let last = retry.after(S3Failure::unanswered("cut")).await.unwrap_err();
         assert_eq!(last.attempts, ATTEMPTS_TO_OPEN);
         assert!(last.message.contains("given up after 3 attempts"), "{}", last.message);
-        let refused = Failure::of(StorageErrorKind::PermissionDenied, "no");
+        let refused = S3Failure::of(StorageErrorKind::PermissionDenied, "no");
         assert_eq!(Retry::new(&bucket, "test", "", 0).after(refused).await.unwrap_err().attempts, 1);
     }
 }

@@ -8,17 +8,20 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::failure::Failure;
-use super::{Bucket, retry};
+use super::Bucket;
+use super::failure::S3Failure;
+use super::retry::{Retry, STALL};
 use crate::refusals::Refusals;
-use crate::storage::StorageErrorKind;
+use crate::storage::StorageErrorKind::{AlreadyExists, Changed, NotFound, Unavailable};
 
 /// Refusals of one request, while others are accepted, before it stands that it alone is refused: the refusal of
 /// everything may begin or end between the two.
 const DOUBTS: u32 = 3;
+/// Requests whose acceptance says nothing of others.
+const READ: &str = "read";
 /// Folders of a key, from the bucket on, that make its place.
 const DEPTH: usize = 4;
 /// Places that are remembered.
@@ -27,8 +30,8 @@ const MOST_PLACES: usize = 10_000;
 /// What the server of a bucket accepted, and what it refuses.
 #[derive(Debug)]
 pub(super) struct Trust {
-    /// Whether the credentials were good for everything when the bucket was opened.
-    is_there: AtomicBool,
+    /// Whether the bucket is open: the credentials were good for everything then.
+    pub(super) is_open: AtomicBool,
     /// Kinds of requests, and their places, that were accepted.
     accepted: Mutex<HashSet<(&'static str, String)>>,
     refusals: Refusals,
@@ -37,33 +40,24 @@ pub(super) struct Trust {
 impl Trust {
     /// Nothing was accepted yet.
     pub(super) fn new(patience: Duration) -> Self {
-        Self {
-            is_there: AtomicBool::new(false),
-            accepted: Mutex::default(),
-            refusals: Refusals::new(patience),
-        }
-    }
-
-    /// The bucket is open.
-    pub(super) fn begin(&self) {
-        self.is_there.store(true, Ordering::Relaxed);
+        let refusals = Refusals::new(patience);
+        Self { is_open: AtomicBool::new(false), accepted: Mutex::default(), refusals }
     }
 
     /// Whether the bucket is open.
     pub(super) fn is_open(&self) -> bool {
-        self.is_there.load(Ordering::Relaxed)
+        self.is_open.load(Ordering::Relaxed)
     }
 
-    fn was_accepted(&self, what: &'static str, key: &str) -> bool {
-        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        accepted.contains(&(kind(what), place(key).to_owned()))
+    fn accepted(&self) -> MutexGuard<'_, HashSet<(&'static str, String)>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Requests that are allowed together.
 fn kind(what: &'static str) -> &'static str {
     match what {
-        "get" | "head" => "read",
+        "get" | "head" => READ,
         "list" | "list uploads" => "list",
         "delete" | "delete many" | "abort upload" => what,
         _ => "write",
@@ -76,72 +70,68 @@ fn place(key: &str) -> &str {
     &key[..end]
 }
 
-impl Bucket {
-    /// Notes that the server has done `what` to the object `key`.
-    pub(super) fn has_accepted(&self, what: &'static str, key: &str) {
-        let trust = &self.trust;
+impl Retry<'_> {
+    /// Notes that the server has done what was asked.
+    pub(super) fn has_been_accepted(&self) {
+        let trust = &self.bucket.trust;
         if !trust.is_open() {
             return;
         }
-        if kind(what) != "read" {
-            let mut accepted = trust.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind(self.what) != READ {
+            let mut accepted = trust.accepted();
             if accepted.len() >= MOST_PLACES {
                 accepted.clear();
             }
-            accepted.insert((kind(what), place(key).to_owned()));
+            accepted.insert((kind(self.what), place(self.key).to_owned()));
         }
-        self.tell_of_success(what, key);
+        self.has_been_answered();
     }
 
+    /// Notes an answer that only good credentials get: that there is no such object, for example.
+    fn has_been_answered(&self) {
+        let call = || format!("{} {}", self.what, self.key);
+        self.bucket.trust.refusals.has_accepted(&self.bucket.whole_name(), call);
+    }
+
+    /// What `failure` means, which this call has met.
+    pub(super) async fn judged(&self, failure: S3Failure) -> S3Failure {
+        let trust = &self.bucket.trust;
+        if !failure.is_refusal {
+            if matches!(failure.kind, NotFound | AlreadyExists | Changed) {
+                self.has_been_answered();
+            }
+            return failure;
+        }
+        if !trust.is_open() {
+            return failure;
+        }
+        let everything = self.bucket.refuses_everything().await;
+        if !everything && !trust.accepted().contains(&(kind(self.what), place(self.key).to_owned())) {
+            let kind = if self.refusals < DOUBTS { Unavailable } else { failure.kind };
+            return S3Failure { kind, ..failure };
+        }
+        let call = format!("{} {}", self.what, self.key);
+        let server = self.bucket.whole_name();
+        let (may_pass, message) = trust.refusals.judged(&server, call, everything, &failure.message);
+        let kind = if may_pass { Unavailable } else { failure.kind };
+        S3Failure { kind, message, ..failure }
+    }
+}
+
+impl Bucket {
     /// The bucket and its server, for the log.
     fn whole_name(&self) -> String {
         format!("bucket {} of {}", self.name, self.server)
     }
 
-    /// Notes an answer that only good credentials get: that there is no such object, for example.
-    fn tell_of_success(&self, what: &'static str, key: &str) {
-        self.trust.refusals.has_accepted(&self.whole_name(), || format!("{what} {key}"));
-    }
-
-    /// What it means that the server refuses `what` about the object `key`, for the `times`-th time in one call.
-    pub(super) async fn judged(
-        &self,
-        what: &'static str,
-        key: &str,
-        failure: Failure,
-        times: u32,
-    ) -> Failure {
-        if !failure.is_refusal {
-            use StorageErrorKind::{AlreadyExists, Changed, NotFound};
-            if matches!(failure.kind, NotFound | AlreadyExists | Changed) {
-                self.tell_of_success(what, key);
-            }
-            return failure;
-        }
-        let trust = &self.trust;
-        if !trust.is_open() {
-            return failure;
-        }
-        let everything = self.refuses_everything().await;
-        if !everything && (kind(what) == "read" || !trust.was_accepted(what, key)) {
-            let kind = if times < DOUBTS { StorageErrorKind::Unavailable } else { failure.kind };
-            return Failure { kind, ..failure };
-        }
-        let call = format!("{what} {key}");
-        let (may_pass, message) =
-            trust.refusals.judged(&self.whole_name(), call, everything, &failure.message);
-        let kind = if may_pass { StorageErrorKind::Unavailable } else { failure.kind };
-        Failure { kind, message, ..failure }
-    }
-
     /// Whether what was accepted when the bucket was opened is refused now. No answer says nothing else.
     async fn refuses_everything(&self) -> bool {
         let asked = self.client.get_object().bucket(&self.name).key(&self.probe).send();
-        let Ok(answer) = tokio::time::timeout(retry::STALL, Box::pin(asked)).await else { return true };
-        match answer.map_err(Failure::from) {
-            Err(failure) => failure.is_refusal || failure.kind == StorageErrorKind::Unavailable,
-            Ok(_) => false,
-        }
+        let answer = tokio::time::timeout(STALL, Box::pin(asked)).await;
+        let failure = answer.map(|answer| answer.err().map(S3Failure::from));
+        failure.map_or(true, |failure| {
+            failure.is_some_and(|failure| failure.is_refusal || failure.kind == Unavailable)
+        })
     }
 }
 

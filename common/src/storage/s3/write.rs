@@ -1,7 +1,4 @@
 //! Writing objects whose size is known: in one request when small, in parts side by side when large.
-//!
-//! A conditional write whose answer was lost is made again, and then finds its own object. So that it is told
-//! from another's, such an object carries a mark in its metadata.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,13 +8,13 @@ use bytes::Bytes;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
-use super::conditions::{conditions, exists};
-use super::failure::Failure;
-use super::integrity::{checksum_header, confirm_etag, confirm_write};
+use super::answers::{checksum_header, confirm_etag, confirm_write};
+use super::conditions::conditions;
+use super::failure::S3Failure;
 use super::multipart::Multipart;
 use super::writer::{MOST_PARTS, S3Writer};
 use super::{S3Storage, version};
-use crate::storage::{IfExists, PIECE, Payload, PutMode, StorageErrorKind, Version};
+use crate::storage::{IfExists, Payload, PutMode, STREAM_PIECE, StorageErrorKind, Version};
 
 /// Largest object that is written in one request.
 pub(super) const SINGLE: u64 = 16 << 20;
@@ -41,7 +38,7 @@ impl S3Storage {
         full: &str,
         payload: Payload,
         mode: PutMode,
-    ) -> Result<Version, Failure> {
+    ) -> Result<Version, S3Failure> {
         let parts = match payload {
             Payload::Parts(parts) => parts,
             Payload::File(path) => return self.write_file(full, &path, mode).await,
@@ -49,7 +46,7 @@ impl S3Storage {
         let size = parts.iter().map(|part| part.len() as u64).sum();
         if size <= SINGLE {
             let whole = if let [part] = &*parts { part.clone() } else { parts.concat().into() };
-            return Ok(version(&self.put_single(full, whole, &mode).await?, size));
+            return Ok(version(&self.put_single(full, &whole, &mode).await?, size));
         }
         let mut writer = S3Writer::new(self.clone(), full.to_owned(), mode, Some(size));
         for part in parts {
@@ -58,29 +55,27 @@ impl S3Storage {
         writer.end().await
     }
 
-    async fn write_file(&self, full: &str, path: &Path, mode: PutMode) -> Result<Version, Failure> {
+    async fn write_file(&self, full: &str, path: &Path, mode: PutMode) -> Result<Version, S3Failure> {
         let failed = |error: std::io::Error| {
             // A disk that fails stays so: the node leaves the job to others.
             let kind = match StorageErrorKind::of_file(&error) {
                 StorageErrorKind::Unavailable => StorageErrorKind::PermissionDenied,
                 kind => kind,
             };
-            Failure::of(kind, format!("the local file {}: {error}", path.display()))
+            S3Failure::of(kind, format!("the local file {}: {error}", path.display()))
         };
         let mut file = File::open(path).await.map_err(failed)?;
         let size = file.metadata().await.map_err(failed)?.len();
         let mut writer = S3Writer::new(self.clone(), full.to_owned(), mode, Some(size));
-        let mut read = 0;
         loop {
-            let mut piece = Vec::with_capacity(size.min(PIECE) as usize);
-            (&mut file).take(PIECE).read_to_end(&mut piece).await.map_err(failed)?;
+            let mut piece = Vec::with_capacity(size.min(STREAM_PIECE) as usize);
+            (&mut file).take(STREAM_PIECE).read_to_end(&mut piece).await.map_err(failed)?;
             if piece.is_empty() {
                 break;
             }
-            read += piece.len() as u64;
             writer.append(piece.into()).await?;
         }
-        if read < size {
+        if writer.written < size {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
         let version = writer.end().await?;
@@ -88,29 +83,16 @@ impl S3Storage {
         Ok(version)
     }
 
-    /// One request. Where the server knows no condition, this looks first and then writes: of several who do so at once,
-    /// more than one may believe to be the first. Returns the object's etag.
+    /// One request. Returns the object's etag.
     pub(super) async fn put_single(
         &self,
         full: &str,
-        body: Bytes,
+        body: &Bytes,
         mode: &PutMode,
-    ) -> Result<String, Failure> {
-        let mark = mark();
-        let asked = self.look_first(full, mode).await?;
-        match self.put_object(full, &body, &asked, &mark).await {
-            Err(failure) if asked != PutMode::Overwrite && failure.may_be_over_headers() => {
-                self.must_be(full, mode).await?;
-                let etag = self.put_object(full, &body, &PutMode::Overwrite, &mark).await?;
-                // It was the condition that was refused.
-                let _ = self.bucket.heeds.of(mode).set(false);
-                Ok(etag)
-            }
-            Err(failure) if failure.kind == StorageErrorKind::AlreadyExists => {
-                self.or_own(full, &mark, failure).await
-            }
-            written => written,
-        }
+    ) -> Result<String, S3Failure> {
+        let mark = &*mark();
+        let put = |mode| async move { self.put_object(full, body, &mode, mark).await };
+        self.conditionally(full, mode, mark, true, put).await
     }
 
     pub(super) async fn put_object(
@@ -119,7 +101,7 @@ impl S3Storage {
         body: &Bytes,
         mode: &PutMode,
         mark: &str,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, S3Failure> {
         self.with_checksum(|with| async move {
             let sum = with.then(|| checksum_header(body));
             let request = || {
@@ -138,19 +120,6 @@ impl S3Storage {
         .await
     }
 
-    /// `failure`, unless the object is there because an attempt whose answer was lost had written it; then its etag.
-    pub(super) async fn or_own(&self, full: &str, mark: &str, failure: Failure) -> Result<String, Failure> {
-        if failure.attempts > 1 {
-            match self.look_up(full).await {
-                Ok(seen) if seen.mark.as_deref() == Some(mark) => return Ok(seen.etag),
-                Ok(_) => {}
-                Err(head) if head.kind == StorageErrorKind::NotFound => {}
-                Err(head) => return Err(head),
-            }
-        }
-        Err(if failure.kind == StorageErrorKind::AlreadyExists { exists() } else { failure })
-    }
-
     /// Servers copy up to 5 GB in one request; what they refuse as too large is copied in parts. Few of them know
     /// conditional copies: this looks first where there must be none.
     pub(super) async fn copy_object(
@@ -158,7 +127,7 @@ impl S3Storage {
         source: &str,
         target: &str,
         if_exists: IfExists,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), S3Failure> {
         if if_exists == IfExists::Fail {
             self.must_be(target, &PutMode::Create).await?;
         }
@@ -171,14 +140,14 @@ impl S3Storage {
         });
         match copied.await {
             Err(failure) if matches!(failure.code.as_str(), "InvalidRequest" | "EntityTooLarge") => {
-                let size = self.look_up(source).await?.size;
+                let size = self.look_up(source).await?.0.size;
                 if size == 0 { Err(failure) } else { self.copy_large(&from, size, target).await }
             }
             copied => copied,
         }
     }
 
-    async fn copy_large(&self, from: &str, size: u64, target: &str) -> Result<(), Failure> {
+    async fn copy_large(&self, from: &str, size: u64, target: &str) -> Result<(), S3Failure> {
         let mut upload = Multipart::begin(self.clone(), target.to_owned()).await?;
         let step = COPY_PART.max(size.div_ceil(MOST_PARTS));
         for (start, number) in (0..size).step_by(step as usize).zip(1..) {

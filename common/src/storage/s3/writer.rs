@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 
-use super::failure::Failure;
+use super::failure::S3Failure;
 use super::multipart::Multipart;
 use super::write::SINGLE;
 use super::{S3Storage, version};
@@ -18,8 +18,6 @@ const PART: u64 = 8 << 20;
 const LARGEST_PART: u64 = 4 << 30;
 /// Parts an object may have.
 pub(super) const MOST_PARTS: u64 = 10_000;
-/// Parts on their way while the next is filled.
-const SIDE_BY_SIDE: usize = 4;
 /// Equal parts of an object whose size is not known: 31 GiB. Beyond that a server that wants equal parts refuses it.
 const EQUAL: u64 = 4_000;
 /// So many of the parts that follow are equal; the next ones are twice as large.
@@ -44,7 +42,7 @@ pub(super) struct S3Writer {
     mode: PutMode,
     /// Size of the object, where it is known.
     size: Option<u64>,
-    written: u64,
+    pub(super) written: u64,
     filling: BytesMut,
     /// Begun with the first full part: an object that fits into one is put in one request.
     multipart: Option<Multipart>,
@@ -58,7 +56,7 @@ impl S3Writer {
         Self { storage, full, mode, size, written: 0, filling, multipart: None, parts: 0, failed: false }
     }
 
-    pub(super) async fn append(&mut self, mut bytes: Bytes) -> Result<(), Failure> {
+    pub(super) async fn append(&mut self, mut bytes: Bytes) -> Result<(), S3Failure> {
         self.written += bytes.len() as u64;
         while !bytes.is_empty() {
             let size = part_size(self.parts, self.size) as usize;
@@ -79,7 +77,7 @@ impl S3Writer {
         Ok(())
     }
 
-    async fn send(&mut self, part: Bytes) -> Result<(), Failure> {
+    async fn send(&mut self, part: Bytes) -> Result<(), S3Failure> {
         let multipart = if let Some(multipart) = &mut self.multipart {
             multipart
         } else {
@@ -87,27 +85,27 @@ impl S3Writer {
             self.multipart.insert(begun)
         };
         self.parts += 1;
-        multipart.send(self.parts as i32, part, SIDE_BY_SIDE).await
+        multipart.send(self.parts as i32, part).await
     }
 
-    pub(super) async fn end(&mut self) -> Result<Version, Failure> {
+    pub(super) async fn end(&mut self) -> Result<Version, S3Failure> {
         let rest = self.filling.split().freeze();
         if self.multipart.is_some() && !rest.is_empty() {
             self.send(rest.clone()).await?;
         }
         let etag = match self.multipart.take() {
             Some(multipart) => multipart.complete(&self.mode).await?,
-            None => self.storage.put_single(&self.full, rest, &self.mode).await?,
+            None => self.storage.put_single(&self.full, &rest, &self.mode).await?,
         };
         Ok(version(&etag, self.written))
     }
 
     fn check(&self) -> Result<(), StorageError> {
         let message = "an earlier write of this object failed";
-        if self.failed { Err(self.error(Failure::unanswered(message))) } else { Ok(()) }
+        if self.failed { Err(self.error(S3Failure::unanswered(message))) } else { Ok(()) }
     }
 
-    fn error(&self, failure: Failure) -> StorageError {
+    fn error(&self, failure: S3Failure) -> StorageError {
         let key = self.full.strip_prefix(&self.storage.prefix).unwrap_or(&self.full);
         self.storage.error(key, failure)
     }

@@ -25,7 +25,7 @@ const BLOCK: usize = 1_000;
 /// Largest record a reader takes, bytes.
 const LARGEST_RECORD: usize = 64 << 20;
 /// Bytes written and read at a time.
-const PIECE: usize = 1 << 20;
+const TRANSFERRED_AT_ONCE: usize = 1 << 20;
 
 /// The store of a source; see [`StoreRef`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,6 +64,9 @@ pub struct File {
     pub size: Option<u64>,
     /// Changes with its content; empty where the key does, or where it is not known.
     pub version: String,
+    /// Of a file of a Delta table, its values of the partition columns, in the order of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partition: Vec<Option<String>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use prs_common::{hexadecimal, message_pack};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use super::{FORMAT, File, LARGEST_RECORD, ManifestError, PIECE, Record, Source};
+use super::{FORMAT, File, LARGEST_RECORD, ManifestError, Record, Source, TRANSFERRED_AT_ONCE};
 
 /// Reads a manifest, block by block. It blocks, so it belongs on a thread of its own.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl ObjectReader {
         if self.at >= size {
             return Ok(Bytes::new());
         }
-        let range = self.at..size.min(self.at + PIECE as u64);
+        let range = self.at..size.min(self.at + TRANSFERRED_AT_ONCE as u64);
         let read = self.store.get_opts(&self.key, GetOptions { range: Some(range), version }).await?;
         self.at += read.bytes.len() as u64;
         self.known = Some((read.size, read.version));

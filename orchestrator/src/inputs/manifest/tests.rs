@@ -13,7 +13,8 @@ fn source(origin: &str) -> Source {
 
 fn file(number: u64, source: u32) -> File {
     let (key, version) = (format!("ab/{number}"), String::new());
-    File { source, relative: format!("folder/{number:07}.png"), key, size: Some(number), version }
+    let partition = if number.is_multiple_of(7) { vec![Some(number.to_string()), None] } else { Vec::new() };
+    File { source, relative: format!("folder/{number:07}.png"), key, size: Some(number), version, partition }
 }
 
 async fn write(store: &dyn Storage, key: &str, files: u64) -> Summary {

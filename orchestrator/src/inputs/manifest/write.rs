@@ -10,7 +10,7 @@ use prs_common::hexadecimal;
 use prs_common::storage::{IfExists, Storage, StorageError, Writer};
 use sha2::{Digest, Sha256};
 
-use super::{BLOCK, FORMAT, File, PIECE, Record, Source, Store, Summary};
+use super::{BLOCK, FORMAT, File, Record, Source, Store, Summary, TRANSFERRED_AT_ONCE};
 
 /// Writes a manifest. Nothing is seen of it before [`Self::finish`].
 pub struct ManifestWriter {
@@ -94,7 +94,7 @@ impl ManifestWriter {
             .write_all(head.as_flattened())
             .and_then(|()| self.encoder.write_all(&body))
             .expect("a Vec takes everything");
-        if self.encoder.get_ref().len() < PIECE {
+        if self.encoder.get_ref().len() < TRANSFERRED_AT_ONCE {
             return Ok(());
         }
         self.upload.write(std::mem::take(self.encoder.get_mut()).into()).await

@@ -4,22 +4,31 @@
 //! it makes of an input is its manifest, so a resolved job depends on no folder and no later listing; resolving it
 //! again changes nothing.
 
+mod delta;
+
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use prs_common::dataset::http_url::shown;
 use prs_common::dataset::listing::{Entry, EntryRef, Listing, ListingError, ListingOptions};
+use prs_common::dataset::mltable::{Sample, Window};
 use prs_common::dataset::names;
 use prs_common::dataset::remote::{self, RemotePath};
 use prs_common::failpoint;
-use prs_common::job::{Input, InputMode, InputSource, JobSpec};
+use prs_common::job::shuffle::{self, ShuffleStage};
+use prs_common::job::{Input, InputKind, InputMode, InputSource, JobSpec, SideInput};
 use prs_common::layout;
 use prs_common::mini_batch::StoreRef;
 use prs_common::storage::StorageError;
 
+use super::delta::Table;
 use super::manifest::{File, ManifestWriter, Source, Store, Summary};
+use super::path_names::{NoneMatches, search_listing};
 use super::remote::RemoteListing;
+use super::side;
 use super::stores::InputStores;
 use super::upload::upload;
 
@@ -27,6 +36,9 @@ use super::upload::upload;
 const UPLOADS: usize = 16;
 /// Files listed at a time.
 const LISTED_AT_ONCE: usize = 256;
+
+const SAME_NAME: &str =
+    "another file of the input has this name, but for what follows the `?`: make it an input of its own";
 
 /// Where the job runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +78,9 @@ impl Audience<'_> {
 
 /// Why an input of a job cannot be resolved.
 #[derive(Debug, thiserror::Error)]
-#[error("input {input}: {cause}")]
+#[error("{input}: {cause}")]
 pub struct ResolveError {
-    /// Name of the input.
+    /// The input, or side input, with its name.
     pub input: String,
     /// The reason.
     #[source]
@@ -90,6 +102,17 @@ pub enum ResolveCause {
     File {
         /// The file.
         path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// No path is made as `partition_format` says.
+    #[error(transparent)]
+    NoneMatches(#[from] NoneMatches),
+    /// A Delta table cannot be read.
+    #[error("the Delta table {table}: {reason}")]
+    Delta {
+        /// Its folder.
+        table: String,
         /// The reason.
         reason: String,
     },
@@ -116,7 +139,10 @@ impl ResolveError {
         match &self.cause {
             ResolveCause::Listing(error) => error.is_retryable(),
             ResolveCause::Store(error) => error.is_retryable(),
-            ResolveCause::File { .. } | ResolveCause::Name { .. } => false,
+            ResolveCause::File { .. }
+            | ResolveCause::NoneMatches(_)
+            | ResolveCause::Delta { .. }
+            | ResolveCause::Name { .. } => false,
         }
     }
 }
@@ -129,30 +155,106 @@ pub async fn resolve(
     audience: Audience<'_>,
 ) -> Result<JobSpec, ResolveError> {
     for input in &mut spec.inputs {
-        let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
-        let label = input.source.label();
-        let heard = |seen: InputProgress| (audience.tell)(&input.name, seen);
-        let resolver = Resolver { input, stores, progress: &heard, wants_totals: audience.wants_totals };
-        let summary = resolver.resolve(uploads).await;
-        let summary = summary.map_err(|cause| ResolveError { input: input.name.clone(), cause })?;
-        let Some(summary) = summary else { continue };
-        let named = Some(Box::new(input.source.clone()));
-        input.source = InputSource::Manifest {
-            key: layout::manifest(&input.name),
-            label,
-            files: summary.files,
-            bytes: summary.bytes,
-            checksum: summary.checksum,
-            stores: summary.stores,
-            named,
+        let named = |cause| ResolveError { input: format!("input {}", input.name), cause };
+        let table = match super::delta::unread(input) {
+            Some(asked) => Some(super::delta::read(input, asked, stores).await.map_err(named)?),
+            None => None,
         };
+        let what = (&*input, &*input.name, table.as_ref());
+        let resolved = resolve_one(what, stores, runs, audience).await.map_err(named)?;
+        input.source = resolved.unwrap_or_else(|| input.source.clone());
+        if let (Some(table), Some(mltable)) = (table, &mut input.mltable) {
+            mltable.delta = Some(table.described);
+        }
+    }
+    let is_resolved = |side_input: &&mut SideInput| {
+        side_input.mode == InputMode::Upload && !matches!(side_input.source, InputSource::Output(_))
+    };
+    for side_input in spec.with_model_mut().filter(is_resolved) {
+        let label = side_input.label();
+        let named = |cause| ResolveError { input: label.clone(), cause };
+        let input = side::as_input(side_input);
+        if let Some(resolved) =
+            resolve_one((&input, &label, None), stores, runs, audience).await.map_err(named)?
+        {
+            side_input.source = resolved;
+        } else if !side_input.is_fetched() {
+            let seen = tokio::task::spawn_blocking(move || side::seen(&input.source)).await;
+            let seen = seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            let seen = seen.map_err(|error| named(error.into()))?;
+            side_input.changed_lately = !seen.is_certain;
+            side_input.seen = Some(seen.checksum);
+        }
+    }
+    if spec.shuffle == Some(ShuffleStage::Split) {
+        let bytes = input_bytes(&spec.inputs).await?;
+        shuffle::size(&mut spec, bytes);
     }
     Ok(spec)
+}
+
+/// Bytes of the inputs, as far as they are known.
+pub async fn input_bytes(inputs: &[Input]) -> Result<u64, ResolveError> {
+    let mut sum = 0;
+    for input in inputs {
+        sum += match &input.source {
+            InputSource::Manifest { bytes, .. } => *bytes,
+            InputSource::Paths(paths) if paths.is_empty() => 0,
+            InputSource::Paths(_) | InputSource::List(_) => {
+                let walked = input.clone();
+                let walked = tokio::task::spawn_blocking(move || listed_bytes(&walked)).await;
+                let walked = walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+                let named = |cause: ListingError| ResolveError {
+                    input: format!("input {}", input.name),
+                    cause: cause.into(),
+                };
+                walked.map_err(named)?
+            }
+            InputSource::Remote(_) | InputSource::Output(_) | InputSource::OneItem => 0,
+        };
+    }
+    Ok(sum)
+}
+
+/// Bytes of the files of a local input.
+fn listed_bytes(input: &Input) -> Result<u64, ListingError> {
+    let mut listing = Listing::of_input(input, ListingOptions { versions: true })?;
+    let mut sum = 0;
+    loop {
+        let add = |entry: EntryRef<'_>| sum += entry.version.map_or(0, |version| version.size);
+        if listing.visit(LISTED_AT_ONCE, add)? == 0 {
+            return Ok(sum);
+        }
+    }
+}
+
+/// What `input`, which listeners know by `label` and which may be a Delta table, becomes; nothing where it stays as it is.
+async fn resolve_one(
+    (input, label, table): (&Input, &str, Option<&Table>),
+    stores: &InputStores,
+    runs: Where,
+    audience: Audience<'_>,
+) -> Result<Option<InputSource>, ResolveCause> {
+    let uploads = runs == Where::Fleet && input.mode == InputMode::Upload;
+    let heard = |seen: InputProgress| (audience.tell)(label, seen);
+    let resolver = Resolver { input, table, stores, progress: &heard, wants_totals: audience.wants_totals };
+    let Some(summary) = resolver.resolve(uploads).await? else { return Ok(None) };
+    Ok(Some(InputSource::Manifest {
+        key: layout::manifest(&input.name),
+        label: input.source.label(),
+        files: summary.files,
+        bytes: summary.bytes,
+        checksum: summary.checksum,
+        stores: summary.stores,
+        named: Some(Box::new(input.source.clone())),
+    }))
 }
 
 /// Resolves one input.
 struct Resolver<'a> {
     input: &'a Input,
+    /// The Delta table that it is, whose log was read.
+    table: Option<&'a Table>,
     stores: &'a InputStores,
     progress: &'a (dyn Fn(InputProgress) + Sync),
     wants_totals: bool,
@@ -167,11 +269,21 @@ type Locate<'a> = dyn Fn(Entry) -> BoxFuture<'a, Result<Located, ResolveCause>> 
 impl Resolver<'_> {
     /// The manifest of the input; nothing where it stays as it is.
     async fn resolve(&self, uploads: bool) -> Result<Option<Summary>, ResolveCause> {
+        if let Some(table) = self.table {
+            return Ok(Some(self.delta(table, uploads).await?));
+        }
         let summary = match &self.input.source {
             InputSource::Remote(urls) => self.remote(urls).await?,
+            // An input of a shuffle of which no row is left.
+            InputSource::Paths(paths) if paths.is_empty() => return Ok(None),
             InputSource::Paths(_) | InputSource::List(_) if uploads => self.upload().await?,
             InputSource::List(_) if self.names_remote_files().await? => self.upload_nothing().await?,
-            InputSource::Paths(_) | InputSource::List(_) | InputSource::Manifest { .. } => return Ok(None),
+            // Where an output of a step is shows when the step that needs it starts.
+            InputSource::Paths(_)
+            | InputSource::List(_)
+            | InputSource::Manifest { .. }
+            | InputSource::Output(_)
+            | InputSource::OneItem => return Ok(None),
         };
         Ok(Some(summary))
     }
@@ -186,8 +298,18 @@ impl Resolver<'_> {
         let empty = |pattern: String| Err(ListingError::Empty { pattern }.into());
         let mut manifest = self.manifest().await?;
         let mut seen = InputProgress::default();
+        let mut window = self.input.mltable.as_ref().map(|table| table.window).unwrap_or_default();
+        let mut sample = self.input.mltable.as_ref().and_then(|table| table.sample.as_ref());
+        let mut sample_window =
+            self.input.mltable.as_ref().map(|table| table.sample_window).unwrap_or_default();
+        if self.input.kind == InputKind::Tabular {
+            (window, sample, sample_window) = (Window::default(), None, Window::default());
+        }
+        let mut listed = 0;
+        // Of files of HTTP servers whose names do not tell all of their URLs.
+        let mut named: HashMap<String, String> = HashMap::new();
         for url in urls {
-            let url = RemotePath::parse(url).map_err(|reason| ResolveCause::name(url, &reason))?;
+            let url = RemotePath::parse(url).map_err(|reason| ResolveCause::name(&shown(url), &reason))?;
             let store = self.stores.get(StoreRef::Url(&url.bucket)).await?;
             let mut listing = RemoteListing::open(store, &url).await?;
             let source = Source {
@@ -196,27 +318,52 @@ impl Resolver<'_> {
                 origin: listing.origin.clone(),
                 mixes: false,
             };
-            let before = seen.files;
-            loop {
+            let before = listed;
+            while window.take != Some(0) && sample_window.take != Some(0) {
                 let page = listing.next().await?;
                 if page.is_empty() {
                     break;
                 }
                 for object in page {
+                    let is_table =
+                        |table: &str| table.strip_prefix(&*url.bucket) == Some(&format!("/{}", object.key));
+                    // The file that says what is data is none.
+                    if self.input.mltable.as_ref().is_some_and(|table| is_table(&table.path)) {
+                        continue;
+                    }
+                    listed += 1;
+                    if !window.takes_next() {
+                        continue;
+                    }
+                    let relative = url.relative(&source.prefix, &object.key);
+                    let is_drawn = |sample: &Sample| sample.has_file(&format!("{}{relative}", source.origin));
+                    if !sample.is_none_or(is_drawn) || !sample_window.takes_next() {
+                        continue;
+                    }
                     seen.files += 1;
                     seen.bytes += object.size;
-                    let relative = object.key[source.prefix.len()..].to_owned();
-                    let (size, version) = (Some(object.size), object.version);
-                    let file = File { relative, size, version, ..File::default() };
+                    let rest = &object.key[source.prefix.len()..];
+                    let key = if rest == relative { String::new() } else { rest.to_owned() };
+                    if !key.is_empty() {
+                        let twin = named.insert(format!("{}{relative}", source.origin), object.key.clone());
+                        if twin.is_some_and(|twin| twin != object.key) {
+                            return Err(ResolveCause::name(&url.to_string(), SAME_NAME));
+                        }
+                    }
+                    let (size, version, relative) =
+                        (Some(object.size), object.version, relative.into_owned());
+                    let file = File { relative, key, size, version, ..File::default() };
                     manifest.push(&source, file).await?;
                 }
                 (self.progress)(seen);
             }
-            if seen.files == before && listing.is_glob() {
+            let must_match = listing.is_glob() || self.input.mltable.is_some();
+            let is_over = window.take == Some(0) || sample_window.take == Some(0);
+            if listed == before && !is_over && must_match {
                 return empty(url.to_string());
             }
         }
-        if seen.files == 0 {
+        if listed == 0 {
             return empty(self.input.source.label());
         }
         Ok(manifest.finish().await?)
@@ -224,6 +371,11 @@ impl Resolver<'_> {
 
     /// Local files: uploaded. What a list names in buckets stays there.
     async fn upload(&self) -> Result<Summary, ResolveCause> {
+        if let Some(format) = self.input.partition_format.clone() {
+            let input = self.input.clone();
+            let searched = tokio::task::spawn_blocking(move || search_listing(&format, &input)).await;
+            searched.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))??;
+        }
         let total = if self.wants_totals { self.count().await? } else { InputProgress::default() };
         (self.progress)(total);
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -302,9 +454,9 @@ impl Resolver<'_> {
         &self,
         work: impl FnOnce(&mut Listing) -> Result<T, ListingError> + Send + 'static,
     ) -> Result<T, ResolveCause> {
-        let source = self.input.source.clone();
+        let input = self.input.clone();
         let done = tokio::task::spawn_blocking(move || {
-            work(&mut Listing::open(&source, ListingOptions { versions: true })?)
+            work(&mut Listing::of_input(&input, ListingOptions { versions: true })?)
         });
         let done = done.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         Ok(done?)
@@ -338,7 +490,7 @@ impl Resolver<'_> {
             let scheme = entry.relative.split("://").next().unwrap_or_default();
             return Err(ResolveCause::name(
                 &format!("{scheme}://"),
-                "not supported yet: name local files and s3:// ones",
+                "not supported yet: name local files, s3:// and https:// ones",
             ));
         }
         let path = entry.path();
@@ -366,14 +518,18 @@ fn locate_remote(line: &str) -> Option<Result<Located, ResolveCause>> {
     }
     let url = match RemotePath::parse(line) {
         Ok(url) => url,
-        Err(reason) => return Some(Err(ResolveCause::name("s3://", &reason))),
+        Err(reason) => {
+            return Some(Err(ResolveCause::name(remote::scheme(line).unwrap_or_default(), &reason)));
+        }
     };
-    if let Some(reason) = names::unusable(&url.key) {
-        return Some(Err(ResolveCause::name(line, reason)));
+    let relative = url.relative("", &url.key).into_owned();
+    if let Some(reason) = names::unusable(&relative) {
+        return Some(Err(ResolveCause::name(&shown(line), reason)));
     }
-    let origin = format!("{}/", url.bucket);
+    let origin = format!("{}/", url.place());
+    let key = if relative == url.key { String::new() } else { url.key };
     let source = Source { store: Store::Url(url.bucket), prefix: String::new(), origin, mixes: true };
-    Some(Ok(located(source, url.key, String::new(), None)))
+    Some(Ok(located(source, relative, key, None)))
 }
 
 fn located(source: Source, relative: String, key: String, size: Option<u64>) -> Located {

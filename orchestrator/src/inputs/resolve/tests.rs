@@ -47,7 +47,15 @@ impl Inputs {
         mode: InputMode,
         runs: Where,
     ) -> Result<InputSource, ResolveError> {
-        let input = Input { name: "data".to_owned(), kind: InputKind::File, source, mode, tabular: None };
+        let input = Input {
+            name: "data".to_owned(),
+            kind: InputKind::File,
+            source,
+            mode,
+            tabular: None,
+            mltable: None,
+            partition_format: None,
+        };
         let spec = JobSpec::new("job-1", "/code", "main.py", vec![input]);
         let hear = |name: &str, progress| {
             assert_eq!(name, "data");
@@ -106,7 +114,7 @@ async fn what_cannot_be_uploaded_is_told_by_its_name() {
         ("in/a", "x"),
         ("tab/a\tb", "x"),
         ("list", "in/a\nin/absent\n"),
-        ("web", "in/a\nhttps://user:secret@host/x\n"),
+        ("web", "in/a\nftp://user:secret@host/x\n"),
         ("prefix", "s3://bucket/in/\n"),
         ("empty/list", "\n"),
     ]);
@@ -116,7 +124,7 @@ async fn what_cannot_be_uploaded_is_told_by_its_name() {
         (InputSource::Paths(vec![inputs.path("in")]), "link: No such file"),
         (InputSource::Paths(vec![inputs.path("tab")]), r"tab/a\tb: the name has a control character"),
         (list("list"), "in/absent: No such file"),
-        (list("web"), "https://: not supported yet"),
+        (list("web"), "ftp://: not supported yet"),
         (list("prefix"), "s3://bucket/in/: the name has an empty part"),
         (list("empty/list"), "no file found in"),
         (InputSource::Remote(vec!["s3://bucket/absent".to_owned()]), "no file found in s3://bucket/absent"),

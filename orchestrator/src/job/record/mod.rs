@@ -1,6 +1,10 @@
 //! `job.json`: what a job is, where it stands, and how it ended.
 
+use std::collections::BTreeMap;
+
 use prs_common::job::JobSpec;
+use prs_common::job::pipeline::{Parent, Pipeline, step_id};
+use prs_common::job::prepared;
 use prs_common::layout;
 use prs_common::ledger::{JobProgress, JobState};
 use prs_common::seal::{self, Seal};
@@ -37,12 +41,28 @@ pub struct JobRecord {
     pub former_starts: Vec<FormerStart>,
     /// The settings.
     pub spec: JobSpec,
+    /// What jobs with the same output have in common; nothing where the job gives its output to no other (see
+    /// [`reuse`](super::reuse)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<String>,
+    /// What was listed of local files, once the job has ended; nothing where it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed: Option<String>,
     /// Where the job stands.
     pub state: JobState,
     /// What is known of the run so far.
     pub status: Status,
     /// How the job ended.
     pub result: Option<JobResult>,
+    /// The folder of the statistics of this start, once it has ended; nothing where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<String>,
+    /// The steps, where the job is a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Box<PipelinePlan>>,
+    /// The pipeline that the job is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     /// What storage had when this was read or written; nothing when it was never stored.
     #[serde(skip)]
     pub version: Option<Version>,
@@ -55,6 +75,26 @@ pub struct FormerStart {
     pub incarnation: u32,
     /// Key of the code archive that it ran.
     pub code: String,
+}
+
+/// The steps of a pipeline that was submitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelinePlan {
+    /// The steps. On a fleet, what of their inputs is not bound to other steps is listed and uploaded.
+    pub pipeline: Pipeline,
+    /// Key of the code archive of each step, by its name, in the prefix of its job.
+    pub codes: BTreeMap<String, String>,
+}
+
+/// How a step of a pipeline ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Its name.
+    pub name: String,
+    /// Id of its job.
+    pub job_id: String,
+    /// How its job ended; nothing where it was not run.
+    pub result: Option<Box<JobResult>>,
 }
 
 /// How a job ended (spec section 7).
@@ -77,6 +117,9 @@ pub struct JobResult {
     pub state: JobState,
     /// Why it failed or was canceled.
     pub reason: Option<String>,
+    /// The job whose output this one was given, because it had the same code, settings and inputs; nothing where it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reused: Option<String>,
     /// The result.
     pub output: Output,
     /// Where the logs are.
@@ -93,12 +136,19 @@ pub struct JobResult {
     /// Whether all is in the result, and why not.
     #[serde(flatten)]
     pub findings: Findings,
+    /// How the steps ended, where the job is a pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepResult>,
 }
 
 impl JobResult {
     /// Whether the job completed with every item.
     pub fn is_complete(&self) -> bool {
-        self.state == JobState::Completed && self.mini_batches.failed == 0 && self.items.failed == 0
+        let is_complete = |step: &StepResult| step.result.as_ref().is_none_or(|result| result.is_complete());
+        self.state == JobState::Completed
+            && self.mini_batches.failed == 0
+            && self.items.failed == 0
+            && self.steps.iter().all(is_complete)
     }
 }
 
@@ -241,11 +291,46 @@ impl JobRecord {
             code,
             former_starts: Vec::new(),
             spec,
+            recipe: None,
+            listed: None,
             state: JobState::Queued,
             status: Status::default(),
             result: None,
+            statistics: None,
+            pipeline: None,
+            parent: None,
             version: None,
         }
+    }
+
+    /// The job that this one is in the eyes of the user, where steps in front of that only put its data together.
+    pub fn main_step(&self) -> Option<String> {
+        let main = self.pipeline.as_ref()?.pipeline.main.as_ref()?;
+        Some(step_id(&self.job_id, main))
+    }
+
+    /// The job as the user submitted it, of one that puts its data together in steps: with their settings, and the code of
+    /// their script. Any other as it is.
+    #[must_use]
+    pub fn as_given(&self) -> Self {
+        let given = self.pipeline.as_deref().and_then(|PipelinePlan { pipeline, codes }| {
+            let code = codes.get(pipeline.main.as_ref()?)?;
+            Some((prepared::as_given(pipeline)?, code.clone()))
+        });
+        match given {
+            Some((spec, code)) => Self { spec, code, pipeline: None, ..self.clone() },
+            None => self.clone(),
+        }
+    }
+
+    /// What it is to the user.
+    pub fn noun(&self) -> &'static str {
+        if self.pipeline.is_some() && self.main_step().is_none() { "pipeline" } else { "job" }
+    }
+
+    /// The record of a pipeline; `spec` says what it is called.
+    pub fn of_pipeline(job_id: String, spec: JobSpec, plan: PipelinePlan) -> Self {
+        Self { pipeline: Some(Box::new(plan)), ..Self::new(job_id, String::new(), spec) }
     }
 
     /// Reads the record of the job in `storage`.
@@ -296,6 +381,7 @@ impl JobRecord {
         self.started_us = now_us();
         self.state = JobState::Queued;
         self.result = None;
+        self.statistics = None;
     }
 
     /// Writes the record, when storage has it as it was last read or written here; one that was never stored, when there is
@@ -328,11 +414,21 @@ impl JobRecord {
                 written => return written.map(|()| None).map_err(JobRecordError::Storage),
             }
             let found = Self::read(storage).await?;
-            if found.incarnation != self.incarnation || found.result.is_some() {
+            if found.stands_against(self) {
                 return Ok(Some(found));
             }
             self.version = found.version;
         }
+    }
+
+    /// The record that storage has, where it stands against this one: of another start of the job, or with a result.
+    pub async fn standing(&self, storage: &dyn Storage) -> Result<Option<Self>, JobRecordError> {
+        let found = Self::read(storage).await?;
+        Ok(found.stands_against(self).then_some(found))
+    }
+
+    fn stands_against(&self, other: &Self) -> bool {
+        self.incarnation != other.incarnation || self.result.is_some()
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn end(record: &mut JobRecord) {
         kept_until_us: None,
         state: JobState::Completed,
         reason: None,
+        reused: None,
         output: Output::default(),
         logs: String::new(),
         mini_batches: MiniBatchCounts::default(),
@@ -24,6 +25,7 @@ pub(crate) fn end(record: &mut JobRecord) {
         seconds: 1.0,
         starts: Vec::new(),
         findings: Findings { complete: true, ..Findings::default() },
+        steps: Vec::new(),
     });
 }
 

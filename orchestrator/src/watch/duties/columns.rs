@@ -1,4 +1,4 @@
-//! Rows that no header fits, where the job asks for one (spec E8).
+//! Rows that no header fits, or no columns of a Parquet file, where the job asks for one (spec E8).
 
 use super::{Action, Situation, fail};
 

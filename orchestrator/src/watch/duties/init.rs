@@ -23,7 +23,7 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
     let time = if now.untried_workers > 0 { TRYING } else { SETTLING };
     let untried_come = policy.has_others && now.at - memory.lacked <= time;
     let awaited = awaited(spec, &now.nodes, untried_come, others_come);
-    job_fails(spec, &now.nodes, awaited, now.at - memory.started)
+    job_fails(spec, &now.nodes, awaited, now.at - memory.prepared)
         .map(|reason| Action::Conclude(Conclusion { state: JobState::Failed, reason }))
 }
 

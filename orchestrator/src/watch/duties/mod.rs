@@ -16,6 +16,7 @@ mod record;
 mod scheduling;
 mod seats;
 mod segments;
+mod speculation;
 mod stalled;
 mod states;
 mod thresholds;
@@ -24,6 +25,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::job::JobSpec;
 use prs_common::ledger::{Conclusion, JobState};
 
+pub(super) use self::speculation::Straggler;
 use super::Decision;
 use super::memory::Memory;
 use super::observe::Snapshot;
@@ -84,6 +86,8 @@ pub(super) enum Action {
     },
     /// Find out what became of mini-batches that are nowhere.
     Restore,
+    /// Let nodes start these a second time.
+    StartAgain(Vec<Straggler>),
 }
 
 /// Every duty.
@@ -104,6 +108,7 @@ pub(super) const ALL: &[fn(&Situation) -> Option<Action>] = &[
     queue::decide,
     scheduling::decide,
     stalled::decide,
+    speculation::decide,
 ];
 
 /// The action that lets the job fail.

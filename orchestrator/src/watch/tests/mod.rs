@@ -28,7 +28,7 @@ async fn watched_until(fixture: &Fixture, is_so: impl AsyncFn(&Fixture) -> bool)
         }
     };
     tokio::select! {
-        ended = watched(fixture) => panic!("{ended:?}"),
+        ended = Box::pin(watched(fixture)) => panic!("{ended:?}"),
         () = waiting => {}
         () = tokio::time::sleep(Duration::from_secs(20)) => panic!("it never is"),
     }
@@ -54,7 +54,10 @@ async fn a_result_stands_though_the_ledger_goes_away_right_after_it() {
     fixture.ledger.fail("set_state completed", 1, LedgerErrorKind::Unavailable);
     let result = watched(&fixture).await.unwrap();
     has_its_rows(&fixture, &result).await;
-    assert!(!fixture.storage.list_all("segments/").await.unwrap().is_empty(), "they go with the books");
+    assert!(
+        !fixture.storage.list_all("segments/").await.unwrap().is_empty(),
+        "they go with the entry in the ledger"
+    );
     clean_up(&fixture.job).await.unwrap();
     assert!(fixture.storage.list_all("segments/").await.unwrap().is_empty());
     assert_eq!(fixture.ledger.state().await.unwrap_err().kind, LedgerErrorKind::NotFound);

@@ -6,8 +6,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use indicatif::HumanBytes;
+use prs_common::job::Environment;
 use prs_common::temporary_folder::TemporaryFolder;
-use prs_worker::{find_extension, find_interpreter, how_found, prepare_python_home};
+use prs_worker::{describe_environments, find_extension, find_interpreter, how_found, prepare_python_home};
 use rustix::fs::{Access, access, statvfs};
 use serde::Deserialize;
 use tokio::process::Command;
@@ -58,6 +59,7 @@ pub(super) async fn look(environment: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
     let temporary = TemporaryFolder::make("prs-doctor-");
     let extension = find_extension();
+    let named = environment.map(|named| Environment::Interpreter(named.to_owned()));
     match find_interpreter(environment) {
         Err(missing) => {
             let remedy = "install Python 3.9 or newer, or activate a virtual environment";
@@ -69,9 +71,16 @@ pub(super) async fn look(environment: Option<&str>) -> Vec<Check> {
                     prepare_python_home(folder.path(), extension).ok().map(|()| folder.path())
                 });
             let probed = probe(&python, home).await;
-            checks.extend(interpreter(&python, &how_found(environment), probed, extension.is_ok()));
+            checks.extend(interpreter(&python, &how_found(named.as_ref()), probed, extension.is_ok()));
         }
     }
+    checks.push(match describe_environments().await {
+        Ok(found) => Check::new("environments", Verdict::Ok, found, ""),
+        Err(missing) => {
+            let remedy = "for jobs that bring packages: install uv, or Python with venv";
+            Check::new("environments", Verdict::Warn, missing.to_string(), remedy)
+        }
+    });
     if let Err(missing) = extension {
         let remedy = "install prs again: it belongs beside the program";
         checks.push(Check::new("extension", Verdict::Fail, missing.to_string(), remedy));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{Books, Conclusion, Duty, JobState, Ledger, NodeReport, Offer, Offered, Seats};
+use prs_common::ledger::{Conclusion, Duty, JobState, KnownJob, Ledger, NodeReport, Offer, Offered, Seats};
 
 use super::{LIMITS, fresh, unique, worker};
 use crate::deadline::{eventually, stays_pending, within};
@@ -34,7 +34,7 @@ pub(super) async fn offer_is_seen_until_it_is_withdrawn(ledger: &dyn Ledger) {
     assert_eq!(offered(ledger, &target).await, []);
     for _ in 0..2 {
         ledger.offer(&target, &offer(&run)).await.unwrap();
-        let seen = Offered { offer: offer(&run), nodes: 0, books: None };
+        let seen = Offered { offer: offer(&run), nodes: 0, known: None };
         assert_eq!(offered(ledger, &target).await, [seen], "of a job that the ledger does not know");
     }
     for _ in 0..2 {
@@ -49,26 +49,26 @@ pub(super) async fn offers_show_who_serves_what(ledger: &dyn Ledger) {
     run.create(LIMITS).await.unwrap();
     ledger.offer(&target, &offer(&name)).await.unwrap();
     let shown =
-        async || offered(ledger, &target).await.pop().map(|offered| (offered.nodes, offered.books.unwrap()));
-    let books = Books { state: JobState::Queued, is_concluded: false, is_watched: false };
-    assert_eq!(shown().await, Some((0, books)));
+        async || offered(ledger, &target).await.pop().map(|offered| (offered.nodes, offered.known.unwrap()));
+    let known = KnownJob { state: JobState::Queued, is_concluded: false, is_watched: false };
+    assert_eq!(shown().await, Some((0, known)));
     let node = run.join(&worker("a"), None).await.unwrap();
     run.join(&worker("b"), None).await.unwrap();
     let fence = run.lease(Duty::Watch, "a", MINUTE).await.unwrap().expect("it is free");
     run.set_state(JobState::Running, fence).await.unwrap();
-    let books = Books { state: JobState::Running, is_concluded: false, is_watched: true };
-    assert_eq!(shown().await, Some((2, books)));
+    let known = KnownJob { state: JobState::Running, is_concluded: false, is_watched: true };
+    assert_eq!(shown().await, Some((2, known)));
     run.leave(node).await.unwrap();
     // A last word that comes late.
     run.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
     run.release(Duty::Watch, "a").await.unwrap();
     let canceled = Conclusion { state: JobState::Canceled, reason: "by a test".to_owned() };
     run.conclude(&canceled).await.unwrap();
-    let books = Books { state: JobState::Running, is_concluded: true, is_watched: false };
-    assert_eq!(shown().await, Some((1, books)));
+    let known = KnownJob { state: JobState::Running, is_concluded: true, is_watched: false };
+    assert_eq!(shown().await, Some((1, known)));
     run.remove().await.unwrap();
     let left = offered(ledger, &target).await;
-    assert_eq!(left, [Offered { offer: offer(&name), nodes: 0, books: None }], "the offer stays");
+    assert_eq!(left, [Offered { offer: offer(&name), nodes: 0, known: None }], "the offer stays");
 }
 
 pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
@@ -76,7 +76,7 @@ pub(super) async fn changed_offer_replaces_the_former(ledger: &dyn Ledger) {
     ledger.offer(&target, &offer(&run)).await.unwrap();
     let more = Offer { nodes: 7, ..offer(&run) };
     ledger.offer(&target, &more).await.unwrap();
-    assert_eq!(offered(ledger, &target).await, [Offered { offer: more, nodes: 0, books: None }]);
+    assert_eq!(offered(ledger, &target).await, [Offered { offer: more, nodes: 0, known: None }]);
 }
 
 pub(super) async fn targets_are_apart(ledger: &dyn Ledger) {

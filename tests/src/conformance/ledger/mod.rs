@@ -1,10 +1,12 @@
 //! What every ledger must do (the contracts are on [`Ledger`] and [`JobLedger`]).
 
 mod commits;
+mod copies;
 mod leases;
 mod lifecycle;
 mod membership;
 mod nodes;
+mod statistics;
 mod tries;
 
 use std::ops::Range;
@@ -66,6 +68,17 @@ macro_rules! __ledger_cases {
                 begin_gives_up_at_the_limit
                 begin_knows_the_outcome
                 abandoned_start_blames_nobody
+            }
+            copies {
+                copy_is_wanted_once
+                copy_is_offered_by_one_and_taken_by_one
+                racing_workers_take_a_copy_once
+                copy_of_what_has_its_outcome_is_none
+            }
+            statistics {
+                statistics_are_read_as_they_were_published
+                statistics_are_published_by_the_holder_of_the_watch_alone
+                reader_of_statistics_is_told
             }
             nodes {
                 nodes_get_dense_ids

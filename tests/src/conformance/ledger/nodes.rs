@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{InitFailure, Ledger, NodeInfo, NodeReport, PrintedLine, SeenError, Signal};
+use prs_common::ledger::{
+    InitFailure, Ledger, NodeInfo, NodeReport, PrintedLine, RunningTry, SeenError, Signal,
+};
 use prs_common::source_line::SourceLine;
 
 use super::{fresh, worker};
@@ -80,11 +82,19 @@ pub(super) async fn heartbeat_is_seen_by_everyone(ledger: &dyn Ledger) {
         fails_to_import: true,
         ever_ready: true,
         stuck_in_init: true,
+        hung_in_init: true,
         gave_up: true,
         init_error: Some("ValueError: é".to_owned()),
         fatal: Some("no room on the disk".to_owned()),
         is_unfit: true,
+        preparing: Some("Collecting numpy".to_owned()),
+        fetched: 12,
         in_hand: 7,
+        free_processes: 2,
+        running: vec![RunningTry { index: 7, age_ms: 93_000 }],
+        now_us: 1_763_776_000_000_456,
+        busy: 2,
+        longest: vec![RunningTry { index: 9, age_ms: 4 }],
         failed_tries: 1_000_000,
         errors: vec![SeenError {
             at_us: 1_763_776_000_000_123,

@@ -5,6 +5,7 @@
 //! test process however that ends.
 
 mod certificates;
+pub mod http;
 mod in_process;
 mod minio;
 mod ports;

@@ -1,7 +1,9 @@
 //! Ports that nobody uses.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use tokio::net::TcpSocket;
 
 /// Below what systems give to outgoing connections: a client that tries a port again and again until its server is
 /// back could otherwise be given that very port and take it away from the server.
@@ -17,9 +19,38 @@ pub fn free_port() -> u16 {
     for _ in 0..count {
         let at = (u32::from(begin) + u32::from(NEXT.fetch_add(1, Ordering::Relaxed))) % u32::from(count);
         let port = FIRST + at as u16;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if nobody_listens(port) {
             return port;
         }
     }
     panic!("no port between {FIRST} and {LAST} is free");
+}
+
+/// The socket that asks never listens: a program that another thread starts at this moment inherits it until its
+/// `exec`, and a listening one would keep the port from the server that is about to take it.
+fn nobody_listens(port: u16) -> bool {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_taken_while_a_server_listens_and_free_while_somebody_asks() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = server.local_addr().unwrap().port();
+        assert!(!nobody_listens(port));
+        drop(server);
+
+        let asking = TcpSocket::new_v4().unwrap();
+        asking.set_reuseaddr(true).unwrap();
+        asking.bind((Ipv4Addr::LOCALHOST, port).into()).unwrap();
+        assert!(nobody_listens(port));
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
 }

@@ -46,8 +46,11 @@ pub enum Fault {
     Short,
     /// One bit of what was read is another; not one of [`Self::ALL`], for no store can notice it in a range.
     Flip,
+    /// The server does it, and nothing comes any more from the middle of the answer on; not one of [`Self::ALL`], it takes
+    /// as long as a client waits.
+    StopMiddle,
     /// It never reaches the server, which seems to refuse who asks (403); not one of [`Self::ALL`], it happens where
-    /// [`HttpProxy::refuse`] says so.
+    /// [`HttpProxy::spoil`] says so.
     Refuse,
 }
 
@@ -104,7 +107,7 @@ impl HttpProxy {
             faults,
             requests: AtomicU64::new(0),
             counts: Default::default(),
-            refused: Mutex::default(),
+            chosen: Mutex::default(),
         });
         let shared = Arc::clone(&spoiler);
         runtime.spawn(accept(listener, move |connection| {
@@ -139,15 +142,20 @@ impl HttpProxy {
         self.front.restore();
     }
 
-    /// Refuses from now on every request that begins like `what`: a method, and a path (`GET /bucket/key`). Empty:
-    /// everything.
+    /// Refuses from now on what [`spoil`](Self::spoil) says.
     pub fn refuse(&self, what: &str) {
-        *self.spoiler.refused.lock().unwrap() = Some(what.to_owned());
+        self.spoil(what, Fault::Refuse);
     }
 
-    /// Refuses nothing any more.
+    /// Lets every request meet `fault` from now on that begins like `what`: a method, and a path (`GET /bucket/key`).
+    /// Empty: everything.
+    pub fn spoil(&self, what: &str, fault: Fault) {
+        *self.spoiler.chosen.lock().unwrap() = Some((what.to_owned(), fault));
+    }
+
+    /// Spoils no more requests than its share.
     pub fn accept(&self) {
-        *self.spoiler.refused.lock().unwrap() = None;
+        *self.spoiler.chosen.lock().unwrap() = None;
     }
 
     /// Requests that came, spoiled or not.
@@ -195,9 +203,9 @@ struct Spoiler {
     faults: HttpFaults,
     random: Mutex<Random>,
     requests: AtomicU64,
-    counts: [AtomicU64; Fault::ALL.len() + 2],
-    /// What requests begin with that are refused.
-    refused: Mutex<Option<String>>,
+    counts: [AtomicU64; Fault::ALL.len() + 3],
+    /// What requests begin with that meet a fault, and which.
+    chosen: Mutex<Option<(String, Fault)>>,
 }
 
 impl Spoiler {
@@ -214,8 +222,9 @@ impl Spoiler {
 
     async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Answer, Cut> {
         let begin = format!("{} {}", request.method(), request.uri().path());
-        let is_refused = self.refused.lock().unwrap().as_ref().is_some_and(|what| begin.starts_with(what));
-        let fault = if is_refused { Some(Fault::Refuse) } else { self.choose() };
+        let chosen = self.chosen.lock().unwrap().clone();
+        let chosen = chosen.filter(|(what, _)| begin.starts_with(what));
+        let fault = chosen.map_or_else(|| self.choose(), |(_, fault)| Some(fault));
         match fault {
             // Counted where it is known that there is something to spoil.
             Some(Fault::Short | Fault::Flip) | None => {}
@@ -245,22 +254,25 @@ impl Spoiler {
                 answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
                 return Ok(answer);
             }
-            Some(Fault::CutAfter | Fault::CutMiddle | Fault::Short | Fault::Flip) | None => {}
+            Some(Fault::CutAfter | Fault::CutMiddle | Fault::StopMiddle | Fault::Short | Fault::Flip)
+            | None => {}
         }
         let reads = request.method() == Method::GET;
         let answer = self.forward(request).await?;
         match fault {
-            Some(Fault::CutAfter | Fault::CutMiddle) => {
+            Some(fault @ (Fault::CutAfter | Fault::CutMiddle | Fault::StopMiddle)) => {
                 let (head, body) = answer.into_parts();
                 let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
-                if fault == Some(Fault::CutAfter) || body.is_empty() {
+                if fault == Fault::CutAfter || body.is_empty() {
                     return Err(Cut);
                 }
                 // The head promises the whole.
                 let half = Ok(Frame::data(body.slice(..body.len() / 2)));
                 // Later than the half, which would otherwise never leave.
-                let cut = stream::once(async {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                let cut = stream::once(async move {
+                    let stop =
+                        if fault == Fault::StopMiddle { Duration::MAX } else { Duration::from_millis(20) };
+                    tokio::time::sleep(stop).await;
                     Err(Cut)
                 });
                 let spoiled = StreamBody::new(stream::iter([half]).chain(cut));

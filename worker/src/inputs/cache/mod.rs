@@ -70,7 +70,7 @@ struct Folders {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: HashMap<Arc<str>, Entry>,
+    entries: HashMap<Arc<str>, CacheEntry>,
     memory: Stock,
     disk: Stock,
     clock: u64,
@@ -88,7 +88,7 @@ struct Stock {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     object: String,
     medium: Medium,
     bytes: u64,
@@ -410,7 +410,7 @@ impl State {
             let bytes = medium.taken_by(file.bytes);
             stock.used += bytes;
             let ready = Arc::default();
-            Entry { object: object.clone(), medium, bytes, pins: 0, last_used: 0, known: None, ready }
+            CacheEntry { object: object.clone(), medium, bytes, pins: 0, last_used: 0, known: None, ready }
         });
         if entry.pins == 0 {
             stock.pinned += entry.bytes;

@@ -200,7 +200,10 @@ async fn a_slice_that_is_damaged_in_the_cache_is_fetched_again() {
         end: 8,
         records: 1,
         checksum: crc32c(b"3,4\n"),
-        schema: &[1],
+        reader: &[1],
+        columns: &[],
+        first_record: 0,
+        taken: None,
     });
     let body = body(0, slice);
     let localizer = fleet.localizer("cache", 1 << 20);

@@ -136,7 +136,15 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 
 fn input(kind: InputKind, source: InputSource) -> Input {
     let tabular = (kind == InputKind::Tabular).then(TabularOptions::default);
-    Input { name: "data".to_owned(), kind, source, mode: InputMode::Upload, tabular }
+    Input {
+        name: "data".to_owned(),
+        kind,
+        source,
+        mode: InputMode::Upload,
+        tabular,
+        mltable: None,
+        partition_format: None,
+    }
 }
 
 fn job(inputs: Vec<Input>, size: MiniBatchSize) -> JobSpec {
@@ -165,20 +173,20 @@ fn paths(of: &[PathBuf]) -> InputSource {
 
 /// What the process of a mini-batch would see: its position, its data, and all that describes the data.
 fn seen(body: &[u8], work: &Path) -> (u64, u32, Vec<(String, Vec<u8>)>) {
-    let MiniBatch { index, input, work: data } = MiniBatch::decode(body).unwrap();
+    let MiniBatch { index, input, work: data, .. } = MiniBatch::decode(body).unwrap();
     let data = match data {
         Work::Files { base, paths, .. } => {
             let read = |path: &&str| (String::new(), fs::read(Path::new(base).join(path)).unwrap());
             paths.iter().map(read).collect()
         }
         Work::Slice(SliceRef {
-            store: StoreRef::Local, key, origin, start, end, records, schema, ..
+            store: StoreRef::Local, key, origin, start, end, records, reader, ..
         }) => {
             let mut bytes = vec![0; (end - start) as usize];
             let file = fs::File::open(work.join(key)).unwrap();
             assert!(file.metadata().unwrap().len() >= end);
             file.read_exact_at(&mut bytes, start).unwrap();
-            vec![(format!("{origin} {start} {end} {records} {schema:?}"), bytes)]
+            vec![(format!("{origin} {start} {end} {records} {reader:?}"), bytes)]
         }
         Work::Unreadable { origin, offset, reason } => {
             vec![(format!("{origin} {offset} {reason}"), Vec::new())]
@@ -216,7 +224,7 @@ fn pictures_in<'a>(store: StoreRef<'a>, names: &[&'a str], size: Option<u64>) ->
 }
 
 fn body(index: u64, work: Work<'_>) -> Bytes {
-    MiniBatch { index, input: 1, work }.encode().into()
+    MiniBatch::new(index, 1, work).encode().into()
 }
 
 #[test]

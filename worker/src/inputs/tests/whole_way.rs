@@ -7,7 +7,7 @@ async fn local_descriptors_pass_untouched() {
     let fleet = Fleet::new();
     let localizer = fleet.localizer("cache", 10);
     let files = Work::Files { base: "/absent", paths: vec!["a", "b"], versions: &[], names: Vec::new() };
-    let body: Bytes = MiniBatch { index: 3, input: 0, work: files }.encode().into();
+    let body: Bytes = MiniBatch::new(3, 0, files).encode().into();
     let ready = localizer.localize(&body).await.unwrap();
     assert_eq!(ready.local.as_ptr(), body.as_ptr());
     assert_eq!(ready.planned.as_ptr(), body.as_ptr());
@@ -206,7 +206,10 @@ async fn a_slice_lies_at_its_own_place() {
             end,
             records: 1,
             checksum,
-            schema: &[1],
+            reader: &[1],
+            columns: &[],
+            first_record: 0,
+            taken: None,
         });
         body(start, work)
     };

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use prs_common::checksum::crc32c;
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tempfile::TempDir;
@@ -27,7 +28,7 @@ use super::certificates::Certificates;
 use super::store::Store;
 use super::{free_port, in_process};
 use objects::{Condition, Objects};
-use service::{Gate, Hosts, Service};
+use service::{Gate, Hosts, Service, checksum_of};
 
 /// How long what a killed server does with its files may take.
 const END: Duration = Duration::from_secs(10);
@@ -264,7 +265,9 @@ impl Store for S3Server {
     }
 
     fn put_object(&self, bucket: &str, key: &str, bytes: &[u8]) {
-        let mut writing = self.objects.write(bucket, key, HashMap::default(), None).unwrap();
+        let kept = self.settings.checksums == Checksums::Kept;
+        let checksum = kept.then(|| checksum_of(crc32c(bytes)));
+        let mut writing = self.objects.write(bucket, key, HashMap::default(), checksum).unwrap();
         writing.append(bytes).unwrap();
         self.objects.place(writing, &Condition::None).unwrap();
     }

@@ -246,7 +246,8 @@ impl Objects {
         Ok(PartWriting { file: File::create_new(path).map_err(|_| Refusal::NoUpload)?, etag })
     }
 
-    /// Puts the parts together: number and etag of each, in order.
+    /// Puts the parts together: number and etag of each, in order. All but the last must be equal, as Cloudflare R2 wants
+    /// them, and not too small; the last is no larger.
     pub(super) fn complete(
         &self,
         bucket: &str,
@@ -259,11 +260,14 @@ impl Objects {
             return Err(Refusal::BadPart);
         }
         let mut writing = self.write(bucket, &upload.key, upload.marks.clone(), None)?;
+        let mut first = None;
         for (at, (number, etag)) in parts.iter().enumerate() {
             let name = upload.folder.join(format!("{number}-{etag}"));
             let mut part = File::open(name).map_err(|_| Refusal::BadPart)?;
             let size = io::copy(&mut part, &mut writing.file)?;
-            if size < LEAST && at + 1 < parts.len() {
+            let first = *first.get_or_insert(size);
+            let is_last = at + 1 == parts.len();
+            if size > first || (!is_last && (size < first || size < LEAST)) {
                 return Err(Refusal::BadPart);
             }
             writing.object.size += size;

@@ -13,12 +13,12 @@ use futures_util::{StreamExt, stream};
 use prs_common::checksum::Crc32c;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, CommonPrefix, CompleteMultipartUploadInput,
-    CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopyPartResult,
-    CopySource, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
-    CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
-    DeleteObjectsOutput, DeletedObject, ETag, ETagCondition, GetObjectInput, GetObjectOutput,
-    HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListBucketsInput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumType, CommonPrefix,
+    CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput,
+    CopyObjectResult, CopyPartResult, CopySource, CreateBucketInput, CreateBucketOutput,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput,
+    DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag, ETagCondition, GetObjectInput,
+    GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListBucketsInput,
     ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListObjectsV2Input,
     ListObjectsV2Output, MultipartUpload, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp,
     UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
@@ -51,7 +51,10 @@ impl From<Refusal> for s3s::S3Error {
                 s3_error!(PreconditionFailed, "At least one of the pre-conditions you specified did not hold")
             }
             Refusal::NoUpload => s3_error!(NoSuchUpload, "The specified upload does not exist"),
-            Refusal::BadPart => s3_error!(InvalidPart, "A part is missing, too small or out of order"),
+            Refusal::BadPart => s3_error!(
+                InvalidPart,
+                "A part is missing, too small, out of order, or not as large as the others"
+            ),
             Refusal::Io(error) => s3_error!(error, InternalError),
         }
     }
@@ -74,6 +77,11 @@ fn etag(object: &Object) -> ETag {
     ETag::Strong(object.etag.clone())
 }
 
+/// A CRC32C as headers have it.
+pub(super) fn checksum_of(sum: u32) -> String {
+    BASE64_STANDARD.encode(sum.to_be_bytes())
+}
+
 /// Receives a body; one that breaks off or whose checksum is wrong is an error.
 async fn receive(
     body: Option<StreamingBlob>,
@@ -87,7 +95,7 @@ async fn receive(
         sum.update(&bytes);
         append(&bytes).map_err(io_failed)?;
     }
-    let received = BASE64_STANDARD.encode(sum.finish().to_be_bytes());
+    let received = checksum_of(sum.finish());
     if checksum.is_some_and(|sent| sent != received) {
         return Err(s3_error!(BadDigest, "The CRC32C you specified did not match the calculated checksum"));
     }
@@ -241,7 +249,10 @@ impl S3 for Service {
         request: S3Request<HeadObjectInput>,
     ) -> S3Result<S3Response<HeadObjectOutput>> {
         let (object, _) = self.objects.find(&request.input.bucket, &request.input.key)?.ok_or_else(no_key)?;
+        let checksum = object.checksum.clone().filter(|_| request.input.checksum_mode.is_some());
         answer(HeadObjectOutput {
+            checksum_type: checksum.is_some().then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+            checksum_crc32c: checksum,
             content_length: Some(object.size as i64),
             e_tag: Some(etag(&object)),
             last_modified: Some(Timestamp::from(object.modified)),
@@ -503,6 +514,9 @@ impl S3Host for Hosts {
     }
 }
 
+/// The bucket that anybody may list and read.
+const PUBLIC: &str = "public";
+
 /// Lets each key do what its rights say.
 pub(super) struct Gate {
     pub(super) access_key: String,
@@ -511,7 +525,11 @@ pub(super) struct Gate {
 #[async_trait]
 impl S3Access for Gate {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
-        let credentials = context.credentials().ok_or_else(|| s3_error!(AccessDenied, "Access Denied"))?;
+        let Some(credentials) = context.credentials() else {
+            let is_public = context.s3_path().get_bucket_name() == Some(PUBLIC);
+            let is_allowed = is_public && Rights::Read.allow(context.s3_op().name());
+            return if is_allowed { Ok(()) } else { Err(s3_error!(AccessDenied, "Access Denied")) };
+        };
         let rights = Rights::of_key(&self.access_key, &credentials.access_key);
         if rights.is_some_and(|rights| rights.allow(context.s3_op().name())) {
             Ok(())

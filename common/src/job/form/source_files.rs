@@ -1,0 +1,71 @@
+//! The files that one job is read from: the job file, and those of the components that it names.
+//!
+//! Trees of all of them are merged into one, and a problem is to name the file that it stands in. So the lines of each
+//! further file are counted from a number of their own, above the last line of any file.
+
+use std::path::{Path, PathBuf};
+
+use super::super::error::Problem;
+use super::super::names::Names;
+use super::super::read_text;
+use super::super::yaml::{self, Node, Value};
+
+/// More lines than a file has whose size is allowed.
+const STRIDE: usize = 1 << 24;
+
+/// The files beside the job file.
+#[derive(Debug, Default)]
+pub(crate) struct SourceFiles {
+    paths: Vec<PathBuf>,
+    names: Names,
+}
+
+impl SourceFiles {
+    /// None yet. What names stand for in all of them, and in the job file, is in `names`.
+    pub(crate) fn new(names: Names) -> Self {
+        Self { paths: Vec::new(), names }
+    }
+
+    /// What names stand for.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Reads one more file. Its lines are told apart from those of the others.
+    pub(super) fn read(&mut self, path: &Path) -> Result<Node, String> {
+        let text = read_text(path)?;
+        self.paths.push(path.to_owned());
+        let first = self.paths.len() * STRIDE;
+        let parsed = yaml::parse(&text).map_err(|error| match error.line {
+            Some(line) => format!("line {line}: {}", error.message),
+            None => error.message,
+        });
+        let mut node = parsed?;
+        move_lines(&mut node, first);
+        self.names.resolve(&mut node);
+        Ok(node)
+    }
+
+    /// Has `problem` name the file that it stands in, where that is not the job file, seen from `folder`.
+    pub(crate) fn locate(&self, problem: &mut Problem, folder: &Path) {
+        let Some(line) = problem.line.filter(|line| *line >= STRIDE) else { return };
+        let Some(path) = self.paths.get(line / STRIDE - 1) else { return };
+        let path = path.strip_prefix(folder).unwrap_or(path);
+        problem.line = None;
+        problem.key = format!("{}:{}: {}", path.display(), line % STRIDE, problem.key);
+    }
+}
+
+fn move_lines(node: &mut Node, first: usize) {
+    node.line = node.line.map(|line| line + first);
+    match &mut node.value {
+        Value::Mapping(entries) => {
+            for (key, value) in entries {
+                key.line += first;
+                move_lines(value, first);
+            }
+        }
+        Value::Sequence(items) => items.iter_mut().for_each(|item| move_lines(item, first)),
+        Value::Null | Value::Scalar { .. } => {}
+    }
+}

@@ -1,0 +1,87 @@
+//! Where an output of a step goes beside the output of its job: a place of its own, which the job file names.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::remote::{self, RemotePath};
+
+/// The place of an output of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPlace {
+    /// The step.
+    pub step: String,
+    /// The name that the output has there.
+    pub output: String,
+    /// Whether the output is a file, and not a folder.
+    pub is_file: bool,
+    /// The file or folder: an absolute path of the machine that submits, or an `s3://` URL; without a `/` at its end.
+    pub to: String,
+}
+
+/// A place, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A path of the machine that submits.
+    Local(PathBuf),
+    /// A bucket, `s3://bucket`, and a key in it.
+    Bucket {
+        /// The bucket.
+        bucket: String,
+        /// The key of the file, or what those of the files of the folder begin with.
+        key: String,
+    },
+}
+
+impl OutputPlace {
+    /// Whether it is on the machine that submits.
+    pub fn is_local(&self) -> bool {
+        !remote::is_in_bucket(&self.to)
+    }
+
+    /// Where it is.
+    pub fn target(&self) -> Target {
+        match RemotePath::parse(&self.to) {
+            Ok(RemotePath { bucket, key }) => Target::Bucket { bucket, key },
+            Err(_) => Target::Local(PathBuf::from(&self.to)),
+        }
+    }
+
+    /// Whether one of the two is, or is in, the other.
+    pub fn meets(&self, other: &Self) -> bool {
+        let (one, other) = (Path::new(&self.to), Path::new(&other.to));
+        one.starts_with(other) || other.starts_with(one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(to: &str) -> OutputPlace {
+        OutputPlace { step: "a".to_owned(), output: "o".to_owned(), is_file: false, to: to.to_owned() }
+    }
+
+    #[test]
+    fn places_that_meet_are_told() {
+        for (one, other, meet) in [
+            ("/out/a", "/out/a", true),
+            ("/out", "/out/a", true),
+            ("/out/a", "/out/ab", false),
+            ("s3://bucket/a", "s3://bucket/a/b", true),
+            ("s3://bucket/a", "s3://other/a", false),
+            ("s3://bucket/a", "/bucket/a", false),
+        ] {
+            assert_eq!(place(one).meets(&place(other)), meet, "{one} {other}");
+            assert_eq!(place(other).meets(&place(one)), meet, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_path_or_a_key_of_a_bucket() {
+        let of_bucket = Target::Bucket { bucket: "s3://bucket".to_owned(), key: "a/b".to_owned() };
+        assert_eq!(place("s3://bucket/a/b").target(), of_bucket);
+        assert_eq!(place("/a/b").target(), Target::Local("/a/b".into()));
+        assert!(place("/a/b").is_local() && !place("s3://bucket/a").is_local());
+    }
+}

@@ -1,0 +1,92 @@
+//! How a call fails: what kind of failure it is, and what is said of it.
+
+use std::fmt;
+
+use prs_common::servers::ConnectError;
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// What was asked is wrong: a job file, a setting, something that is not there.
+    Usage,
+    /// A server of the fleet cannot be used, or refuses this program.
+    CannotConnect,
+    /// prs itself could not go on.
+    Failed,
+    /// The caller interrupted.
+    Interrupted,
+}
+
+/// An error of a call, with its kind.
+#[derive(Debug)]
+pub struct Failure {
+    /// What kind of failure it is.
+    pub kind: FailureKind,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// What was asked is wrong, or names something that is not there.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { kind: FailureKind::Usage, error: error.into() }
+    }
+
+    /// The same, in words.
+    pub fn wrong(message: impl fmt::Display) -> Self {
+        Self::usage(anyhow::anyhow!("{message}"))
+    }
+
+    /// Whether what was asked is at fault.
+    pub fn is_usage(&self) -> bool {
+        self.kind == FailureKind::Usage
+    }
+
+    /// A server of the fleet cannot be used, or refuses this program.
+    pub fn server(error: impl Into<anyhow::Error>) -> Self {
+        Self { kind: FailureKind::CannotConnect, error: error.into() }
+    }
+
+    /// The same failure, with what else there is to know.
+    #[must_use]
+    pub fn and(self, more: impl fmt::Display) -> Self {
+        Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
+    }
+
+    /// The caller interrupted the call.
+    pub fn interrupted(message: impl fmt::Display) -> Self {
+        Self { kind: FailureKind::Interrupted, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// What led to it, the nearest first; empty where the message is all there is.
+    pub fn causes(&self) -> Vec<String> {
+        self.error.chain().skip(1).map(ToString::to_string).collect()
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let kind = if error.is_usage() { FailureKind::Usage } else { FailureKind::CannotConnect };
+        Self { kind, error: error.into() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { kind: FailureKind::Failed, error }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for cause in self.error.chain() {
+            let cause = cause.to_string();
+            // Many errors name their cause themselves.
+            if !text.contains(&cause) {
+                text.push_str(if text.is_empty() { "" } else { ": " });
+                text.push_str(&cause);
+            }
+        }
+        f.write_str(&text)
+    }
+}

@@ -1,0 +1,224 @@
+//! Waiting for the end of a job of a fleet: the ledger says how it stands, its record has the last word.
+
+use std::time::{Duration, Instant};
+
+use prs_common::ledger::{JobState, Ledger, LedgerError, LedgerErrorKind};
+use prs_common::storage::Storage;
+use prs_common::timestamp::now_us;
+use prs_orchestrator::job::record::{Rates, Status};
+use prs_orchestrator::{JobRecord, JobResult, Policy, run_name};
+use tokio::sync::watch::Sender;
+
+use super::workers::{note_unused, wants_more, workers};
+use crate::caller::Caller;
+use crate::failure::Failure;
+use crate::standing::{Shown, Standing, WaitsFor};
+
+/// Between two looks at the ledger.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(150);
+/// Between two looks at the record, while the ledger does not say that the job has ended.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Between two looks at who could serve a job that no node serves.
+const WORKERS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Free workers that a job does not use are told once it has been served for so long: a quick one needs no more.
+const UNUSED_AFTER: Duration = Duration::from_secs(6);
+
+/// What the servers are called to a person who waits for them.
+pub(crate) const LEDGER: &str = "Redis";
+pub(crate) const STORAGE: &str = "storage";
+
+/// How long the last logs of a job that has ended are waited for.
+const REPORTS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks at a job until its record has the result; tells `view` what it sees. Without a ledger only the end is seen.
+pub(crate) async fn until_ended(
+    ledger: Option<&dyn Ledger>,
+    storage: &dyn Storage,
+    record: &JobRecord,
+    view: Sender<Shown>,
+    caller: &dyn Caller,
+) -> Result<JobResult, Failure> {
+    let mut looks = Looks::new(record, view, caller);
+    let mut read_at = Instant::now();
+    let mut was_known = false;
+    loop {
+        let state = match ledger {
+            Some(ledger) => looks.look(ledger).await,
+            None => None,
+        };
+        // The record has the last word. The ledger says when there is one, and forgets the job soon after.
+        let ended = state.map_or(was_known, JobState::is_final);
+        was_known = state.is_some();
+        if ended || Instant::now() >= read_at {
+            read_at = Instant::now() + RECORD_INTERVAL;
+            let read = JobRecord::read(storage).await;
+            looks.heard(STORAGE, read.as_ref().err());
+            match read {
+                Ok(present) if present.incarnation != record.incarnation => {
+                    return Err(Failure::wrong(format!(
+                        "job {} was resumed by somebody else",
+                        record.job_id
+                    )));
+                }
+                Ok(JobRecord { result: Some(result), .. }) => {
+                    if let Some(ledger) = ledger {
+                        until_reports_are_finished(ledger, record).await;
+                    }
+                    return Ok(result);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let is_ending =
+            looks.shown.state == Some(JobState::Finalizing) || looks.shown.status.is_nearly_done();
+        tokio::time::sleep(if is_ending { FOLLOW_INTERVAL / 3 } else { FOLLOW_INTERVAL }).await;
+    }
+}
+
+/// Waits until the last logs of a job that has ended are in storage, for a person reads them next; never for long.
+async fn until_reports_are_finished(ledger: &dyn Ledger, record: &JobRecord) {
+    let job = ledger.job(&run_name(&record.job_id, record.incarnation));
+    let finished = async {
+        // The ledger forgets the job when they are.
+        while job.state().await.is_ok() {
+            tokio::time::sleep(FOLLOW_INTERVAL / 3).await;
+        }
+    };
+    if tokio::time::timeout(REPORTS_PATIENCE, finished).await.is_err() {
+        tracing::info!("the last logs of the job come to storage a little later");
+    }
+}
+
+/// What was seen of a job from look to look.
+struct Looks<'a> {
+    record: &'a JobRecord,
+    rates: Rates,
+    /// Servers that give no answer, since when, and why.
+    away: Vec<(&'static str, Instant, String)>,
+    workers_at: Instant,
+    /// Since when as many nodes serve the job as it takes, until that is told.
+    full_since: Option<Instant>,
+    is_unused_told: bool,
+    shown: Shown,
+    view: Sender<Shown>,
+    caller: &'a dyn Caller,
+}
+
+impl<'a> Looks<'a> {
+    fn new(record: &'a JobRecord, view: Sender<Shown>, caller: &'a dyn Caller) -> Self {
+        let standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
+        let shown = Shown { standing, ..Shown::default() };
+        let (rates, workers_at) = (Rates::default(), Instant::now());
+        Self {
+            record,
+            rates,
+            away: Vec::new(),
+            workers_at,
+            full_since: None,
+            is_unused_told: false,
+            shown,
+            view,
+            caller,
+        }
+    }
+
+    /// One look at the ledger; nothing when it does not know.
+    async fn look(&mut self, ledger: &dyn Ledger) -> Option<JobState> {
+        let asked = ask(ledger, self.record).await;
+        let away = asked.as_ref().err().filter(|error| error.kind != LedgerErrorKind::NotFound);
+        self.heard(LEDGER, away);
+        let (state, mut status) = asked.ok()?;
+        self.rates.apply(&mut status);
+        // Workers serve the steps of a pipeline; it has no node itself.
+        let is_served = status.nodes > 0 || self.record.pipeline.is_some();
+        if is_served || state.is_final() {
+            self.shown.standing.workers = None;
+        } else if Instant::now() >= self.workers_at {
+            self.workers_at = Instant::now() + WORKERS_INTERVAL;
+            self.shown.standing.workers = workers(ledger, self.record).await;
+        }
+        let has_all = self.record.pipeline.is_none() && status.nodes >= self.record.spec.node_count;
+        if has_all && wants_more(state) && !self.is_unused_told {
+            let since = *self.full_since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= UNUSED_AFTER {
+                self.is_unused_told = true;
+                note_unused(ledger, self.record, self.caller).await;
+            }
+        } else {
+            self.full_since = None;
+        }
+        self.shown.state = Some(state);
+        self.shown.status = status;
+        self.view.send_replace(self.shown.clone());
+        Some(state)
+    }
+
+    /// Notes whether a server gave an answer; who waits for it is told once, and once that it is there again.
+    fn heard<E: std::fmt::Display>(&mut self, server: &'static str, error: Option<&E>) {
+        let known = self.away.iter().position(|(of, ..)| *of == server);
+        match (known, error) {
+            (None, None) => return,
+            (None, Some(error)) => {
+                self.caller.note(&format_args!("waiting for {server}: {error}"));
+                self.away.push((server, Instant::now(), error.to_string()));
+            }
+            (Some(at), Some(error)) => self.away[at].2 = error.to_string(),
+            (Some(at), None) => {
+                let (server, since, _) = self.away.remove(at);
+                let seconds = since.elapsed().as_secs();
+                self.caller.note(&format_args!("{server} answers again, after {seconds} s"));
+            }
+        }
+        self.shown.standing.waits_for = self.away.first().map(|(server, since, reason)| WaitsFor {
+            server,
+            seconds: Some(since.elapsed().as_secs_f64()),
+            reason: reason.clone(),
+        });
+        self.view.send_replace(self.shown.clone());
+    }
+}
+
+/// Where a running job stands, as the ledger has it. The rate is that of the whole run; a job that was resumed has
+/// none, for what was done before it counts too.
+pub(crate) async fn ask(ledger: &dyn Ledger, record: &JobRecord) -> Result<(JobState, Status), LedgerError> {
+    let job = ledger.job(&run_name(&record.job_id, record.incarnation));
+    let (state, progress, nodes) = tokio::try_join!(job.state(), job.progress(), job.nodes())?;
+    let running = Duration::from_micros(now_us().saturating_sub(record.started_us));
+    let mut status = Status::now(progress, &nodes, &Policy::fleet(), running);
+    if record.incarnation == 1 {
+        status.set_rate(status.progress.ended(), status.progress.items, status.seconds);
+    }
+    Ok((state, status))
+}
+
+#[cfg(test)]
+mod tests {
+    use prs_common::job::JobSpec;
+
+    use super::*;
+    use crate::caller::Unattended;
+
+    #[test]
+    fn a_server_is_waited_for_until_it_answers() {
+        let record =
+            JobRecord::new("job-1".into(), String::new(), JobSpec::new("job", "/code", "main.py", vec![]));
+        let (view, seen) = tokio::sync::watch::channel(Shown::default());
+        let mut looks = Looks::new(&record, view, &Unattended);
+        let steps = [
+            (LEDGER, None, None),
+            (LEDGER, Some("refused"), Some((LEDGER, "refused"))),
+            (STORAGE, Some("no answer"), Some((LEDGER, "refused"))),
+            (LEDGER, Some("no route"), Some((LEDGER, "no route"))),
+            (LEDGER, None, Some((STORAGE, "no answer"))),
+            (STORAGE, None, None),
+        ];
+        for (server, error, expected) in steps {
+            looks.heard(server, error.as_ref());
+            let shown = seen.borrow().standing.waits_for.clone();
+            let shown = shown.as_ref().map(|waits| (waits.server, &*waits.reason));
+            assert_eq!(shown, expected, "{server} {error:?}");
+        }
+    }
+}

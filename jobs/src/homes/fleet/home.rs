@@ -1,0 +1,198 @@
+//! A job in the storage of a fleet.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prs_common::job::pipeline::step_id;
+use prs_common::layout;
+use prs_common::ledger::{JobLedger, LedgerErrorKind};
+use prs_common::storage::{Storage, is_valid_key};
+use prs_orchestrator::gc::removal::remove_job;
+use prs_orchestrator::job::record::JobRecordError;
+use prs_orchestrator::{JobRecord, JobResult, Policy, run_name};
+use prs_worker::connect_fleet;
+use tokio::sync::watch::Sender;
+
+use super::cancel::cancel;
+use super::follow::{LEDGER, ask, until_ended};
+use super::pipeline;
+use super::reader::Reader;
+use super::workers::workers;
+use crate::failure::Failure;
+use crate::homes::home::{JobHome, Seen};
+use crate::standing::{Shown, Standing, WaitsFor};
+
+/// A job of a fleet.
+#[derive(Debug)]
+pub(crate) struct FleetHome {
+    reader: Arc<Reader>,
+    job_id: String,
+    storage: Arc<dyn Storage>,
+}
+
+impl FleetHome {
+    /// The job with this id; what cannot be an id is refused.
+    pub(crate) fn new(reader: Arc<Reader>, job_id: &str) -> Result<Self, Failure> {
+        if !is_valid_key(job_id) || job_id.contains('/') {
+            return Err(Failure::wrong(format!("{job_id:?} is not the id of a job")));
+        }
+        Ok(Self { storage: reader.job_storage(job_id), job_id: job_id.to_owned(), reader })
+    }
+}
+
+#[async_trait]
+impl JobHome for FleetHome {
+    fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    fn called(&self) -> String {
+        self.job_id.clone()
+    }
+
+    fn known_id(&self) -> Option<&str> {
+        Some(&self.job_id)
+    }
+
+    fn output(&self, record: &JobRecord) -> Arc<dyn Storage> {
+        let main = record.main_step().map(|main| self.reader.job_storage(&main));
+        main.as_ref().unwrap_or(&self.storage).below(layout::OUTPUT.trim_end_matches('/'))
+    }
+
+    fn run_folder(&self) -> Option<&Path> {
+        None
+    }
+
+    fn step_storage(&self, id: &str) -> Arc<dyn Storage> {
+        self.reader.job_storage(id)
+    }
+
+    fn logs(&self) -> String {
+        self.storage.uri(layout::LOGS)
+    }
+
+    /// Each node delivers its own every now and then.
+    fn log_interval(&self) -> Duration {
+        Policy::fleet().logs / 2
+    }
+
+    fn shared_inputs(&self) -> Arc<dyn Storage> {
+        Arc::clone(self.reader.storage())
+    }
+
+    fn failure(&self, error: anyhow::Error) -> Failure {
+        Failure::server(error)
+    }
+
+    fn unreadable(&self, error: JobRecordError) -> Failure {
+        let Self { job_id, reader, .. } = self;
+        match error {
+            JobRecordError::Absent { removed: true, .. } => Failure::wrong(format!(
+                "job {job_id} is being removed; where that was interrupted, prs rm {job_id} goes on with it"
+            )),
+            JobRecordError::Absent { .. } => Failure::wrong(format!(
+                "there is no job {job_id:?} in {}; prs list shows the jobs of the fleet",
+                reader.storage()
+            )),
+            JobRecordError::Storage(error) => Failure::server(error),
+            error @ (JobRecordError::Malformed { .. }
+            | JobRecordError::OtherVersion { .. }
+            | JobRecordError::Damaged { .. }) => Failure::usage(error),
+        }
+    }
+
+    fn has_ended(&self, record: &JobRecord) -> bool {
+        record.result.is_some()
+    }
+
+    fn interrupted(&self) -> Option<String> {
+        None
+    }
+
+    async fn is_listed(&self) -> Result<bool, Failure> {
+        Ok(self.reader.job_ids().await?.contains(&self.job_id))
+    }
+
+    async fn settle(&self, record: JobRecord) -> Result<(JobRecord, Standing), Failure> {
+        let mut standing = Standing { target: record.spec.compute_target.clone(), ..Standing::default() };
+        if record.result.is_some() {
+            return Ok((record, standing));
+        }
+        let away = |reason: String| Some(WaitsFor { server: LEDGER, seconds: None, reason });
+        let Some(ledger) = self.reader.ledger().await? else {
+            standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
+            return Ok((record, standing));
+        };
+        match ask(ledger, &record).await {
+            Ok((state, status)) if !state.is_final() => {
+                // Workers serve the steps of a pipeline; it has no node itself.
+                if status.nodes == 0 && record.pipeline.is_none() {
+                    standing.workers = workers(ledger, &record).await;
+                }
+                Ok((JobRecord { state, status, ..record }, standing))
+            }
+            Err(error) if error.kind == LedgerErrorKind::Unavailable => {
+                self.reader
+                    .caller()
+                    .note(&format_args!("cannot use Redis: {error}; shown is what storage knows"));
+                standing.waits_for = away(error.to_string());
+                Ok((record, standing))
+            }
+            Err(error) if error.kind != LedgerErrorKind::NotFound => Err(Failure::server(error)),
+            // It has ended meanwhile, was never handed in, or the ledger lost it.
+            _ => {
+                let record = (self as &dyn JobHome).record().await?;
+                if record.result.is_none() && record.pipeline.is_none() {
+                    standing.workers = workers(ledger, &record).await;
+                }
+                Ok((record, standing))
+            }
+        }
+    }
+
+    async fn ledger(&self, record: &JobRecord) -> Result<Option<Arc<dyn JobLedger>>, Failure> {
+        if record.result.is_some() {
+            return Ok(None);
+        }
+        let run = run_name(&record.job_id, record.incarnation);
+        Ok(self.reader.ledger().await?.map(|ledger| ledger.job(&run)))
+    }
+
+    async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {
+        let reader = &self.reader;
+        until_ended(reader.ledger().await?, &*self.storage, &seen.record, view, reader.caller()).await
+    }
+
+    async fn cancel(&self, who: &str) -> Result<JobResult, Failure> {
+        let fleet = connect_fleet(self.reader.urls()).await?;
+        let record = (self as &dyn JobHome).record().await?;
+        match (&record.pipeline, &record.result) {
+            (Some(_), None) => pipeline::cancel(&fleet, &record, who, self.reader.caller()).await,
+            _ => cancel(&fleet, &record, who, self.reader.caller()).await,
+        }
+    }
+
+    async fn clear(&self, start: Option<u32>) -> Result<bool, Failure> {
+        // Its steps first: as long as it has its record, a removal that was interrupted goes on with them.
+        if let Ok(JobRecord { pipeline: Some(plan), incarnation, result: Some(_), .. }) =
+            JobRecord::read(&*self.storage).await
+            && start == Some(incarnation)
+        {
+            for step in &plan.pipeline.steps {
+                let id = step_id(&self.job_id, &step.name);
+                let step = FleetHome::new(Arc::clone(&self.reader), &id)?;
+                let start = JobRecord::read(&*step.storage).await.ok().map(|record| record.incarnation);
+                step.clear(start).await?;
+            }
+        }
+        let removed = remove_job(&**self.reader.storage(), &self.job_id, start).await;
+        removed.map_err(|error| match error {
+            JobRecordError::Storage(error) => Failure::server(
+                anyhow::Error::from(error).context(format!("cannot remove job {}", self.job_id)),
+            ),
+            error => self.unreadable(error),
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! The jobs of this machine or of a fleet: how they are found, how they stand, how they are followed, ended and removed.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `home` | where a job lives: what a run folder and a fleet have in common, and the trait for what differs |
+//! | `run_folder` | a folder of this machine: its lock, and the wish to cancel |
+//! | `folder_home` | a job in a run folder |
+//! | `fleet/` | a job of a fleet |
+//! | `naming` | ids, names, `@latest` |
+//! | `graph` | the graph of a pipeline job, as a component on this machine |
+//! | `registry` | what is registered, and job files that name it |
+//! | `cache` | code and prs's own Python in the user's cache folder |
+
+pub mod cache;
+pub mod fleet;
+mod folder_home;
+pub(crate) mod graph;
+mod home;
+pub mod naming;
+pub mod registry;
+pub mod run_folder;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures_util::StreamExt;
+use prs_common::job::pipeline::step_id;
+use prs_common::job::{Names, RunsOn};
+use prs_common::layout;
+use prs_common::servers::ServerUrls;
+use prs_orchestrator::JobRecord;
+use prs_orchestrator::job::record::JobRecordError;
+
+use self::fleet::{FleetHome, Reader};
+use self::folder_home::FolderHome;
+use crate::caller::Caller;
+use crate::failure::Failure;
+
+pub use home::{Home, JobHome, Leftover, Seen};
+
+/// Jobs that are looked at side by side.
+const LOOKS_AT_ONCE: usize = 16;
+/// How long what is canceled may take to end before nobody waits for it any longer.
+const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
+/// How long a program may tidy up behind what has ended.
+const TIDY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where jobs are, and who makes the calls on them.
+#[derive(Clone)]
+pub struct Whereabouts {
+    /// The servers of the fleet; nothing where the jobs are on this machine.
+    pub urls: Option<ServerUrls>,
+    /// The folder that holds the runs of this machine.
+    pub runs: PathBuf,
+    /// What names in job files stand for.
+    pub names: Names,
+    /// Hears what calls have to say.
+    pub caller: Arc<dyn Caller>,
+}
+
+impl fmt::Debug for Whereabouts {
+    /// Without the URLs, which may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on_fleet = self.urls.is_some();
+        f.debug_struct("Whereabouts")
+            .field("on_fleet", &on_fleet)
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Whereabouts {
+    /// Where what is started here runs.
+    pub fn runs_on(&self) -> RunsOn {
+        if self.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine }
+    }
+}
+
+/// The job that is called so: an id or, without a fleet, the folder of its run. [`naming::resolve`] takes more names.
+pub async fn find(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    open(name, whereabouts, run_folder::find).await
+}
+
+/// The same, for a job whose code is to be run.
+pub async fn find_to_run(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    open(name, whereabouts, run_folder::find_to_run).await
+}
+
+/// What of the job that is called so has logs and errors: of one whose data is put together first, the step that began last.
+pub async fn find_at_work(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    let home = find(name, whereabouts).await?;
+    at_work(home, name, whereabouts).await
+}
+
+/// The same, for a job whose code is to be run.
+pub async fn find_to_try(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    let home = find_to_run(name, whereabouts).await?;
+    at_work(home, name, whereabouts).await
+}
+
+async fn at_work(home: Home, name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    // What is wrong with the record is told when it is used.
+    let is_prepared =
+        JobRecord::read(&**home.storage()).await.is_ok_and(|record| record.main_step().is_some());
+    let steps = if is_prepared { steps_of(name, whereabouts).await? } else { Vec::new() };
+    for step in steps.into_iter().rev() {
+        let begun = step.record().await?.parent.is_some_and(|parent| parent.start > 0);
+        if begun {
+            return Ok(step);
+        }
+    }
+    Ok(home)
+}
+
+async fn open(
+    name: &str,
+    whereabouts: &Whereabouts,
+    find: impl FnOnce(&str, &Path) -> Result<PathBuf, Failure>,
+) -> Result<Home, Failure> {
+    Ok(match Reader::connect(whereabouts).await? {
+        Some(reader) => Box::new(FleetHome::new(Arc::new(reader), name)?),
+        None => in_folder(find(name, &whereabouts.runs)?),
+    })
+}
+
+/// The job in this run folder.
+pub fn in_folder(folder: PathBuf) -> Home {
+    Box::new(FolderHome::new(folder))
+}
+
+/// All jobs of a folder or a fleet.
+pub async fn all(whereabouts: &Whereabouts) -> Result<Vec<Home>, Failure> {
+    let Some(reader) = Reader::connect(whereabouts).await? else {
+        let folders = folders_of_jobs(&whereabouts.runs)?.into_iter();
+        let homes = folders.filter_map(|folder| Some(in_folder(folder.canonicalize().ok()?)));
+        return Ok(homes.collect());
+    };
+    let reader = Arc::new(reader);
+    let ids = reader.job_ids().await?;
+    ids.iter().map(|id| Ok(Box::new(FleetHome::new(Arc::clone(&reader), id)?) as Home)).collect()
+}
+
+/// The jobs of the steps of a pipeline, as far as they were started.
+pub async fn steps_of(name: &str, whereabouts: &Whereabouts) -> Result<Vec<Home>, Failure> {
+    let name = Box::pin(naming::resolve(name, whereabouts)).await?;
+    let home = Box::pin(open(&name, whereabouts, run_folder::find)).await?;
+    let record = home.record().await?;
+    let Some(plan) = &record.pipeline else {
+        return Err(Failure::wrong(format!("job {} is no pipeline, so it has no steps", record.job_id)));
+    };
+    let reader = Box::pin(Reader::connect(whereabouts)).await?.map(Arc::new);
+    let mut steps = Vec::new();
+    for step in &plan.pipeline.steps {
+        let id = step_id(&record.job_id, &step.name);
+        let step = match &reader {
+            Some(reader) => Box::new(FleetHome::new(Arc::clone(reader), &id)?),
+            None => in_folder(run_folder::find(&name, &whereabouts.runs)?.join(run_folder::STEPS).join(&id)),
+        };
+        if !matches!(JobRecord::read(&**step.storage()).await, Err(JobRecordError::Absent { .. })) {
+            steps.push(step);
+        }
+    }
+    Ok(steps)
+}
+
+/// What the jobs of a folder or a fleet may be called; no job is looked at.
+pub async fn ids(whereabouts: &Whereabouts) -> Result<Vec<String>, Failure> {
+    match Reader::connect(whereabouts).await? {
+        Some(reader) => reader.job_ids().await,
+        None => Ok(folders_of_jobs(&whereabouts.runs)?
+            .iter()
+            .filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned()))
+            .collect()),
+    }
+}
+
+/// The folders of jobs in a folder of runs; none where there is no such folder.
+pub fn folders_of_jobs(runs: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !runs.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = std::fs::read_dir(runs)
+        .with_context(|| format!("cannot read {}", runs.display()))
+        .map_err(Failure::usage)?;
+    let folders = entries.flatten().map(|entry| entry.path());
+    Ok(folders.filter(|folder| folder.join(layout::JOB).is_file()).collect())
+}
+
+/// Looks at all of these jobs side by side. A job that cannot be understood is told and left out.
+pub async fn look_at_all(homes: Vec<Home>, caller: &dyn Caller) -> Result<Vec<Seen>, Failure> {
+    let looks = homes.into_iter().map(|home| async move { home.look().await });
+    let mut looks = futures_util::stream::iter(looks).buffered(LOOKS_AT_ONCE);
+    let mut jobs = Vec::new();
+    while let Some(look) = looks.next().await {
+        match look {
+            Ok(seen) => jobs.push(seen),
+            Err(failure) if failure.is_usage() => caller.error(&failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(jobs)
+}

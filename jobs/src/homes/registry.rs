@@ -1,0 +1,235 @@
+//! The registry that a command uses: that of a fleet, in its storage, or that of this machine, in its folder of runs. And
+//! the reading of job files that name what is in it, or the output of a job.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use prs_common::code::archive::is_intact;
+use prs_common::dataset::http_url;
+use prs_common::dataset::remote::RemotePath;
+use prs_common::job::{
+    Asked, AssetRef, COMPONENT_FILE, Found, Given, JobFileError, JobSpec, Loaded, Names, OutputRef, RunsOn,
+    load_given,
+};
+use prs_common::ledger::JobState;
+use prs_common::private_folder::PrivateFolder;
+use prs_common::registry::{AssetVersion, Kind, Registry, RegistryError};
+use prs_common::servers::ConnectError;
+use prs_common::storage::{self, GetOptions, LocalStorage, Storage, StorageErrorKind, StorageExt};
+
+use super::fleet::{FleetHome, Reader};
+use super::{Home, Seen, Whereabouts, cache, graph, in_folder, run_folder};
+use crate::failure::Failure;
+
+/// The registry in the storage of a fleet.
+const OF_FLEET: &str = "registry";
+/// That of this machine, in the folder of its runs.
+const OF_RUNS: &str = ".registry";
+/// A file `MLTable` is read up to this size, bytes.
+const LARGEST_TABLE: u64 = 4 << 20;
+
+/// Opens the registry of the fleet, or that beside the runs of this machine.
+pub async fn open(Whereabouts { urls, runs, .. }: &Whereabouts) -> Result<Registry, Failure> {
+    let storage: Arc<dyn Storage> = if let Some(urls) = urls {
+        let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
+        storage.below(OF_FLEET)
+    } else {
+        let folder = std::path::absolute(runs.join(OF_RUNS)).context("there is no current folder")?;
+        Arc::new(LocalStorage::new(folder))
+    };
+    Ok(Registry::new(storage))
+}
+
+/// Makes the folder of the registry beside the runs in `runs`, for this user alone.
+pub fn make(runs: &Path) -> Result<(), Failure> {
+    let made = PrivateFolder::make(&runs.join(OF_RUNS)).context("cannot use the folder of the registry");
+    made.map(drop).map_err(Failure::usage)
+}
+
+/// What is wrong with a registry, or with what it was asked.
+pub fn failure(error: RegistryError) -> Failure {
+    if error.is_of_store() { Failure::server(error) } else { Failure::usage(error) }
+}
+
+/// Reads a job file, with what its names stand for now: what is registered is looked up in the registry there.
+pub async fn load(
+    runs_on: RunsOn,
+    path: &Path,
+    given: Given<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<Loaded, Failure> {
+    let names = given.names.cloned().unwrap_or_default();
+    let read = || load_given(runs_on, path, Given { names: Some(&names), ..given });
+    known(&names, read, whereabouts).await
+}
+
+/// The settings that `read` makes of those of a former job, with what the names among them stand for now.
+pub async fn settings(
+    whereabouts: &Whereabouts,
+    read: impl Fn(&Names) -> Result<JobSpec, JobFileError>,
+) -> Result<JobSpec, Failure> {
+    let names = &whereabouts.names;
+    known(names, || read(names), whereabouts).await
+}
+
+/// What `read` reads once all is known that it asks `names` for.
+async fn known<T>(
+    names: &Names,
+    read: impl Fn() -> Result<T, JobFileError>,
+    whereabouts: &Whereabouts,
+) -> Result<T, Failure> {
+    let mut registry = None;
+    loop {
+        let read = read();
+        if !look_up(names, &mut registry, whereabouts).await? {
+            return read.map_err(Failure::usage);
+        }
+    }
+}
+
+/// Looks up what `names` were asked; false where that is nothing. The registry is opened when it is needed.
+pub async fn look_up(
+    names: &Names,
+    registry: &mut Option<Registry>,
+    whereabouts: &Whereabouts,
+) -> Result<bool, Failure> {
+    let asked = names.take_asked();
+    let is_any = !asked.is_empty();
+    for asked in asked {
+        let found = match &asked {
+            Asked::Asset(asked) => {
+                let registry = match registry {
+                    Some(registry) => registry,
+                    None => registry.insert(open(whereabouts).await?),
+                };
+                match registry.find(asked.kind, &asked.name, &asked.which).await {
+                    Ok(found) => asset(registry, asked, found).await?,
+                    Err(error) if error.is_of_store() => return Err(Failure::server(error)),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            Asked::Output(asked) => place_of(asked, whereabouts).await?.map(Found::Path),
+            Asked::Table(url) => table(url).await?.map(Found::Text),
+            Asked::Graph(job) => Box::pin(graph::component(job, whereabouts)).await?.map(Found::Graph),
+        };
+        names.tell(asked, found);
+    }
+    Ok(is_any)
+}
+
+/// What a job needs of a version; of an environment or a component its content.
+async fn asset(
+    registry: &Registry,
+    AssetRef { kind, name, .. }: &AssetRef,
+    found: AssetVersion,
+) -> Result<Result<Found, String>, Failure> {
+    if matches!(kind, Kind::Data | Kind::Model) {
+        return Ok(Ok(Found::Asset(Box::new(found))));
+    }
+    let (file, body) = match registry.file(*kind, name, &found.version).await {
+        Ok(read) => read,
+        Err(error) if error.is_of_store() => return Err(Failure::server(error)),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let damaged = || format!("{} is damaged: create another version of {} {name}", found.path, kind.noun());
+    if *kind == Kind::Environment {
+        let document = String::from_utf8(body.to_vec()).map_err(|_| damaged());
+        return Ok(document.map(|document| Found::Environment(Box::new(found), document)));
+    }
+    let checksum = file.split('.').next().unwrap_or_default();
+    if !is_intact(&body, checksum) {
+        return Ok(Err(damaged()));
+    }
+    let folder = cache::code(&body, checksum)?;
+    Ok(Ok(Found::Component(Box::new(found), folder.join(COMPONENT_FILE))))
+}
+
+/// Where an output of a job is, or why there is none.
+async fn place_of(asked: &OutputRef, whereabouts: &Whereabouts) -> Result<Result<String, String>, Failure> {
+    let OutputRef { job, output, path } = asked;
+    let home: Home = match Reader::connect(whereabouts).await? {
+        Some(reader) => Box::new(FleetHome::new(Arc::new(reader), job)?),
+        None => in_folder(run_folder::find(job, &whereabouts.runs)?),
+    };
+    let Seen { record, result, .. } = home.look().await?;
+    if result.state != JobState::Completed {
+        let why = result.reason.as_deref().unwrap_or("it is not done yet");
+        return Ok(Err(format!("job {job} has no output: {} ({why})", result.state.as_str())));
+    }
+    let mut places: Vec<(&str, &str)> = match &record.pipeline {
+        Some(plan) => plan.pipeline.outputs.iter().map(|one| (&*one.name, &*one.name)).collect(),
+        None => record.spec.outputs.iter().map(|one| (&*one.name, &*one.path)).collect(),
+    };
+    // All of it, and what Azure calls that of a deployment.
+    places.extend([("default", ""), ("score", "")]);
+    let Some((_, place)) = places.iter().find(|(name, _)| name == output) else {
+        let names: Vec<&str> = places.iter().map(|(name, _)| *name).filter(|name| *name != "score").collect();
+        return Ok(Err(format!("job {job} has no output {output}; there are: {}", names.join(", "))));
+    };
+    let parts: Vec<&str> = [*place, &**path].into_iter().filter(|part| !part.is_empty()).collect();
+    let storage = home.output(&record);
+    let whole = storage.uri("");
+    let whole = whole.trim_end_matches('/');
+    Ok(if parts.iter().any(|part| part.split('/').any(|part| part == "..")) {
+        Err(format!("{path} leads out of the output with `..`"))
+    } else {
+        Ok([&[whole], &parts[..]].concat().join("/"))
+    })
+}
+
+/// Copies what is at the URL into `folder`, under its own name: a file, or all that is below a folder.
+pub async fn fetch(url: &str, folder: &Path) -> Result<PathBuf, Failure> {
+    let at = RemotePath::parse(url).map_err(Failure::wrong)?;
+    let store = storage::open_input(&at.bucket).await.map_err(ConnectError::Storage)?;
+    let key = at.key.trim_end_matches('/');
+    let own = at.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let target = folder.join(if at.is_http() { http_url::file_name(own) } else { own.to_owned() });
+    let below = format!("{key}/");
+    let mut files = match store.head(key).await {
+        Ok(_) if !at.key.ends_with('/') => vec![(key.to_owned(), target.clone())],
+        Ok(_) => Vec::new(),
+        Err(error) if error.kind == StorageErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Failure::server(error)),
+    };
+    if files.is_empty() && at.lists() {
+        let objects = store.list_all(&below).await.map_err(Failure::server)?;
+        let names = objects.into_iter().map(|object| object.key).filter(|key| !key.ends_with('/'));
+        let path = |key: &str| target.join(key.strip_prefix(&below).unwrap_or(key));
+        files.extend(names.map(|key| (key.clone(), path(&key))));
+    }
+    if files.is_empty() {
+        return Err(Failure::wrong(format!("there is nothing at {at}: give a file, or a folder with files")));
+    }
+    for (key, path) in files {
+        if !path.starts_with(folder) || path.components().any(|part| part.as_os_str() == "..") {
+            return Err(Failure::wrong(format!("{} has a name that no file can have here", store.uri(&key))));
+        }
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        store
+            .download(&key, &path, None)
+            .await
+            .with_context(|| format!("cannot copy {}", store.uri(&key)))?;
+    }
+    Ok(target)
+}
+
+/// The text of the file `MLTable` at `url`, or why there is none.
+async fn table(url: &str) -> Result<Result<String, String>, Failure> {
+    let at = match RemotePath::parse(url) {
+        Ok(at) => at,
+        Err(message) => return Ok(Err(message)),
+    };
+    let store = storage::open_input(&at.bucket).await.map_err(ConnectError::Storage)?;
+    let options = GetOptions { range: Some(0..LARGEST_TABLE), version: None };
+    match store.get_opts(&at.key, options).await {
+        Ok(read) if read.size > LARGEST_TABLE => Ok(Err(format!("{at} is too large for a file MLTable"))),
+        Ok(read) => Ok(String::from_utf8(read.bytes.to_vec())
+            .map_err(|_| format!("{at} is not UTF-8 text: give an MLTable"))),
+        Err(error) if error.kind == StorageErrorKind::NotFound => {
+            Ok(Err(format!("there is no file {at}: give the folder of a file MLTable")))
+        }
+        Err(error) => Err(Failure::server(error)),
+    }
+}

@@ -1,0 +1,232 @@
+//! The folder of a run: where it is, who works in it, and how others ask for its end.
+//!
+//! prs runs the code in it, so a run begins, and goes on, only in a folder that no other user can change. Commands that
+//! only read take any.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use prs_common::layout;
+use prs_common::private_folder::PrivateFolder;
+use prs_common::remove_tree::remove_tree;
+use prs_common::storage::{LocalStorage, TEMPORARY};
+use prs_orchestrator::JobRecord;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::failure::Failure;
+use crate::paths::shown;
+
+/// Where runs are kept unless another folder is given, below the current one.
+pub const RUNS: &str = "prs-runs";
+/// Folder for what need not outlive the program that runs the job.
+const WORK: &str = "work";
+/// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
+/// them: the user's umask says who may read it.
+const PRIVATE: [&str; 11] = [
+    layout::CODE,
+    layout::DAMAGED,
+    layout::FILES,
+    layout::INPUTS,
+    layout::LOGS,
+    layout::NOTES,
+    layout::PLAIN,
+    layout::PLAN,
+    layout::SEGMENTS,
+    TEMPORARY,
+    WORK,
+];
+/// Folder of the jobs of the steps of a pipeline.
+pub const STEPS: &str = "steps";
+const LOCK: &str = ".lock";
+/// Asks the program that works in the folder to cancel the job; holds who asks.
+const CANCEL: &str = "cancel";
+/// Between two looks for such a wish.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a command that only looks whether a job is running may hold the lock.
+const LOOKERS: Duration = Duration::from_millis(200);
+
+/// A run folder in which this program works alone.
+#[derive(Debug)]
+pub struct Locked {
+    _file: File,
+}
+
+/// Locks `folder`, which must exist; nothing when another program has it.
+pub fn lock(folder: &Path) -> anyhow::Result<Option<Locked>> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    let deadline = Instant::now() + LOOKERS;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(Locked { _file: file })),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() > deadline => return Ok(None),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+}
+
+/// Whether some program works in `folder`.
+pub fn is_locked(folder: &Path) -> bool {
+    // In the folder of another user it may be anything, also a pipe that would be waited for.
+    let file =
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(folder.join(LOCK));
+    file.is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    })
+}
+
+/// Makes the folder of a new run.
+pub fn make(folder: &Path) -> Result<PathBuf, Failure> {
+    prepare(&PrivateFolder::make(folder).context("cannot use the run folder").map_err(Failure::usage)?)
+}
+
+/// The folder of a run that goes on.
+pub fn find_to_resume(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    prepare(&open_to_run(name, runs)?)
+}
+
+/// The folder of a run whose code is to be run elsewhere.
+pub fn find_to_run(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    Ok(open_to_run(name, runs)?.path().to_owned())
+}
+
+fn open_to_run(name: &str, runs: &Path) -> Result<PrivateFolder, Failure> {
+    PrivateFolder::open(&look_in(name, runs)?).context("cannot use the run folder").map_err(Failure::usage)
+}
+
+/// Makes the folders of a run that others could look into otherwise.
+fn prepare(folder: &PrivateFolder) -> Result<PathBuf, Failure> {
+    if folder.is_open_to_others() {
+        for name in PRIVATE {
+            let made = folder.make_below(name.trim_end_matches('/'));
+            made.context("cannot use the run folder").map_err(Failure::usage)?;
+        }
+    }
+    Ok(folder.path().to_owned())
+}
+
+/// The folder of the job `name`, an id or a folder, where `runs` holds the runs of this machine.
+pub fn find(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let found = look_in(name, runs)?;
+    fs::canonicalize(&found)
+        .with_context(|| format!("cannot open {}", found.display()))
+        .map_err(Failure::usage)
+}
+
+/// Removes a run, as it was seen at its `start`, but for an output elsewhere. Its record goes last: until then it is in the
+/// list. False when it works, or was started again since: then all of it stays.
+pub async fn remove(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let removed = remove_locked(folder, start).await;
+    // Another program may remove it, too.
+    if folder.exists() { removed } else { Ok(true) }
+}
+
+async fn remove_locked(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+    let Some(_locked) = lock(folder)? else { return Ok(false) };
+    let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
+    if Some(record.incarnation) != start {
+        return Ok(false);
+    }
+    let remove = || {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if !path.ends_with(layout::JOB) && !path.ends_with(LOCK) {
+                remove_tree(&path)?;
+            }
+        }
+        // Before the lock, which the next one would make anew.
+        remove_tree(&folder.join(layout::JOB))?;
+        remove_tree(folder)
+    };
+    remove().with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(true)
+}
+
+/// Whether `name`, an id or a folder, is a job of this machine.
+pub fn holds_a_job(name: &str) -> bool {
+    look_in(name, Path::new(RUNS)).is_ok()
+}
+
+fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
+    let folders = [PathBuf::from(name), runs.join(name)];
+    // The job of a step is below its pipeline, whose id its own begins with.
+    let of_steps = name.match_indices('-').map(|(at, _)| runs.join(&name[..at]).join(STEPS).join(name));
+    let found = folders.iter().cloned().chain(of_steps.filter(|_| !name.contains('/')));
+    let found = found.into_iter().find(|folder| folder.join(layout::JOB).is_file());
+    found.ok_or_else(|| {
+        Failure::wrong(format!(
+            "there is no job {:?}: neither {} nor {} holds a job.json; prs list shows the jobs of a folder",
+            name,
+            folders[0].display(),
+            folders[1].display()
+        ))
+    })
+}
+
+/// What commands call the job in `folder`: its id where they look for it by themselves, else the folder.
+pub fn called(folder: &Path) -> String {
+    let runs = std::env::current_dir().map(|here| here.join(RUNS));
+    let is_of_step = |parent: &Path, runs: &Path| {
+        parent.file_name().is_some_and(|name| name == STEPS)
+            && parent.parent().and_then(Path::parent) == Some(runs)
+    };
+    let is_there =
+        |runs: PathBuf| folder.parent().is_some_and(|parent| parent == runs || is_of_step(parent, &runs));
+    let id = folder.file_name().filter(|_| runs.is_ok_and(is_there));
+    id.map_or_else(|| shown(folder), |id| id.to_string_lossy().into_owned())
+}
+
+/// Where the result of a job goes.
+pub fn output(folder: &Path, record: &JobRecord) -> PathBuf {
+    record.spec.output.clone().unwrap_or_else(|| folder.join("output"))
+}
+
+/// Asks the program that works in `folder` to cancel the job, unless that is asked already.
+pub fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
+    let path = folder.join(CANCEL);
+    if path.exists() {
+        return Ok(());
+    }
+    // Seen whole or not at all.
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(who.as_bytes())?;
+        file.persist(&path).map(drop).map_err(|error| error.error)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Who asks to cancel the job in `folder`.
+pub fn wish_to_cancel(folder: &Path) -> Option<String> {
+    let who = fs::read_to_string(folder.join(CANCEL)).ok()?;
+    Some(who.lines().next().map_or("somebody", str::trim).to_owned())
+}
+
+/// Takes the wish back.
+pub fn forget_cancel(folder: &Path) {
+    let _ = fs::remove_file(folder.join(CANCEL));
+}
+
+/// Waits until a command asks to cancel the job in `folder`, and says who.
+pub async fn canceled_by(folder: &Path) -> String {
+    loop {
+        if let Some(who) = wish_to_cancel(folder) {
+            return who;
+        }
+        tokio::time::sleep(CANCEL_INTERVAL).await;
+    }
+}
+
+/// Why a job without a result is not running.
+pub fn interrupted(folder: &Path) -> String {
+    format!(
+        "interrupted: the program that ran it is gone; prs resume {} goes on from there",
+        folder.display()
+    )
+}

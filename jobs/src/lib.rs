@@ -1,0 +1,40 @@
+//! The calls on jobs, for whoever makes them: the command line, a server. They know no command line and no terminal: a call
+//! takes plain values, gives an answer or a [`Failure`], and says what else there is to know to its [`Caller`].
+//!
+//! | to | call |
+//! |---|---|
+//! | run a job file, run a former job anew, go on with one | [`submit::submit`], [`submit::resubmit`], [`submit::resume`] |
+//! | find a job by what people call it | [`homes::naming::resolve`], [`homes::find`] |
+//! | see how it stands | [`look`](homes::Seen) at its [`Home`](homes::Home), then [`records::Job::seen`] |
+//! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |
+//! | list jobs | [`list::list`] |
+//! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
+//! | get its result, a page about it | [`result::result`], [`report::page`] |
+//! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
+//!
+//! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
+//! `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
+
+mod caller;
+pub mod errors;
+mod failure;
+pub mod homes;
+mod interrupts;
+pub mod list;
+pub mod logs;
+pub mod names;
+pub mod paths;
+pub mod records;
+pub mod remove;
+pub mod report;
+pub mod result;
+pub mod show;
+pub mod standing;
+pub mod submit;
+#[cfg(test)]
+mod tests;
+
+pub use caller::{Caller, JobView, Unattended, Uploads};
+pub use failure::{Failure, FailureKind};
+pub use homes::Whereabouts;
+pub use interrupts::{Interrupts, Uninterrupted};

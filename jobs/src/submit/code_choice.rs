@@ -1,0 +1,301 @@
+//! Which code another start of a job runs: that of the job, or what its `source_directory` holds now.
+//!
+//! Nobody is asked where they are the same. Where they differ, the caller says it, before or when asked; a start without
+//! either is refused, because both are wrong in silence.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use bytes::Bytes;
+use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
+use prs_common::job::{JobSpec, Names, adjust, script_below};
+use prs_common::layout;
+use prs_common::storage::{PutMode, Storage, StorageExt};
+use prs_orchestrator::JobRecord;
+use prs_orchestrator::job::reuse;
+use prs_orchestrator::report::starts::short;
+
+use crate::failure::Failure;
+use crate::homes::{Whereabouts, registry};
+use crate::paths::shown;
+use crate::submit::code_notes;
+use crate::submit::script_check::ScriptCheck;
+
+/// Files that are named where code differs.
+const MOST_NAMED: usize = 5;
+
+/// Which code of a job is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeChoice {
+    /// What `source_directory` holds now.
+    New,
+    /// What the job ran last.
+    Old,
+}
+
+/// Asks which code runs the rest of a job: in which way code differs, and the `source_directory`; nothing where nobody
+/// answers.
+pub type AskCode<'a> = &'a (dyn Fn(&str, &Path) -> Result<Option<CodeChoice>, Failure> + Sync);
+
+/// What the caller wants another start of a job to be.
+#[derive(Clone, Copy)]
+pub struct Changes<'a> {
+    /// What the caller calls the job.
+    pub name: &'a str,
+    /// Settings, in place of those of the job: key and value.
+    pub set: &'a [(String, String)],
+    /// Which code runs the rest, where that is said beforehand.
+    pub code: Option<CodeChoice>,
+    /// Else who says it when code differs.
+    pub ask: AskCode<'a>,
+    /// Where the job is, and the caller.
+    pub whereabouts: &'a Whereabouts,
+}
+
+/// What the next start of a job is made of.
+#[derive(Debug)]
+pub(crate) struct NextStart {
+    /// The settings.
+    pub(crate) spec: JobSpec,
+    /// The code, where it is not that of the job.
+    code: Option<NewCode>,
+}
+
+#[derive(Debug)]
+struct NewCode {
+    key: String,
+    archive: Bytes,
+}
+
+impl NextStart {
+    /// The same job again.
+    pub(crate) fn same(record: &JobRecord) -> Self {
+        Self { spec: record.spec.clone(), code: None }
+    }
+
+    /// Stores the code, before anything names it.
+    pub(crate) async fn store(&self, storage: &dyn Storage) -> anyhow::Result<()> {
+        let Some(NewCode { key, archive }) = &self.code else { return Ok(()) };
+        let put = storage.put(key, archive.clone().into(), PutMode::Overwrite).await;
+        put.map(drop).context("cannot store the code")
+    }
+
+    /// Starts the job of `record` again, as this, with the interpreter that was found for it. A job of which not all starts
+    /// were alike gives its output to no other.
+    pub(crate) fn begin(self, record: &mut JobRecord, interpreter: Option<&Path>) {
+        record.start_again();
+        record.spec = self.spec;
+        if let Some(NewCode { key, .. }) = self.code {
+            record.code = key;
+        }
+        if record.recipe != reuse::recipe(&record.spec, &record.code, interpreter) {
+            record.recipe = None;
+        }
+    }
+}
+
+/// Settings and code of the next start of a job that lies in `storage`. `own` are folders of the job itself, which may
+/// be below its `source_directory` and are no code.
+pub(crate) async fn next_start(
+    changes: &Changes<'_>,
+    record: &JobRecord,
+    storage: &dyn Storage,
+    own: &[&Path],
+) -> Result<NextStart, Failure> {
+    let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
+    let Changes { name, set, code, ask, whereabouts } = *changes;
+    let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
+    let read = |names: &Names| adjust(&record.spec, name, set, &here, runs_on, names);
+    let spec = Box::pin(registry::settings(whereabouts, read)).await?;
+    let same = NextStart { spec, ..NextStart::same(record) };
+    if code == Some(CodeChoice::Old) || runs_nothing(record) || record.spec.has_no_code() {
+        return Ok(same);
+    }
+    let source = &record.spec.source_directory;
+    if !source.is_dir() {
+        let gone = format!("source_directory {} is not on this machine", source.display());
+        if code == Some(CodeChoice::New) {
+            return Err(Failure::wrong(format!("{gone}: --code old goes on with the code of the job")));
+        }
+        caller.note(&format_args!("note: {gone}; the code of the job runs"));
+        return Ok(same);
+    }
+    let now = pack(source)
+        .map_err(|error| Failure::usage(error).and("--code old goes on with the code of the job"))?;
+    let Some(difference) = difference(record, storage, &now, own).await else { return Ok(same) };
+    let told = match made_with_it(record) {
+        Some(made) => format!("{difference}; {made}"),
+        None => difference,
+    };
+    let choice = match code {
+        Some(choice) => choice,
+        None => ask(&told, source)?.ok_or_else(|| undecided(changes, &told, source))?,
+    };
+    if choice == CodeChoice::Old {
+        return Ok(same);
+    }
+    check_script(&same.spec)?;
+    if let Some(check) = ScriptCheck::start(&same.spec, runs_on)? {
+        check.finish(caller).await?;
+    }
+    code_notes::check(&same.spec, &now.files, caller)?;
+    let key = layout::code_archive(&now.checksum);
+    caller.note(&format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));
+    Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
+}
+
+/// Whether every row is there already, so that no code runs: what is missing is the result alone.
+fn runs_nothing(record: &JobRecord) -> bool {
+    let progress = &record.status.progress;
+    progress.is_complete() && progress.failed == 0 && progress.items_failed() == 0
+}
+
+/// Which code a new job of a former one's runs, in a line for people.
+pub(crate) fn describe_resubmitted(record: &JobRecord, archive: &[u8]) -> String {
+    let source = &record.spec.source_directory;
+    let said = format!("the code is that of job {} ({})", record.job_id, of(record));
+    let differs = pack(source).ok().and_then(|now| compare(archive, &now, source, &outputs(record, &[])));
+    match differs {
+        Some(difference) => {
+            format!("{said}, and {difference} now: prs submit takes {} as it is now", shown(source))
+        }
+        None => said,
+    }
+}
+
+/// The checksum of the code of a job, cut short.
+fn of(record: &JobRecord) -> &str {
+    short(layout::checksum_of_code(&record.code))
+}
+
+/// In words, which files differ from those of the code of the job; nothing where none does.
+async fn difference(
+    record: &JobRecord,
+    storage: &dyn Storage,
+    now: &CodeArchive,
+    own: &[&Path],
+) -> Option<String> {
+    let checksum = layout::checksum_of_code(&record.code);
+    if now.checksum == checksum {
+        return None;
+    }
+    let source = &record.spec.source_directory;
+    match storage.get(&record.code).await {
+        Ok(archive) if is_intact(&archive, checksum) => compare(&archive, now, source, &outputs(record, own)),
+        Ok(_) => {
+            Some(format!("{} differs from the code of the job, which is damaged in storage", shown(source)))
+        }
+        Err(error) => Some(format!(
+            "{} differs from the code of the job, which cannot be read ({error})",
+            shown(source)
+        )),
+    }
+}
+
+/// What a job writes, so that it is no code wherever it lies.
+fn outputs<'a>(record: &'a JobRecord, own: &[&'a Path]) -> Vec<&'a Path> {
+    record.spec.output.as_deref().into_iter().chain(own.iter().copied()).collect()
+}
+
+fn compare(before: &[u8], now: &CodeArchive, source: &Path, outputs: &[&Path]) -> Option<String> {
+    let (before, now) = (archive::files(before).ok()?, archive::files(&now.body).ok()?);
+    let is_code = |name: &&PathBuf| {
+        let path = source.join(name);
+        !outputs.iter().any(|output| path.starts_with(output))
+    };
+    let all: BTreeSet<&PathBuf> = before.keys().chain(now.keys()).filter(is_code).collect();
+    let differ: Vec<String> = all
+        .into_iter()
+        .filter(|name| before.get(*name) != now.get(*name))
+        .map(|name| {
+            let path = shown(&source.join(name));
+            match (before.contains_key(name), now.contains_key(name)) {
+                (false, _) => format!("{path} (new)"),
+                (_, false) => format!("{path} (gone)"),
+                _ => path,
+            }
+        })
+        .collect();
+    let rest = differ.len().saturating_sub(MOST_NAMED);
+    let named = differ.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let verb = if differ.len() == 1 { "differs" } else { "differ" };
+    match rest {
+        _ if differ.is_empty() => None,
+        0 => Some(format!("{named} {verb} from the code of the job")),
+        _ => Some(format!("{named} and {rest} more files differ from the code of the job")),
+    }
+}
+
+/// How much of the job was made with its code so far, where that is known.
+fn made_with_it(record: &JobRecord) -> Option<String> {
+    let counts =
+        record.result.as_ref().map_or_else(|| (&record.status.progress).into(), |result| result.mini_batches);
+    (counts.succeeded > 0)
+        .then(|| format!("{} of {} mini-batches were made with that", counts.succeeded, counts.scheduled))
+}
+
+fn undecided(changes: &Changes<'_>, told: &str, source: &Path) -> Failure {
+    let mut command = format!("prs resume {}", changes.name);
+    for (key, value) in changes.set {
+        let _ = write!(command, " --set {key}={value}");
+    }
+    Failure::wrong(format!(
+        "{told}; say which code runs the rest:\n  {command} --code new   with {} as it is now\n  {command} --code old   with the code of the job",
+        shown(source)
+    ))
+}
+
+/// Refuses code without the entry script.
+fn check_script(spec: &JobSpec) -> Result<(), Failure> {
+    let JobSpec { source_directory, entry_script, .. } = spec;
+    match script_below(source_directory, entry_script) {
+        Some(_) => Ok(()),
+        None => Err(Failure::wrong(format!(
+            "the entry script {entry_script} is not in {} any more: put it back, or take --code old, which is the code \
+             of the job",
+            source_directory.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_that_differ_are_named_and_outputs_are_no_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path();
+        let write = |name: &str, text: &str| fs::write(source.join(name), text).unwrap();
+        write("a.py", "1");
+        write("b.py", "1");
+        let before = pack(source).unwrap();
+        let compared = |outputs: &[&Path]| compare(&before.body, &pack(source).unwrap(), source, outputs);
+        assert_eq!(compared(&[]), None);
+        let at = |name: &str| source.join(name).display().to_string();
+        write("a.py", "2");
+        assert_eq!(compared(&[]).unwrap(), format!("{} differs from the code of the job", at("a.py")));
+        fs::remove_file(source.join("b.py")).unwrap();
+        write("c.py", "3");
+        let expected = format!(
+            "{}, {} (gone), {} (new) differ from the code of the job",
+            at("a.py"),
+            at("b.py"),
+            at("c.py")
+        );
+        assert_eq!(compared(&[]).unwrap(), expected);
+        write("a.py", "1");
+        write("b.py", "1");
+        fs::remove_file(source.join("c.py")).unwrap();
+        fs::create_dir(source.join("out")).unwrap();
+        for number in 0..9 {
+            write(&format!("out/{number}"), "row");
+        }
+        assert_eq!(compared(&[&source.join("out")]), None);
+        assert!(compared(&[]).unwrap().ends_with("and 4 more files differ from the code of the job"));
+    }
+}

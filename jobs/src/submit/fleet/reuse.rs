@@ -1,0 +1,61 @@
+//! The output of a former job of a fleet for a job that is about to be handed in (spec P3).
+//!
+//! The store copies; what came of it is read once and checked. No node, queue or ledger takes part: the record is stored
+//! with the result, and before it is there is no job.
+
+use anyhow::Context;
+use prs_common::failpoint;
+use prs_common::layout;
+use prs_orchestrator::job::fleet::job_prefix;
+use prs_orchestrator::job::reuse;
+use prs_orchestrator::publish::former::FormerOutput;
+use prs_orchestrator::{Fleet, JobRecord, JobResult};
+
+use crate::caller::Caller;
+use crate::failure::Failure;
+use crate::submit::reuse::{listed, note_refused, result_name, write_logs};
+
+/// Ends the job of `record`, which is not stored yet, with the output of a former one; nothing where none has what it
+/// needs.
+pub(crate) async fn give(
+    fleet: &Fleet,
+    record: &mut JobRecord,
+    caller: &dyn Caller,
+) -> Result<Option<JobResult>, Failure> {
+    let Some(recipe) = record.recipe.clone() else { return Ok(None) };
+    let store = &*fleet.storage;
+    let found = reuse::index::find(store, &recipe).await;
+    let mut formers = match found {
+        Ok(found) => found,
+        Err(error) => {
+            caller.note(&format_args!("cannot look for jobs with the same output ({error}): the job runs"));
+            return Ok(None);
+        }
+    };
+    if formers.is_empty() {
+        return Ok(None);
+    }
+    let listed = if reuse::has_local_files(&record.spec) { listed(&record.spec).await } else { None };
+    formers.retain(|former| reuse::fits(former, &recipe, listed.as_deref()));
+    let storage = fleet.job_storage(&record.job_id);
+    for former in &formers {
+        let place = |job_id: &str| format!("{}/{}", job_prefix(job_id), layout::OUTPUT);
+        let copied = async {
+            let main = former.main_step().unwrap_or_else(|| former.job_id.clone());
+            let files = FormerOutput::of(former, &*fleet.job_storage(&main)).await?;
+            files.copy_within(store, &place(&main), &place(&record.job_id)).await?;
+            files.note(&*storage, record.incarnation).await
+        };
+        if let Err(error) = copied.await {
+            note_refused(former, &error, caller);
+            continue;
+        }
+        failpoint::pass("output_given");
+        let uri = storage.uri(&format!("{}{}", layout::OUTPUT, result_name(&record.spec)));
+        let Some(result) = reuse::end_with(record, former, uri, storage.uri(layout::LOGS)) else { continue };
+        let logs = write_logs(&*storage, &result, &record.spec, &record.job_id).await;
+        logs.context("cannot store the logs of the job").map_err(Failure::server)?;
+        return Ok(Some(result));
+    }
+    Ok(None)
+}

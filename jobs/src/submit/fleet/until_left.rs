@@ -1,0 +1,32 @@
+//! Waiting for the end of what a fleet does, which a user may leave: the first Ctrl-C says what the second one does.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::caller::Caller;
+use crate::failure::Failure;
+use crate::interrupts::Interrupts;
+
+/// What `ended` gives; nothing where the user left it. `what` is a job or a pipeline, whose id is `id`.
+pub(crate) async fn until_left<T>(
+    mut ended: Pin<&mut impl Future<Output = Result<T, Failure>>>,
+    interrupts: &mut dyn Interrupts,
+    caller: &dyn Caller,
+    (what, id): (&str, &str),
+) -> Result<Option<T>, Failure> {
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            result = &mut ended => return result.map(Some),
+            name = interrupts.next() => {
+                if asked {
+                    return Ok(None);
+                }
+                asked = true;
+                caller.note(&format_args!(
+                    "{name}: the {what} goes on without this program; once more leaves it, prs cancel {id} ends it"
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A former job that goes on: what is missing or failed of it runs.
+
+use anyhow::Context;
+use prs_common::servers::ServerUrls;
+use prs_orchestrator::publish::Notes;
+use prs_orchestrator::{JobRecord, JobResult};
+use prs_worker::connect_fleet;
+
+use super::code_choice::{Changes, next_start};
+use super::ended::{Ended, Target};
+use super::local::Python;
+use super::output_copy::check_there;
+use super::output_folder::{check_record, check_side_inputs, claim_for_former};
+use super::pipeline::run as pipeline;
+use super::resume_hint::ResumeHint;
+use super::run::hand_over;
+use super::{embedded, fleet};
+use crate::caller::Caller;
+use crate::failure::Failure;
+use crate::homes::{self, JobHome, run_folder};
+use crate::paths::shown;
+
+/// Goes on with a former job, with these changes, to its end. With `detach`, which a fleet takes alone, it is handed in.
+/// A job of which nothing is left to do has ended.
+pub async fn resume(changes: &Changes<'_>, detach: bool) -> Result<Ended, Failure> {
+    match &changes.whereabouts.urls {
+        Some(urls) => Box::pin(resume_on(urls, changes, detach)).await,
+        None => Box::pin(resume_here(changes)).await,
+    }
+}
+
+/// Goes on with a job of a fleet.
+async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Result<Ended, Failure> {
+    let caller = &*changes.whereabouts.caller;
+    let home = homes::find(changes.name, changes.whereabouts).await?;
+    let (record, storage) = (home.record().await?, home.storage());
+    if let Some(result) = done(&*home, &record, caller).await? {
+        return Ok(Ended::job(result.clone(), home.called()));
+    }
+    caller.prepare()?;
+    let fleet = connect_fleet(urls).await?;
+    if record.pipeline.is_some() {
+        return pipeline::resume_on(&fleet, record, changes, detach).await;
+    }
+    let target = match record.spec.output.as_deref().filter(|_| !detach) {
+        Some(output) => {
+            let notes = Notes::read(&**storage).await.map_err(Failure::server)?;
+            let claim = claim_for_former(output, &record, &notes).await?;
+            Some(Target { _claim: claim, notes: Some(notes) })
+        }
+        None => None,
+    };
+    fleet::check_at_rest(&fleet, &record).await?;
+    let next = next_start(changes, &record, &**storage, &[]).await?;
+    let mut interrupts = caller.interrupts()?;
+    let hint = ResumeHint::default();
+    let resumed = fleet::resume(&fleet, record, next, &hint, caller);
+    let submitted = Box::pin(hint.unless_interrupted(&mut *interrupts, resumed)).await?;
+    caller.note(&format_args!("job {} goes on", submitted.job.id));
+    caller.begins(&submitted.job.id);
+    hand_over(submitted, target, detach, &mut *interrupts, caller).await
+}
+
+/// Goes on with a job of this machine.
+async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
+    let caller = &*changes.whereabouts.caller;
+    let folder = run_folder::find_to_resume(changes.name, &changes.whereabouts.runs)?;
+    let _lock = run_folder::lock(&folder)?.ok_or_else(|| {
+        Failure::wrong(format!("{} is running; there is nothing to resume", folder.display()))
+    })?;
+    let home = homes::in_folder(folder.clone());
+    let (mut record, storage) = (home.record().await?, home.storage());
+    if let Some(result) = done(&*home, &record, caller).await? {
+        return Ok(Ended::job(result.clone(), home.called()));
+    }
+    caller.prepare()?;
+    if record.pipeline.is_some() {
+        return pipeline::resume_here(folder, record, changes).await;
+    }
+    let next = next_start(changes, &record, &**storage, &[&folder]).await?;
+    check_side_inputs(&next.spec, &folder)?;
+    let python = Python::find(&next.spec)?;
+    let notes = Notes::read(&**storage).await.context("cannot read the run folder")?;
+    let _claim = claim_for_former(&run_folder::output(&folder, &record), &record, &notes).await?;
+    let mut interrupts = caller.interrupts()?;
+    next.store(&**storage).await?;
+    next.begin(&mut record, Some(&python.interpreter));
+    record.write(&**storage).await.context("cannot store the job")?;
+    caller.note(&format_args!("job {} goes on in {}", record.job_id, shown(&folder)));
+    caller.begins(&record.job_id);
+    let run = embedded::Run { folder, record, python, interrupts: &mut *interrupts, caller, outer: None };
+    let result = embedded::run(run).await?;
+    Ok(Ended::job(result, home.called()))
+}
+
+/// The result of a job of which nothing is left to do, when it still is in its output; a job that this program cannot go on
+/// with is refused.
+async fn done<'a>(
+    home: &dyn JobHome,
+    record: &'a JobRecord,
+    caller: &dyn Caller,
+) -> Result<Option<&'a JobResult>, Failure> {
+    let Some(result) = record.result.as_ref().filter(|_| record.is_done_with()) else {
+        return check_record(record).map(|()| None);
+    };
+    check_there(home, record, result).await?;
+    caller.note(&"the job has completed already; no item is missing");
+    Ok(Some(result))
+}

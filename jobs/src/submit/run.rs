@@ -1,0 +1,326 @@
+//! A job that runs anew: of a job file, or of a former job; in this process or on a fleet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use prs_common::job::{Given, JobSpec, Loaded, Names, change};
+use prs_common::layout;
+use prs_common::storage::{LocalStorage, Storage};
+use prs_common::timestamp::now_us;
+use prs_orchestrator::inputs::{Audience, InputStores, Where, resolve};
+use prs_orchestrator::job::reuse::recipe;
+use prs_orchestrator::{Fleet, JobRecord};
+use prs_worker::{connect_fleet, opener};
+
+use super::code_choice::describe_resubmitted;
+use super::ended::{Ended, Target, end, note_unfilled};
+use super::fleet::{self, NewJob};
+use super::local::Python;
+use super::output_folder::{check_apart, check_side_inputs, claim_for_new};
+use super::pipeline::code::pack_code;
+use super::pipeline::run as pipeline;
+use super::resume_hint::ResumeHint;
+use super::script_check::ScriptCheck;
+use super::{code_notes, embedded, reuse};
+use crate::caller::Caller;
+use crate::failure::Failure;
+use crate::homes::{self, Whereabouts, graph, registry, run_folder};
+use crate::interrupts::Interrupts;
+use crate::paths::shown;
+
+/// Where and how a new job is to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// This machine or a fleet, and the caller.
+    pub whereabouts: &'a Whereabouts,
+    /// Without a fleet: the folder of the run; else it is called as the job, among the runs of this machine.
+    pub run_dir: Option<&'a Path>,
+    /// The id that the job is to have, where its user chose one.
+    pub id: Option<&'a str>,
+    /// On a fleet: the job is handed in, and nobody waits for its end.
+    pub detach: bool,
+}
+
+impl Start<'_> {
+    fn caller(&self) -> &dyn Caller {
+        &*self.whereabouts.caller
+    }
+
+    /// The id of a new job whose job file has the name `name`.
+    pub(crate) fn id_of(&self, name: &str) -> String {
+        self.id.map_or_else(|| new_id(name), str::to_owned)
+    }
+
+    /// The folder of a new job with this id.
+    pub(crate) fn folder_of(&self, id: &str) -> PathBuf {
+        self.run_dir.map_or_else(|| self.whereabouts.runs.join(id), Path::to_owned)
+    }
+
+    /// Refuses an id that a job of this machine has.
+    pub(crate) fn check_id(&self) -> Result<(), Failure> {
+        let runs = &self.whereabouts.runs;
+        match self.id.filter(|id| runs.join(id).symlink_metadata().is_ok()) {
+            Some(id) => Err(Failure::wrong(format!(
+                "there is a job {id} already, in {}: give another --job-name, or remove that job with prs rm {id}",
+                shown(&runs.join(id))
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs a job file, with what is `given` beside it, to its end, or hands it in.
+pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Result<Ended, Failure> {
+    let (caller, runs_on) = (start.caller(), start.whereabouts.runs_on());
+    caller.prepare()?;
+    let mut loaded = registry::load(runs_on, job_file, given, start.whereabouts).await?;
+    graph::keep(&mut loaded, job_file, given, start.whereabouts).await?;
+    let spec = match loaded {
+        Loaded::Job(spec) => *spec,
+        Loaded::Pipeline(loaded) => return Box::pin(pipeline::submit(*loaded, start)).await,
+    };
+    let check = ScriptCheck::start(&spec, runs_on)?;
+    let code = pack_code(&spec)?;
+    if let Some(check) = check {
+        check.finish(caller).await?;
+    }
+    if !spec.is_command() {
+        code_notes::check(&spec, &code.files, caller)?;
+    }
+    let (id, archive) = (start.id_of(&spec.name), code.body.into());
+    let new = NewJob {
+        id,
+        is_named: start.id.is_some(),
+        spec,
+        code: layout::code_archive(&code.checksum),
+        archive,
+        listings: Vec::new(),
+    };
+    Box::pin(run(new, start)).await
+}
+
+/// Runs the former job `name` again as a new one, with these settings (key and value) in place of its own. The former one
+/// is only read.
+pub async fn resubmit(name: &str, set: &[(String, String)], start: &Start<'_>) -> Result<Ended, Failure> {
+    let home = Box::pin(homes::find_to_run(name, start.whereabouts)).await?;
+    let record = home.record().await?;
+    home.check_runs_alone(&record)?;
+    let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
+    let (archive, listings) =
+        (home.code(&record, "submit the job file again").await?, home.listings(&record));
+    let former = record.as_given();
+    let runs_on = start.whereabouts.runs_on();
+    let read = |names: &Names| change(&former.spec, name, set, &here, runs_on, names);
+    let spec = Box::pin(registry::settings(start.whereabouts, read)).await?;
+    start.caller().note(&describe_resubmitted(&former, &archive));
+    match Loaded::of_job(spec) {
+        Loaded::Job(spec) => {
+            let id = new_id(&spec.name);
+            let new = NewJob { id, is_named: false, spec: *spec, code: former.code, archive, listings };
+            Box::pin(run(new, start)).await
+        }
+        Loaded::Pipeline(loaded) => {
+            Box::pin(pipeline::resubmit(*loaded, &(former.code, archive), listings, start)).await
+        }
+    }
+}
+
+/// Runs a new job.
+async fn run(mut new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
+    new.spec.put_job_id(&new.id);
+    match &start.whereabouts.urls {
+        Some(urls) => {
+            let fleet = connect_fleet(urls).await?;
+            Box::pin(run_on(&fleet, new, start)).await
+        }
+        None => Box::pin(run_here(new, start)).await,
+    }
+}
+
+/// Runs a new job on a fleet.
+async fn run_on(fleet: &Fleet, new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
+    let (caller, detach) = (start.caller(), start.detach);
+    note_settings(&new.spec, caller);
+    let output = new.spec.output.as_deref().filter(|_| !detach);
+    let claim = output.map(|output| claim_for_new(output, &new.spec, &new.id)).transpose()?;
+    let mut interrupts = caller.interrupts()?;
+    let hint = ResumeHint::default();
+    let started = fleet::start(fleet, new, &hint, caller);
+    let started = Box::pin(hint.unless_interrupted(&mut *interrupts, started)).await?;
+    let target = claim.map(|claim| Target { _claim: claim, notes: None });
+    match started {
+        fleet::Started::Submitted(submitted) => {
+            caller.note(&format_args!("job {} is handed in", submitted.job.id));
+            caller.begins(&submitted.job.id);
+            hand_over(*submitted, target, detach, &mut *interrupts, caller).await
+        }
+        fleet::Started::Given(given) => {
+            caller.begins(&given.record.job_id);
+            Ok(hand_on(*given, target, detach, &mut *interrupts, caller).await)
+        }
+    }
+}
+
+/// Runs a new job in this process.
+async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
+    start.check_id()?;
+    let caller = start.caller();
+    let (spec, may_be_given) = (&new.spec, new.may_be_given());
+    let python = Python::find(spec)?;
+    note_settings(spec, caller);
+    if spec.node_count > 1 || spec.compute_target != "default" {
+        caller.note(&format_args!(
+            "note: no fleet is given, so the job runs on this machine alone (compute_target {}, node_count {})",
+            spec.compute_target, spec.node_count
+        ));
+    }
+    let mut record = JobRecord::new(new.id.clone(), new.code.clone(), spec.clone());
+    let folder = start.folder_of(&record.job_id);
+    if folder.join(layout::JOB).exists() {
+        return Err(holds_a_job(&folder));
+    }
+    let claim = |output: &Path| claim_for_new(output, spec, &new.id);
+    // Before anything is made.
+    check_side_inputs(spec, &folder)?;
+    let elsewhere = match &spec.output {
+        Some(output) => check_apart(output, &folder).and_then(|()| claim(output)).map(Some)?,
+        None => None,
+    };
+    let folder = make_folder(&folder)?;
+    let _lock = run_folder::lock(&folder)?
+        .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
+    let _claim = match elsewhere {
+        Some(claim) => claim,
+        None => claim(&run_folder::output(&folder, &record))?,
+    };
+    let storage = LocalStorage::new(&folder);
+    let mut interrupts = caller.interrupts()?;
+    let hint = ResumeHint::default();
+    hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    let stored = async {
+        let stores: Arc<dyn Storage> = Arc::new(storage.clone());
+        let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+        let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
+        record.spec = resolved.map_err(Failure::usage)?;
+        record.recipe = recipe(&record.spec, &record.code, Some(&python.interpreter));
+        new.store(&storage).await?;
+        if !record.create(&storage).await.context("cannot store the job")? {
+            return Err(holds_a_job(&folder));
+        }
+        Ok(record)
+    };
+    let mut record = match hint.unless_interrupted(&mut *interrupts, stored).await {
+        Ok(record) => record,
+        Err(failure) => {
+            embedded::note_interrupted(&storage, &*interrupts, caller).await;
+            return Err(failure);
+        }
+    };
+    caller.begins(&record.job_id);
+    let name = run_folder::called(&folder);
+    if may_be_given {
+        hint.set(format_args!(
+            "{} holds a job that has not run; prs resume {name} runs it",
+            folder.display()
+        ));
+        let given = reuse::from_folder(&mut record, &folder, &start.whereabouts.runs, caller);
+        let given = match Box::pin(hint.unless_interrupted(&mut *interrupts, given)).await {
+            Ok(given) => given,
+            Err(failure) => {
+                embedded::note_interrupted(&storage, &*interrupts, caller).await;
+                return Err(failure);
+            }
+        };
+        if let Some(result) = given {
+            reuse::note_given(&result, caller);
+            return Ok(Ended::job(result, name));
+        }
+    }
+    caller.note(&format_args!("job {} runs in {}", record.job_id, shown(&folder)));
+    let run = embedded::Run { folder, record, python, interrupts: &mut *interrupts, caller, outer: None };
+    let result = embedded::run(run).await?;
+    Ok(Ended::job(result, name))
+}
+
+pub(crate) fn holds_a_job(folder: &Path) -> Failure {
+    Failure::wrong(format!(
+        "{} holds a job already; give another --run-dir, or continue it with prs resume",
+        folder.display()
+    ))
+}
+
+/// Says what the author of a job should know of its settings.
+pub fn note_settings(spec: &JobSpec, caller: &dyn Caller) {
+    for note in &spec.notes {
+        caller.note(&format_args!("note: {note}"));
+    }
+}
+
+/// Waits for a job that was handed in, where that is wanted.
+pub(crate) async fn hand_over(
+    submitted: fleet::Submitted,
+    target: Option<Target>,
+    detach: bool,
+    interrupts: &mut dyn Interrupts,
+    caller: &dyn Caller,
+) -> Result<Ended, Failure> {
+    let id = submitted.job.id.clone();
+    let folder = submitted.record.spec.output.clone();
+    if detach {
+        fleet::leave(submitted, caller).await;
+        return Ok(detached(&id, folder.as_deref(), caller));
+    }
+    let storage = Arc::clone(&submitted.job.output);
+    let Some(result) = fleet::wait(submitted, interrupts, caller).await? else {
+        caller.note(&format_args!("the job goes on; prs stream {id} follows it"));
+        note_unfilled(&id, folder.as_deref(), caller);
+        return Ok(Ended::Left);
+    };
+    Ok(end((result, &*storage), folder.as_deref().zip(target), interrupts).await)
+}
+
+/// Ends with a job that was given the output of a former one.
+pub(crate) async fn hand_on(
+    given: fleet::Given,
+    target: Option<Target>,
+    detach: bool,
+    interrupts: &mut dyn Interrupts,
+    caller: &dyn Caller,
+) -> Ended {
+    let fleet::Given { record, result, output } = given;
+    reuse::note_given(&result, caller);
+    let folder = record.spec.output.as_deref();
+    if detach {
+        return detached(&record.job_id, folder, caller);
+    }
+    end((result, &*output), folder.zip(target), interrupts).await
+}
+
+/// A job that nobody waits for.
+fn detached(id: &str, folder: Option<&Path>, caller: &dyn Caller) -> Ended {
+    note_unfilled(id, folder, caller);
+    Ended::HandedIn { job_id: id.to_owned(), noun: "job" }
+}
+
+/// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.
+fn new_id(name: &str) -> String {
+    let now = now_us();
+    let time = prs_common::timestamp::format_us(now);
+    let digits: String = time[..19].chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = digits.split_at(8);
+    format!("{name}-{day}-{time}-{:04x}", (now ^ (u64::from(std::process::id()) << 5)) & 0xffff)
+}
+
+/// Makes the folder of a run, which goes on the path of Python.
+pub(crate) fn make_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let absolute =
+        std::path::absolute(folder).context("there is no current folder").map_err(Failure::usage)?;
+    if absolute.to_str().is_none_or(|path| path.contains(':')) {
+        return Err(Failure::wrong(format!(
+            "the run folder {} cannot be on Python's path: it must be UTF-8 without a colon; give another --run-dir",
+            absolute.display()
+        )));
+    }
+    run_folder::make(folder)
+}

@@ -1,0 +1,100 @@
+//! What stands around a picture: its name, the sentence that says what it shows, and the same as a table.
+
+use askama::Template;
+
+/// A picture with its sentence and its table.
+#[derive(Debug, Template)]
+#[template(path = "chart/figure.html")]
+pub struct Figure {
+    /// What it is called: letters and `-`.
+    pub id: &'static str,
+    /// Its heading.
+    pub title: String,
+    /// What it shows, in a sentence.
+    pub sentence: String,
+    /// The picture, by one of the templates of this folder; empty where the table says it all.
+    pub picture: String,
+    /// What its marks mean.
+    pub legend: Vec<Legend>,
+    /// The same as a table.
+    pub table: Option<Table>,
+    /// Whether the table is open from the beginning.
+    pub is_open: bool,
+}
+
+/// What a mark means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Legend {
+    /// Class of its fill.
+    pub class: &'static str,
+    /// What it means.
+    pub text: String,
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Template)]
+#[template(path = "chart/table.html")]
+pub struct Table {
+    /// What it lists.
+    pub caption: String,
+    /// Its columns. The cells of the first head their rows.
+    pub columns: Vec<Column>,
+    /// Its rows.
+    pub rows: Vec<Vec<Cell>>,
+    /// What is left out; empty where nothing is.
+    pub rest: String,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its heading.
+    pub name: &'static str,
+    /// Whether it holds numbers.
+    pub is_number: bool,
+}
+
+/// A cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// Text, or a number with its unit.
+    Text(String),
+    /// Text that is to be noticed.
+    Bad(String),
+    /// A name of the user's.
+    Code(String),
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl Table {
+    /// A table without rows. `columns` begin with `#` where they hold numbers.
+    pub fn new(caption: impl Into<String>, columns: &[&'static str]) -> Self {
+        let column = |name: &&'static str| match name.strip_prefix('#') {
+            Some(name) => Column { name, is_number: true },
+            None => Column { name, is_number: false },
+        };
+        Self { caption: caption.into(), columns: columns.iter().map(column).collect(), ..Self::default() }
+    }
+
+    /// Leaves out all but the first rows, and says so; `what` they are of, as a plural.
+    #[must_use]
+    pub fn cut(mut self, most: usize, what: &str) -> Self {
+        let all = self.rows.len();
+        if all > most {
+            self.rows.truncate(most);
+            let (most, all) = (crate::text::count(most as u64), crate::text::count(all as u64));
+            self.rest = format!("{most} of {all} {what}.");
+        }
+        self
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "templates hand in references")]
+    fn is_number(&self, column: &usize) -> bool {
+        self.columns.get(*column).is_some_and(|column| column.is_number)
+    }
+}

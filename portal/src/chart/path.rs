@@ -1,0 +1,75 @@
+//! Paths that name each change and no more: what is the same over many columns costs one step.
+
+use std::fmt::Write;
+
+use super::scale::coordinate;
+
+/// The area below steps of one unit's width, from the left. Values are heights; `height` is that of the picture.
+pub(crate) fn steps(values: impl Iterator<Item = f64>, height: f64) -> String {
+    let mut path = String::new();
+    let mut at = 0_usize;
+    let mut last: Option<String> = None;
+    for value in values {
+        let y = coordinate(height - value.clamp(0.0, height));
+        if last.as_ref() != Some(&y) {
+            match last {
+                None => {
+                    let _ = write!(path, "M0 {}V{y}", coordinate(height));
+                }
+                Some(_) => {
+                    let _ = write!(path, "H{at}V{y}");
+                }
+            }
+            last = Some(y);
+        }
+        at += 1;
+    }
+    if last.is_some() {
+        let _ = write!(path, "H{at}V{}z", coordinate(height));
+    }
+    path
+}
+
+/// One rectangle for each run of columns that `is_in` takes, in a row that begins at `y` and is `height` high; they are
+/// added to `path`.
+pub(crate) fn row(path: &mut String, columns: usize, is_in: impl Fn(usize) -> bool, y: usize, height: usize) {
+    let mut at = 0;
+    while at < columns {
+        let end = (at..columns).find(|column| !is_in(*column)).unwrap_or(columns);
+        if end > at {
+            let _ = write!(path, "M{at} {y}h{}v{height}h-{}z", end - at, end - at);
+        }
+        at = end.max(at) + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_the_same_height_are_one() {
+        for (values, expected) in [
+            (&[][..], ""),
+            (&[1.0], "M0 10V9H1V10z"),
+            (&[1.0, 1.0, 1.0], "M0 10V9H3V10z"),
+            (&[1.0, 2.5, 99.0, -3.0], "M0 10V9H1V7.5H2V0H3V10H4V10z"),
+        ] {
+            assert_eq!(steps(values.iter().copied(), 10.0), expected);
+        }
+    }
+
+    #[test]
+    fn runs_of_columns_are_one_rectangle() {
+        for (columns, expected) in [
+            ("....", ""),
+            ("####", "M0 3h4v9h-4z"),
+            ("#..##", "M0 3h1v9h-1zM3 3h2v9h-2z"),
+            (".#", "M1 3h1v9h-1z"),
+        ] {
+            let mut path = String::new();
+            row(&mut path, columns.len(), |at| columns.as_bytes()[at] == b'#', 3, 9);
+            assert_eq!(path, expected, "{columns}");
+        }
+    }
+}

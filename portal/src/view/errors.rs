@@ -1,0 +1,271 @@
+//! The distinct errors of a job as cards: what it was, what it cost, where, and a traceback.
+
+use crate::chart::Curve;
+use crate::text::times::{clock, day_and_clock};
+use crate::text::{Run, counted, cut, runs};
+
+/// Letters of a message, and of a line of code, that are shown.
+const LETTERS: usize = 600;
+/// Cards that stand in full, in front of the pictures.
+const UNFOLDED: usize = 3;
+/// Nodes that are named.
+const MOST_NODES: usize = 6;
+
+/// Tries that failed alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorFact {
+    /// How they ended: `RUN_EXCEPTION`, ...
+    pub status: String,
+    /// Class of the exception, or what stands for it.
+    pub category: String,
+    /// The message of the example.
+    pub message: String,
+    /// Whether others have another message.
+    pub messages_differ: bool,
+    /// The line of the user's code: file, line and function, as `x.py:5 in run`; empty where none is known.
+    pub place: String,
+    /// What stands in that line.
+    pub code: String,
+    /// What it cost, in words.
+    pub cost: String,
+    /// So many tries.
+    pub tries: u64,
+    /// Nodes that had it.
+    pub nodes: Vec<u32>,
+    /// When they had it, and how often; nothing where there are no statistics of it.
+    pub times: Option<ErrorTimes>,
+    /// One of the tries.
+    pub example: ErrorPlace,
+    /// Its traceback; empty where there is none.
+    pub traceback: String,
+}
+
+/// When and where tries with an error ran, as far as the statistics of the job tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorTimes {
+    /// When the first and the last of them began, microseconds since the Unix epoch.
+    pub first_and_last_us: (u64, u64),
+    /// When the first bin of the curve begins, and seconds of a bin.
+    pub bins_from_us: (u64, u32),
+    /// How many began in each bin.
+    pub bins: Vec<u64>,
+    /// The nodes with most of them, and how many.
+    pub nodes: Vec<(u32, u64)>,
+    /// All nodes that had them.
+    pub nodes_total: u64,
+}
+
+/// Where an error happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorPlace {
+    /// What ran, in words.
+    pub what: String,
+    /// The log that has it in full, below the folder of logs; empty where none has.
+    pub log: String,
+}
+
+/// A card.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ErrorCard {
+    pub(crate) category: String,
+    pub(crate) message: String,
+    pub(crate) rest: String,
+    pub(crate) cost: String,
+    pub(crate) when: String,
+    pub(crate) curve: Option<Curve>,
+    pub(crate) place: String,
+    pub(crate) code: String,
+    pub(crate) example: String,
+    pub(crate) log: String,
+    pub(crate) traceback: Vec<Run>,
+    pub(crate) is_open: bool,
+}
+
+/// The cards of a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ErrorCards {
+    pub(crate) cards: Vec<ErrorCard>,
+    /// Those behind the first few, which would hide what follows.
+    pub(crate) folded: Vec<ErrorCard>,
+    /// What is left out; empty where nothing is.
+    pub(crate) rest: String,
+}
+
+/// The cards of `errors`, `most` at most, with tracebacks as long as these need no more than `room` bytes of HTML.
+pub(crate) fn cards(errors: &[ErrorFact], other_tries: u64, most: usize, mut room: usize) -> ErrorCards {
+    let mut without = 0;
+    let mut cards = Vec::new();
+    for (at, error) in errors.iter().take(most).enumerate() {
+        let length = escaped_length(&error.traceback);
+        let is_there = !error.traceback.is_empty();
+        let fits = is_there && length <= room;
+        if fits {
+            room -= length;
+        }
+        without += usize::from(is_there && !fits);
+        cards.push(card(error, fits, at == 0));
+    }
+    let mut rest = Vec::new();
+    if errors.len() > most {
+        rest.push(format!("{most} of {} distinct errors", errors.len()));
+    }
+    if other_tries > 0 {
+        rest.push(format!("{} with other errors are only counted", counted(other_tries, "try")));
+    }
+    if without > 0 {
+        rest.push(format!("{} left out, which prs errors prints", counted(without as u64, "traceback")));
+    }
+    let rest = rest.join("; ");
+    let folded = cards.split_off(cards.len().min(UNFOLDED));
+    ErrorCards { cards, folded, rest: if rest.is_empty() { rest } else { format!("{rest}.") } }
+}
+
+fn card(error: &ErrorFact, has_traceback: bool, is_open: bool) -> ErrorCard {
+    let (first, rest) = error.message.trim_end().split_once('\n').unwrap_or((error.message.trim_end(), ""));
+    let mut cost = vec![error.cost.clone()];
+    let nodes = error.times.as_ref().map(counted_nodes);
+    let nodes = nodes.filter(|nodes| !nodes.is_empty()).unwrap_or_else(|| on_nodes(&error.nodes));
+    if !nodes.is_empty() {
+        cost.push(nodes);
+    }
+    if error.messages_differ {
+        cost.push("other messages differ".to_owned());
+    }
+    ErrorCard {
+        category: cut(&error.category, 120),
+        message: plain(&cut(first, LETTERS)),
+        rest: plain(&cut(rest, LETTERS)),
+        cost: cost.join(" \u{b7} "),
+        when: error.times.as_ref().map(when).unwrap_or_default(),
+        curve: error.times.as_ref().and_then(|times| {
+            let (from_us, step_s) = times.bins_from_us;
+            Curve::new(from_us, step_s, &times.bins)
+        }),
+        place: error.place.clone(),
+        code: cut(error.code.trim(), LETTERS),
+        example: cut(&error.example.what, LETTERS),
+        log: error.example.log.clone(),
+        traceback: if has_traceback { runs(error.traceback.trim_end()) } else { Vec::new() },
+        is_open,
+    }
+}
+
+/// Text without what a terminal would make of it.
+fn plain(text: &str) -> String {
+    runs(text).into_iter().map(|run| run.text).collect()
+}
+
+fn on_nodes(nodes: &[u32]) -> String {
+    named_nodes(nodes.iter().map(u32::to_string), nodes.len())
+}
+
+/// The nodes, each with its tries where there are several.
+fn counted_nodes(times: &ErrorTimes) -> String {
+    let [(only, _)] = times.nodes[..] else {
+        let named = times.nodes.iter().map(|(node_id, tries)| format!("{node_id} ({tries})"));
+        return named_nodes(named, times.nodes_total as usize);
+    };
+    named_nodes(std::iter::once(only.to_string()), times.nodes_total as usize)
+}
+
+fn named_nodes(nodes: impl Iterator<Item = String>, all: usize) -> String {
+    let named: Vec<String> = nodes.take(MOST_NODES).collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let more = all.saturating_sub(named.len());
+    let what = if all == 1 { "node" } else { "nodes" };
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{what} {}{more}", named.join(", "))
+}
+
+/// When it happened, in words.
+fn when(times: &ErrorTimes) -> String {
+    let (first, last) = times.first_and_last_us;
+    if first == last {
+        return format!("at {} UTC", day_and_clock(first));
+    }
+    let (first_day, last_day) = (day_and_clock(first), day_and_clock(last));
+    let last = if first_day[..10] == last_day[..10] { clock(last) } else { last_day };
+    format!("from {first_day} to {last} UTC")
+}
+
+/// How long text is as HTML, bytes.
+fn escaped_length(text: &str) -> usize {
+    text.bytes().map(|byte| if matches!(byte, b'<' | b'>' | b'&' | b'"' | b'\'') { 5 } else { 1 }).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(traceback: &str) -> ErrorFact {
+        ErrorFact {
+            category: "ValueError".into(),
+            message: "bad\u{1b}[31m\nworse".into(),
+            cost: "3 tries failed, nothing lost".into(),
+            nodes: (0..9).collect(),
+            traceback: traceback.into(),
+            ..ErrorFact::default()
+        }
+    }
+
+    #[test]
+    fn cards_say_what_is_left_out() {
+        let errors = [error("a<b"), error("0123456789"), error("x")];
+        let found = cards(&errors, 7, 2, 12);
+        assert_eq!(found.cards.len(), 2);
+        assert_eq!(
+            found.rest,
+            "2 of 3 distinct errors; 7 tries with other errors are only counted; 1 traceback left out, which prs errors prints."
+        );
+        let first = &found.cards[0];
+        assert_eq!((&*first.message, &*first.rest, first.is_open), ("bad", "worse", true));
+        assert_eq!(first.cost, "3 tries failed, nothing lost \u{b7} nodes 0, 1, 2, 3, 4, 5 and 3 more");
+        assert_eq!(first.traceback[0].text, "a<b");
+        assert!(found.cards[1].traceback.is_empty() && !found.cards[1].is_open);
+        assert!(first.when.is_empty() && first.curve.is_none());
+        assert_eq!(cards(&[], 0, 2, 12), ErrorCards::default());
+    }
+
+    #[test]
+    fn cards_say_when_and_on_which_nodes() {
+        // 2025-11-21 23:59:50 UTC.
+        let late = 1_763_769_590_000_000;
+        let times = ErrorTimes {
+            first_and_last_us: (late, late + 20_000_000),
+            bins_from_us: (late, 1),
+            bins: vec![3, 0, 1],
+            nodes: vec![(3, 40), (203, 14)],
+            nodes_total: 5,
+        };
+        let table = [
+            (
+                times.clone(),
+                "nodes 3 (40), 203 (14) and 3 more",
+                "from 2025-11-21 23:59:50 to 2025-11-22 00:00:10 UTC",
+            ),
+            (
+                ErrorTimes {
+                    nodes: vec![(3, 4)],
+                    nodes_total: 1,
+                    first_and_last_us: (late, late),
+                    ..times.clone()
+                },
+                "node 3",
+                "at 2025-11-21 23:59:50 UTC",
+            ),
+            (
+                ErrorTimes { first_and_last_us: (late, late + 2_000_000), nodes: vec![], ..times },
+                "nodes 0, 1, 2, 3, 4, 5 and 3 more",
+                "from 2025-11-21 23:59:50 to 23:59:52 UTC",
+            ),
+        ];
+        for (times, nodes, when) in table {
+            let error = ErrorFact { times: Some(times), ..error("") };
+            let card = &cards(&[error], 0, 1, 0).cards[0];
+            assert_eq!((card.cost.rsplit(" \u{b7} ").next(), &*card.when), (Some(nodes), when));
+            assert!(card.curve.is_some());
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What a page says, from what is known of a job: pure functions, and the templates that they fill.
+
+mod errors;
+mod facts;
+mod header;
+mod nodes;
+mod pictures;
+mod report;
+mod settings;
+mod signals;
+#[cfg(test)]
+mod tests;
+
+pub use errors::{ErrorFact, ErrorPlace, ErrorTimes};
+pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
+pub use header::Header;
+pub use report::{MOST_BYTES, report};

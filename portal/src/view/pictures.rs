@@ -1,0 +1,284 @@
+//! The pictures of a page, from the statistics of a job.
+
+use prs_common::ledger::JobState;
+use prs_common::segment::TryStatus;
+use prs_common::statistics::{
+    Activity, Bucket, Cell as PlanCell, Histogram, Lane, LaneKind, Live, Marks, Summary, TryRow,
+};
+
+use super::{Facts, nodes};
+use crate::chart::{
+    self, Cell, Durations, Figure, MOST_BUCKETS, Nodes, PlanMap, PlanState, Quantiles, Rate, RateBucket,
+    Shares, Span, Table, Tries, TryBar,
+};
+use crate::text::count;
+use crate::text::times::duration_us;
+
+/// How much of everything a page shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Detail {
+    /// Nodes, and slowest mini-batches.
+    pub(crate) rows: (usize, usize),
+    /// Cards of errors.
+    pub(crate) errors: usize,
+    /// Tracebacks, bytes of HTML.
+    pub(crate) tracebacks: usize,
+    /// Whether long pictures have a table.
+    pub(crate) tables: bool,
+}
+
+/// The pictures, in the order of the questions that they answer.
+pub(crate) fn pictures(facts: &Facts, detail: Detail) -> Vec<Figure> {
+    let published = &facts.statistics;
+    let has_ended = facts.state.is_final();
+    let mut figures = Vec::new();
+    if let Some(live) = &published.live {
+        let (step_s, buckets) = merged(live);
+        figures.extend(rate(live, step_s, &buckets));
+        figures.extend(shares(live, step_s, &buckets));
+    }
+    let bars = published.live.as_ref().and_then(tries);
+    let is_small = bars.is_some();
+    figures.extend(bars);
+    if let Some(of) = published.activity.as_ref().filter(|_| !is_small) {
+        figures.extend(activity(of));
+    }
+    if let Some(summary) = &published.summary {
+        figures.extend(plan(summary, facts.mini_batches.0, facts.state));
+        figures.extend(durations(summary));
+    }
+    if let Some(of) = &published.nodes {
+        let slow = nodes::slow(of);
+        let table = nodes::table(of, &slow, has_ended, detail.rows.0);
+        figures.extend(Nodes::figure(&nodes::dots(of, &slow), table));
+    }
+    if !detail.tables {
+        for figure in figures.iter_mut().filter(|figure| ["rate", "shares", "tries"].contains(&figure.id)) {
+            figure.table = None;
+        }
+    }
+    figures
+}
+
+/// The timeline in as many buckets as have room, up to the last in which something happened.
+fn merged(live: &Live) -> (u32, Vec<Bucket>) {
+    let buckets = live.timeline.buckets();
+    let used = buckets.iter().rposition(|bucket| !bucket.is_empty()).map_or(0, |last| last + 1);
+    let each = used.div_ceil(MOST_BUCKETS).max(1);
+    let merged = buckets[..used].chunks(each).map(|chunk| {
+        let mut sum = Bucket::default();
+        for bucket in chunk {
+            sum.merge(bucket);
+        }
+        sum
+    });
+    (live.timeline.step_s().saturating_mul(each as u32), merged.collect())
+}
+
+fn rate(live: &Live, step_s: u32, buckets: &[Bucket]) -> Option<Figure> {
+    let buckets: Vec<RateBucket> = buckets
+        .iter()
+        .map(|bucket| RateBucket {
+            items: bucket.items,
+            mini_batches: bucket.succeeded + bucket.failed,
+            failed_tries: bucket.failed_tries,
+        })
+        .collect();
+    Rate::figure(live.timeline.origin_us(), step_s, &buckets)
+}
+
+fn shares(live: &Live, step_s: u32, buckets: &[Bucket]) -> Option<Figure> {
+    let buckets: Vec<[u64; 6]> = buckets.iter().map(bands).collect();
+    Shares::figure(live.timeline.origin_us(), step_s, &buckets)
+}
+
+/// What slots did, microseconds: what nodes told, of which what was busy has the proportions of the tries.
+pub(crate) fn bands(bucket: &Bucket) -> [u64; 6] {
+    let cpu = bucket.cpu_us.min(bucket.run_us);
+    let parts = [cpu, bucket.run_us - cpu, bucket.load_us, bucket.other_us];
+    let all: u128 = parts.iter().map(|part| u128::from(*part)).sum();
+    // Before any of them ended, what is busy runs.
+    let of_busy = |part: u64| match all {
+        0 => 0,
+        all => (u128::from(bucket.busy_us) * u128::from(part) / all) as u64,
+    };
+    let mut busy = parts.map(of_busy);
+    if all == 0 {
+        busy[1] = bucket.busy_us;
+    }
+    [busy[0], busy[1], busy[2], busy[3], bucket.init_us, bucket.idle_us()]
+}
+
+/// A bar for each try, where all tries of the job are known.
+fn tries(live: &Live) -> Option<Figure> {
+    if live.recent.len() as u64 != live.tries {
+        return None;
+    }
+    let single = live.recent.windows(2).all(|pair| pair[0].node_id == pair[1].node_id);
+    let bars: Vec<TryBar> = live.recent.iter().map(|row| bar(row, single)).collect();
+    Tries::figure(&bars)
+}
+
+fn bar(row: &TryRow, single: bool) -> TryBar {
+    let process = format!("process{:03}", row.process);
+    TryBar {
+        process: if single { process } else { format!("{} {process}", row.node_id) },
+        index: row.index,
+        number: row.number,
+        started_us: row.started_us,
+        elapsed_us: row.elapsed_us,
+        failed: row.status() != Some(TryStatus::RunDone),
+    }
+}
+
+fn activity(of: &Activity) -> Option<Figure> {
+    let lanes: Vec<chart::Lane> = of.named.iter().chain(&of.lanes).map(lane).collect();
+    let from_us = of.origin_us;
+    let to_us = from_us + u64::from(of.columns) * u64::from(of.step_s) * 1_000_000;
+    chart::Activity::figure(Span { from_us, to_us }, &lanes)
+}
+
+fn lane(lane: &Lane) -> chart::Lane {
+    let node = lane.first_node;
+    let name = match lane.kind {
+        LaneKind::Process => format!("{node} {}", lane.process),
+        LaneKind::Node => format!("node {node}"),
+        LaneKind::Group => format!("nodes {node}\u{2013}{}", lane.last_node),
+        LaneKind::Slow => format!("node {node} slow"),
+        LaneKind::Failing => format!("node {node} failed"),
+    };
+    chart::Lane {
+        name,
+        busy: lane.cells.columns().map(|(busy, _)| Some(busy)).collect(),
+        failed: lane.cells.columns().map(|(_, marks)| marks != Marks::NONE).collect(),
+        failed_tries: lane.failed_tries,
+    }
+}
+
+fn plan(summary: &Summary, scheduled: u64, state: JobState) -> Option<Figure> {
+    let (width, known) = (summary.plan.width(), summary.plan.cells());
+    let all = (scheduled.div_ceil(width.max(1)) as usize).clamp(known.len(), 1_024.max(known.len()));
+    let nothing = PlanCell::default();
+    let cells: Vec<(PlanState, u64)> = (0..all)
+        .map(|at| {
+            let cell = known.get(at).unwrap_or(&nothing);
+            let first = at as u64 * width;
+            let size = width.min(scheduled.saturating_sub(first)).max(1);
+            (plan_state(cell, size, state), cell.failed)
+        })
+        .collect();
+    PlanMap::figure(&cells, width, scheduled)
+}
+
+/// The worst that is true of a cell of so many mini-batches.
+fn plan_state(cell: &PlanCell, size: u64, state: JobState) -> PlanState {
+    let ended = cell.succeeded + cell.failed;
+    match () {
+        () if cell.failed > 0 => PlanState::Failed,
+        () if ended == 0 => PlanState::Waiting,
+        () if ended < size && state != JobState::Completed => PlanState::Running,
+        () if cell.retried > 0 => PlanState::Retried,
+        () => PlanState::Done,
+    }
+}
+
+fn durations(summary: &Summary) -> Option<Figure> {
+    let edges: Vec<f64> =
+        (0..=prs_common::statistics::BINS).map(|bin| Histogram::lower_us(bin) / 1e6).collect();
+    let named = [("run()", &summary.run), ("loading data", &summary.load), ("all of a try", &summary.whole)];
+    let quantiles: Vec<_> =
+        named.into_iter().filter_map(|(name, histogram)| Some((name, quantiles(histogram)?))).collect();
+    Durations::figure(&edges, summary.run.counts(), &quantiles)
+}
+
+fn quantiles(of: &Histogram) -> Option<Quantiles> {
+    let share = |share: f64| of.quantile_us(share).map_or(0.0, |us| us as f64 / 1e6);
+    let (min, max) = (of.min_us()? as f64 / 1e6, of.max_us()? as f64 / 1e6);
+    Some(Quantiles { values: [min, share(0.25), share(0.5), share(0.75), share(0.95), share(0.99), max] })
+}
+
+/// The mini-batches that took longest.
+pub(crate) fn slowest(summary: &Summary, most: usize) -> Option<Table> {
+    if summary.slowest.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(
+        "The tries that took longest",
+        &["Mini-batch", "#Try", "#Took", "#In run()", "#Loading", "Node", "Process", "Ended"],
+    );
+    for row in summary.slowest.iter().take(most) {
+        let status = row.status();
+        let word = status.map_or("unknown", TryStatus::as_str).to_owned();
+        table.rows.push(vec![
+            count(row.index).into(),
+            row.number.to_string().into(),
+            duration_us(row.elapsed_us).into(),
+            duration_us(row.run_us).into(),
+            duration_us(row.load_us).into(),
+            row.node_id.to_string().into(),
+            format!("process{:03}", row.process).into(),
+            if status == Some(TryStatus::RunDone) {
+                Cell::Text("succeeded".to_owned())
+            } else {
+                Cell::Bad(word)
+            },
+        ]);
+    }
+    Some(table)
+}
+
+/// The mini-batches that run longest at the moment.
+pub(crate) fn running(live: &Live, now_us: u64) -> Option<Table> {
+    if live.running.is_empty() {
+        return None;
+    }
+    let mut table = Table::new("The mini-batches that run longest", &["Mini-batch", "#Runs since", "Node"]);
+    for row in &live.running {
+        let since = now_us.min(live.written_us.max(row.since_us)).saturating_sub(row.since_us);
+        table.rows.push(vec![
+            count(row.index).into(),
+            duration_us(since).into(),
+            row.node_id.to_string().into(),
+        ]);
+    }
+    Some(table.cut(20, "mini-batches"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_busy_has_the_proportions_of_the_tries() {
+        let bucket = Bucket {
+            run_us: 600,
+            cpu_us: 400,
+            load_us: 300,
+            other_us: 100,
+            slots_us: 2_000,
+            busy_us: 500,
+            init_us: 100,
+            ..Bucket::default()
+        };
+        assert_eq!(bands(&bucket), [200, 100, 150, 50, 100, 1_400]);
+        let young = Bucket { slots_us: 100, busy_us: 60, ..Bucket::default() };
+        assert_eq!(bands(&young), [0, 60, 0, 0, 0, 40]);
+        assert_eq!(bands(&Bucket::default()), [0; 6]);
+    }
+
+    #[test]
+    fn the_worst_of_a_cell_wins() {
+        let cell = |succeeded, failed, retried| PlanCell { succeeded, failed, retried };
+        for (cell, size, state, expected) in [
+            (cell(0, 0, 0), 4, JobState::Running, PlanState::Waiting),
+            (cell(1, 0, 0), 4, JobState::Running, PlanState::Running),
+            (cell(4, 0, 0), 4, JobState::Running, PlanState::Done),
+            (cell(3, 0, 1), 4, JobState::Running, PlanState::Running),
+            (cell(4, 0, 1), 4, JobState::Running, PlanState::Retried),
+            (cell(1, 1, 1), 4, JobState::Running, PlanState::Failed),
+            (cell(2, 0, 0), 4, JobState::Completed, PlanState::Done),
+        ] {
+            assert_eq!(plan_state(&cell, size, state), expected, "{cell:?}");
+        }
+    }
+}

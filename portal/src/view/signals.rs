@@ -1,0 +1,103 @@
+//! The numbers that sentences of attention are made of, from what is known of a job.
+
+use prs_common::ledger::JobState;
+use prs_common::statistics::{Live, NodeState};
+
+use super::pictures::bands;
+use super::{Facts, nodes};
+use crate::attention::{InitTrouble, Signals};
+use crate::chart::BANDS;
+
+/// The numbers of the job.
+pub(crate) fn signals(facts: &Facts) -> Signals {
+    let published = &facts.statistics;
+    let has_ended = facts.state.is_final();
+    let live = published.live.as_ref();
+    let usual = published.summary.as_ref().map_or((0.0, 0.0), |summary| {
+        let share = |share: f64| summary.run.quantile_us(share).map_or(0.0, |us| us as f64 / 1e6);
+        (share(0.5), share(0.99))
+    });
+    let lost = published.nodes.as_ref().map_or(0, |nodes| {
+        nodes.rows.iter().filter(|row| row.state == NodeState::Lost).map(|row| row.of.max(1)).sum()
+    });
+    let since = |us: u64| facts.now_us.saturating_sub(us) as f64 / 1e6;
+    let (scheduled, succeeded, failed) = facts.mini_batches;
+    Signals {
+        job: facts.called.clone(),
+        has_ended,
+        failure: facts.reason.clone().filter(|_| facts.state == JobState::Failed).unwrap_or_default(),
+        target: facts.spec.compute_target.clone(),
+        seconds: facts.seconds,
+        nodes: live.map_or((1, 1), |live| (live.nodes, live.nodes_wanted)),
+        // Of how long they were fewer only the present is known: a job that began long ago has had the time.
+        fewer_for: facts.seconds,
+        missing: (facts.items.2, facts.mini_batches_missing.max(failed)),
+        top_error: facts
+            .errors
+            .first()
+            .map(|error| headline(&error.category, &error.message))
+            .unwrap_or_default(),
+        init: live.map_or_else(InitTrouble::default, |live| InitTrouble {
+            failures: live.init.failures,
+            error: live.init.error.clone(),
+            is_ready: live.init.is_ready || live.tries > 0,
+        }),
+        thresholds: live.map_or_else(Vec::new, |live| {
+            live.thresholds.iter().map(|one| (one.name.clone(), one.limit, one.used)).collect()
+        }),
+        quiet_for: live.filter(|live| live.last_outcome_us > 0).map(|live| since(live.last_outcome_us)),
+        usual,
+        longest: live.map_or_else(Vec::new, |live| {
+            live.running.iter().map(|row| (row.index, since(row.since_us))).collect()
+        }),
+        done: (succeeded + failed, scheduled),
+        slow: published.nodes.as_ref().map(nodes::slow).unwrap_or_default(),
+        nodes_lost: lost,
+        tries: live.map_or((0, 0), |live| tries(live, has_ended)),
+        waits: live.is_some_and(|live| live.waiting > 0),
+        idle: live.map_or((0.0, ""), idle),
+        stale_for: live.map_or(0.0, |live| since(live.written_us)),
+        away: Vec::new(),
+        notes: facts.spec.notes.clone(),
+    }
+}
+
+/// An error in one line.
+pub(crate) fn headline(category: &str, message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let line = if first.is_empty() { category.to_owned() } else { format!("{category}: {first}") };
+    crate::text::runs(&line).into_iter().map(|run| run.text).collect()
+}
+
+/// The buckets of the last five minutes.
+fn recent(live: &Live) -> &[prs_common::statistics::Bucket] {
+    let buckets = live.timeline.buckets();
+    let most = (300 / live.timeline.step_s().max(1)).max(1) as usize;
+    &buckets[buckets.len().saturating_sub(most)..]
+}
+
+/// Tries that failed, and all: of the last five minutes, or of the whole job that has ended.
+fn tries(live: &Live, has_ended: bool) -> (u64, u64) {
+    if has_ended {
+        return (live.failed_tries, live.tries);
+    }
+    let sum = |of: fn(&prs_common::statistics::Bucket) -> u64| recent(live).iter().map(of).sum::<u64>();
+    let failed = sum(|bucket| bucket.failed_tries);
+    (failed, failed + sum(|bucket| bucket.succeeded))
+}
+
+/// Which part of the last five minutes slots were idle, and what took most of the rest but `run()`.
+fn idle(live: &Live) -> (f64, &'static str) {
+    let mut sums = [0_u64; 6];
+    for bucket in recent(live) {
+        for (sum, more) in sums.iter_mut().zip(bands(bucket)) {
+            *sum += more;
+        }
+    }
+    let total: u64 = sums.iter().sum();
+    if total == 0 {
+        return (0.0, "");
+    }
+    let largest = (2..5).max_by_key(|band| sums[*band]).filter(|band| sums[*band] > 0);
+    (sums[5] as f64 / total as f64, largest.map_or("", |band| BANDS[band].1))
+}

@@ -1,0 +1,139 @@
+"""Row groups of a Parquet file as DataFrames (spec D2, E4).
+
+A frame is what `pandas.read_parquet` would make of a file with these rows alone: types, the index that pandas
+left in the metadata, and nested values as pyarrow gives them. Checksums of pages are compared where
+the file has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+
+from azureml_user.parallel_run import delta
+
+
+def read_footer(footer: bytes) -> Any:
+    """What the footer of a file, with the eight bytes behind it, says."""
+    return pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
+
+
+# Whether the table of the last frame is kept, and that table.
+keeps_tables = False
+_last_table: Any = None
+
+
+def take_last_table() -> Any:
+    """The table that the last frame was made of."""
+    global _last_table
+    table, _last_table = _last_table, None
+    return table
+
+
+# What a column has in its metadata whose values were in a dictionary, and are not on the way to a group.
+DICTIONARY = b"prs_dictionary"
+
+
+def of_stream(stream: bytes) -> Any:
+    """The DataFrame of a stream of Arrow, made as that of a file with its rows would be."""
+    with pyarrow.ipc.open_stream(stream) as reader:
+        table = reader.read_all()
+    for at, field in enumerate(table.schema):
+        order = (field.metadata or {}).get(DICTIONARY)
+        if order is not None:
+            kind = pyarrow.dictionary(pyarrow.int32(), field.type, ordered=order == b"ordered")
+            column = table.column(at).dictionary_encode().cast(kind)
+            table = table.set_column(at, field.with_type(kind).remove_metadata(), column)
+    return _to_pandas()(table)
+
+
+def _to_pandas() -> Callable[[Any], Any]:
+    """How `pandas.read_parquet` makes a DataFrame of a table: older ones leave it all to pyarrow."""
+    try:
+        from pandas.io._util import arrow_table_to_pandas
+    except ImportError:
+        return lambda table: table.to_pandas()
+    return arrow_table_to_pandas
+
+
+class ParquetTable:
+    """An open file. Of a row group that is read in parts it keeps how far it came, so that one part after the
+    other costs as much as the whole."""
+
+    def __init__(self, path: str, footer: Any, is_delta: bool = False) -> None:
+        """Opens `path`, which has this footer, or whose columns lie where it says. Points in time of a Delta
+        table are of microseconds, also in the older form."""
+        unit = "us" if is_delta else None
+        self._file = pyarrow.parquet.ParquetFile(
+            path, metadata=footer, page_checksum_verification=True, coerce_int96_timestamp_unit=unit
+        )
+        self._to_pandas = _to_pandas()
+        self._part: _Part | None = None
+
+    def frame(
+        self,
+        first: int,
+        stop: int,
+        columns: list[str] | None,
+        rows: tuple[int, int] | None,
+        of_table: list[delta.Column] | None = None,
+    ) -> Any:
+        """The DataFrame of the row groups from `first` up to `stop`, or of these rows of the first one; with
+        these columns in this order, or with all; or with those of the Delta table that the file is of."""
+        if rows is None:
+            table = self._file.read_row_groups(list(range(first, stop)), columns=columns, use_threads=False)
+        else:
+            table = self._rows(first, columns, *rows)
+        # pyarrow takes names for those of nested columns too, and gives the columns in an order of its own.
+        table = table if columns is None else table.select(columns)
+        if of_table is not None:
+            table = delta.with_columns_of_table(table, of_table)
+        if keeps_tables:
+            global _last_table
+            _last_table = table
+        return self._to_pandas(table)
+
+    def _rows(self, group: int, columns: list[str] | None, start: int, stop: int) -> Any:
+        part, self._part = self._part, None
+        if part is None or part.of != (group, columns) or part.position > start:
+            batches = self._file.iter_batches(
+                stop - start, row_groups=[group], columns=columns, use_threads=False
+            )
+            part = _Part((group, columns), batches)
+        table = part.read(start, stop)
+        self._part = part
+        return table
+
+
+class _Part:
+    """A row group that is read from its beginning."""
+
+    def __init__(self, of: tuple[int, list[str] | None], batches: Any) -> None:
+        # The row group, and which columns of it.
+        self.of = of
+        # The next row.
+        self.position = 0
+        self._batches = batches
+        self._left: Any = None
+
+    def read(self, start: int, stop: int) -> Any:
+        """The rows from `start` up to `stop`; those before are left out."""
+        taken = []
+        while self.position < stop:
+            batch = next(self._batches, None) if self._left is None else self._left
+            self._left = None
+            if batch is None:
+                raise ValueError(f"the row group ends before row {self.position}")
+            before = min(max(start - self.position, 0), batch.num_rows)
+            end = min(stop - self.position, batch.num_rows)
+            if end < batch.num_rows:
+                self._left = batch.slice(end)
+            # A slice of nothing would keep its batch in memory.
+            if before < end:
+                taken.append(batch.slice(before, end - before))
+            self.position += end
+        return pyarrow.Table.from_batches(taken)

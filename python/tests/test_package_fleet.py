@@ -1,0 +1,116 @@
+"""The package on a fleet: jobs go on without this Python, and the folder of `output` is filled with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from package import FAILS, PROGRAM, SLOW, job_file, prs, python, wait_until
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The servers of a fleet and a worker; gives the variables that name them."""
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PRS_", "AWS_"))}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    # They end with their standard input, which the end of the block closes.
+    with subprocess.Popen([PROGRAM.with_name("fleet-servers")], env=quiet, **pipes) as process:
+        variables = {}
+        while (line := process.stdout.readline().strip()) != "ready":
+            name, value = line.removeprefix("export ").split("=", 1)
+            variables[name] = value.strip("'")
+        work = tmp_path_factory.mktemp("work")
+        command = [PROGRAM, "worker", "--work-dir", work]
+        with subprocess.Popen(command, env=quiet | variables, stderr=subprocess.DEVNULL) as worker:
+            yield variables
+            worker.terminate()
+
+
+@pytest.fixture
+def fleet(folder: Path, servers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> prs.Fleet:
+    """The fleet; how its bucket is reached stands in variables."""
+    for name, value in servers.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    return prs.Fleet(*(servers[f"PRS_{name}_URL"] for name in ("BROKER", "REDIS", "STORAGE")))
+
+
+def test_a_job_of_a_fleet(folder: Path, fleet: prs.Fleet):
+    job = prs.submit(job_file(folder, output="out"), fleet=fleet)
+    assert job.wait().complete
+    assert job.result() == folder / "out/parallel_run_step.txt"
+    assert len(job.result().read_text().splitlines()) == 4
+    found = prs.job("names", fleet=fleet)
+    assert found.id == job.id and found.wait().complete
+    with pytest.raises(prs.UsageError, match="give output_path, a folder to copy it to"):
+        found.result()
+    assert found.dataframe(folder / "copy")["row"][0] == "000.txt"
+    assert job.id in [status.job_id for status in prs.jobs(fleet=fleet)]
+    with pytest.raises(prs.UsageError, match="--runs is for jobs of this machine"):
+        prs.submit("job.yml", fleet=fleet, runs="runs")
+
+
+def test_nobody_needs_to_wait(folder: Path, fleet: prs.Fleet):
+    path = job_file(folder, FAILS, name="detached")
+    (folder / "data/002.txt").write_text("n/a")
+    job = prs.submit(path, fleet=fleet, detach=True)
+    with pytest.raises(prs.Incomplete, match="1 of 4 items"):
+        job.wait()
+    assert [one.minibatch_index for one in job.failed_items()] == [2]
+    with pytest.raises(ValueError, match="invalid literal"):
+        prs.try_batch(job, failed=True)
+    (folder / "code/score.py").write_text("def run(mini_batch): return mini_batch\n")
+    assert job.resume(code="new").wait().complete
+
+
+def test_a_job_goes_on_without_the_python_that_handed_it_in(folder: Path, fleet: prs.Fleet):
+    job_file(folder, SLOW, files=10, name="left", output="out")
+    code = f"""
+        import prs, time
+        fleet = prs.Fleet({fleet.broker!r}, {fleet.redis!r}, {fleet.storage!r})
+        job = prs.submit("job.yml", fleet=fleet)
+        print(job.id, job._child._pid, flush=True)
+        job.wait()
+    """
+    child = python(code, folder=folder, start_new_session=True)
+    job_id, pid = child.stdout.readline().split()
+    time.sleep(0.5)
+    os.killpg(child.pid, signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert err.rstrip().endswith("KeyboardInterrupt"), err
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the program that waited is gone")
+    job = prs.job(job_id, fleet=fleet)
+    assert job.wait().complete and not (folder / "out/parallel_run_step.txt").exists()
+
+
+def test_a_job_is_waited_for_without_the_program_that_waited(folder: Path, fleet: prs.Fleet):
+    job = prs.submit(job_file(folder, SLOW, files=10, name="followed"), fleet=fleet)
+    os.kill(job._child._pid, signal.SIGKILL)
+    assert job.wait().complete
+
+
+def test_a_result_is_fetched_where_output_could_not_be_filled(folder: Path, fleet: prs.Fleet):
+    job = prs.submit(job_file(folder, SLOW, name="taken", output="out"), fleet=fleet)
+    wait_until((folder / "out").is_dir, "the folder is claimed")
+    (folder / "out/parallel_run_step.txt").write_text("mine")
+    copied = job.result(folder / "copy")
+    assert len(copied.read_text().splitlines()) == 4 and job.wait().complete
+    assert any("is not overwritten" in note for note in job.notes)
+    again = prs.submit(job_file(folder, SLOW, name="taken", output="other", allow_reuse="false"), fleet=fleet)
+    wait_until((folder / "other").is_dir, "the folder is claimed")
+    (folder / "other/parallel_run_step.txt").write_text("mine")
+    with pytest.raises(prs.PrsError, match=r"is not overwritten.*result.*--output-path"):
+        again.result()
+    assert again.wait().complete
+
+
+def test_a_job_of_a_fleet_is_canceled(folder: Path, fleet: prs.Fleet):
+    job = prs.submit(job_file(folder, SLOW, files=300, name="long"), fleet=fleet)
+    assert job.cancel().state == "canceled"
+    with pytest.raises(prs.Canceled):
+        job.wait()

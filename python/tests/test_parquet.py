@@ -1,0 +1,133 @@
+"""Row groups of Parquet files: what run() gets, and what another file leads to (spec D2, D5, E4)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from harness import PACKAGE, row_groups
+
+sys.path.append(str(PACKAGE.parent))
+from azureml_user.parallel_run import parquet
+
+INPUTS = [["sales", "tabular", "/in/*.parquet"]]
+IDS = "def run(df):\n    return list(df['id'])\n"
+FRAME = pd.DataFrame({"id": range(1000), "text": [f"t{row}" for row in range(1000)], "half": 0.5})
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "t.parquet"
+    FRAME.to_parquet(path, row_group_size=300)
+    return path
+
+
+def open_table(path):
+    """The file as a process opens it."""
+    return parquet.ParquetTable(str(path), parquet.read_footer(path.read_bytes()))
+
+
+def test_parts_of_a_row_group_come_in_any_order(path):
+    table = open_table(path)
+    for start, stop in [(0, 100), (100, 110), (250, 300), (0, 1), (1, 2), (2, 300), (299, 300)]:
+        expected = FRAME.iloc[300 + start : 300 + stop].reset_index(drop=True)
+        pd.testing.assert_frame_equal(table.frame(1, 2, None, (start, stop)), expected)
+        chosen = ["half", "id"]
+        pd.testing.assert_frame_equal(table.frame(1, 2, chosen, (start, stop)), expected[chosen])
+    pd.testing.assert_frame_equal(table.frame(2, 4, None, None), FRAME.iloc[600:].reset_index(drop=True))
+    with pytest.raises(ValueError, match="the row group ends before row 300"):
+        table.frame(0, 1, None, (290, 302))
+    assert len(table.frame(0, 1, None, (290, 300))) == 10
+
+
+def test_the_index_is_that_of_pandas(tmp_path):
+    path = tmp_path / "t.parquet"
+    FRAME.set_index("text").to_parquet(path, row_group_size=300)
+    expected = pd.read_parquet(path)
+    pd.testing.assert_frame_equal(open_table(path).frame(1, 2, None, None), expected.iloc[300:600])
+    frame = open_table(path).frame(1, 2, ["half", "text"], None)
+    pd.testing.assert_frame_equal(frame, expected[["half"]].iloc[300:600])
+
+
+def test_what_a_script_writes_into_a_frame_is_its_own(path):
+    table = open_table(path)
+    for rows in [None, (0, 10)]:
+        frame = table.frame(0, 1, ["half"], rows)
+        frame.loc[0, "half"] = 7.0
+        frame["half"] += 1
+        assert (frame["half"].iloc[0], table.frame(0, 1, ["half"], rows)["half"].iloc[0]) == (8.0, 0.5)
+
+
+def test_a_process_reads_what_was_planned(start, path):
+    process = start(IDS, inputs=INPUTS).ready()
+    for groups, rows, first, stop in [
+        ((0, 2), None, 0, 600),
+        ((3, 4), None, 900, 1000),
+        ((1, 2), (5, 9), 305, 309),
+    ]:
+        outcome = process.run(row_groups(path, groups, rows))
+        assert outcome.error is None, outcome.error
+        assert outcome.rows.decode() == "".join(f"{row}\n" for row in range(first, stop))
+        assert (outcome.items, process.page.items) == (stop - first, stop - first)
+
+
+def test_a_copy_has_its_footer_elsewhere(start, path, tmp_path):
+    work = row_groups(path, (1, 2), origin="s3://bucket/t.parquet", footer_file=str(tmp_path / "footer"))
+    content = path.read_bytes()
+    (tmp_path / "footer").write_bytes(content)
+    # Nothing but the data of the row group is there.
+    first, *_, last = (pq.ParquetFile(path).metadata.row_group(1).column(column) for column in range(3))
+    begin, end = first.dictionary_page_offset, last.data_page_offset + last.total_compressed_size
+    path.write_bytes(bytes(begin) + content[begin:end])
+    process = start(IDS, inputs=INPUTS).ready()
+    assert process.run(work).rows.startswith(b"300\n301\n")
+    (tmp_path / "footer").write_bytes(content[:-20] + b"x" + content[-19:])
+    error = start(IDS, inputs=INPUTS).ready().run(work).error
+    assert error.category == "DamagedCopy", error
+
+
+def fails(start, work):
+    error = start(IDS, inputs=INPUTS).ready().run(work).error
+    assert error.stage == "Load"
+    return error.category, error.message
+
+
+def test_a_file_that_is_another_one_fails_its_mini_batches(start, path):
+    work = row_groups(path, (0, 1))
+    content, status = path.read_bytes(), path.stat()
+    path.write_bytes(content + b"x")
+    category, message = fails(start, work)
+    assert category == "InputChanged"
+    assert message.startswith(f"{path} changed since it was planned: it had {len(content)} bytes and has")
+    path.write_bytes(content[:-20] + b"x" + content[-19:])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    category, message = fails_again(start, work)
+    assert (category, "its footer is another one" in message) == ("InputChanged", True)
+
+
+def fails_again(start, work):
+    error = start(IDS, inputs=INPUTS).ready().run(work).error
+    return error.category, error.message
+
+
+def test_data_that_cannot_be_read_is_told_with_its_row_groups(start, path):
+    category, message = fails(start, row_groups(path, (0, 2), records=7))
+    assert category == "DataError"
+    expected = "600 rows where the footer of the file has 7 (mini-batch of row groups 0-1)"
+    assert message == f"{path}: {expected}"
+
+
+def test_pages_are_held_to_their_checksums(start, tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"id": range(1000)})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 4
+    path.write_bytes(content)
+    category, message = fails(start, row_groups(path, (0, 1)))
+    assert category == "DataError"
+    assert message.endswith("(mini-batch of row group 0)") and "crc" in message.lower(), message

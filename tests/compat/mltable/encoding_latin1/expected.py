@@ -1,0 +1,5 @@
+"""What the table is in plain pandas: the columns and rows of each of its files."""
+
+import pandas as pd
+
+FRAMES = [pd.read_csv("a.csv", encoding="latin-1")]

@@ -1,0 +1,24 @@
+"""Which files the table has."""
+
+import glob
+
+M = (1 << 64) - 1
+
+
+def mix(number):
+    number = (number + 0x9E3779B97F4A7C15) & M
+    number = ((number ^ number >> 30) * 0xBF58476D1CE4E5B9) & M
+    number = ((number ^ number >> 27) * 0x94D049BB133111EB) & M
+    return number ^ number >> 31
+
+
+def is_drawn(name, record, seed, probability):
+    """Whether the record with this number of the file `name` below the table's folder is in the sample."""
+    mixed = mix(seed & M)
+    for byte in name.encode():
+        mixed = mix(mixed ^ byte)
+    return mix(mixed ^ mix(record)) >> 11 < round(probability * 2**53)
+
+
+ALL = sorted(glob.glob("in/**/*.txt", recursive=True))[1:]
+FILES = [name for name in ALL if is_drawn(name, 0, 11, 0.5)]
