@@ -2,7 +2,7 @@
 end.
 
 The program never outlives this process unseen. An embedded run is its job: where this process ends, also
-by kill -9, the system sends the program SIGINT, which cancels the job; what is done is kept. A program
+by kill -9, the system sends the program SIGTERM, which cancels the job; what is done is kept. A program
 that waits for a fleet is killed, and the job goes on. The program has a session of its own, so that Ctrl-C
 reaches it only through `Job.wait`.
 """
@@ -25,13 +25,17 @@ from pathlib import Path
 from typing import Any
 
 # Becomes the program after it has asked for the signal that this thread's end sends it, and has seen to it
-# that SIGINT arrives, which this Python may ignore or block. The option of prctl is PR_SET_PDEATHSIG; the
-# check behind it is for a parent that had ended before.
+# that signals arrive which this Python may ignore or block. The option of prctl is PR_SET_PDEATHSIG; the
+# check behind it is for a parent that had ended before. The system may send that signal again for each other
+# thread of a process that is killed: the program takes SIGTERMs that follow one another for one, and a second
+# SIGINT for a person who does not want to wait.
 _LAUNCHER = """\
 import ctypes, os, signal, sys
 parent, last_wish = int(sys.argv[1]), int(sys.argv[2])
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+heard = [signal.SIGINT, signal.SIGTERM]
+for number in heard:
+    signal.signal(number, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
 if ctypes.CDLL(None, use_errno=True).prctl(1, last_wish, 0, 0, 0) != 0 or os.getppid() != parent:
     sys.exit(125)
 os.execv(sys.argv[3], sys.argv[3:])
@@ -186,7 +190,7 @@ class Child:
         self._ended.set()
 
     def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        last_wish = signal.SIGINT if self.is_embedded else signal.SIGKILL
+        last_wish = signal.SIGTERM if self.is_embedded else signal.SIGKILL
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(int(last_wish))]
         # Files, not pipes: nothing is held up where nobody reads, or where a process of a script keeps them
         # open.

@@ -56,7 +56,12 @@ def test_a_job_that_another_goes_on_with_is_followed(folder: Path):
     assert any("runs in" in note for note in job.notes)
 
 
-@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "pass", "os._exit(0)", "raise SystemExit(3)"])
+# The system tells the end of a process of many threads many times.
+THREADS = "import threading as t; [t.Thread(target=t.Event().wait, daemon=True).start() for _ in range(50)]; "
+KILLED = "os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.parametrize("end", [KILLED, THREADS + KILLED, "pass", "os._exit(0)", "raise SystemExit(3)"])
 def test_a_job_ends_with_its_python_and_goes_on_later(folder: Path, end: str):
     job_file(folder, SLOW, files=100)
     child = python(f"{SUBMITS}    {end}\n", folder=folder)

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::failure::Code;
 
 /// A SIGTERM that follows another so soon is the same one: the system may tell the death of a parent once for each thread of it.
-const ECHO: Duration = Duration::from_millis(200);
+const ECHO: Duration = Duration::from_secs(1);
 
 const TERMINATE: &str = "SIGTERM";
 
