@@ -1,15 +1,19 @@
 //! A page about a job, which stands for itself.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::time::SystemTime;
 
 use prs_common::job::pipeline::{Pipeline, Step, step_id};
+use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::report::page::{self, Place};
 use prs_orchestrator::report::read_statistics;
+use prs_portal::view::{Facts, report};
 
 use crate::errors::complete;
 use crate::failure::Failure;
-use crate::homes::{self, JobHome, Whereabouts};
+use crate::homes::{self, JobHome, Seen, Whereabouts};
 
 /// A page about a job.
 #[derive(Debug)]
@@ -28,6 +32,20 @@ pub async fn page(
     whereabouts: &Whereabouts,
     is_among_logs: bool,
 ) -> Result<Page, Failure> {
+    let steps = is_among_logs.then_some(("../steps/", "/logs/report.html"));
+    let (_, facts) = facts(home, whereabouts, is_among_logs, steps).await?;
+    let has_statistics = !facts.statistics.is_empty();
+    Ok(Page { html: report(&facts), has_statistics, job_id: facts.job_id })
+}
+
+/// What is known of a job now, for a page that `is_among_logs` of the run or is not. The reports of steps are between both of `steps`,
+/// seen from it.
+pub async fn facts(
+    home: &dyn JobHome,
+    whereabouts: &Whereabouts,
+    is_among_logs: bool,
+    steps: Option<(&str, &str)>,
+) -> Result<(Seen, Facts), Failure> {
     let mut seen = home.look().await?;
     let errors = complete(home, &seen).await?;
     let called = home.called();
@@ -38,11 +56,19 @@ pub async fn page(
     let found = read_statistics(&**home.storage(), ledger.as_deref()).await;
     let found = found.map_err(home.cannot("read the statistics of the job"))?;
     let statistics = page::published(|name| found.get(name).cloned());
-    let has_statistics = !statistics.is_empty();
-    let steps = is_among_logs.then_some(("../steps/", "/logs/report.html"));
     let place = Place { called: &called, is_among_logs, steps };
-    let html = page::html(&seen.record, &seen.result, &errors, statistics, place);
-    Ok(Page { job_id: seen.result.job_id, html, has_statistics })
+    let facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
+    Ok((seen, facts))
+}
+
+/// Says that somebody looks at the job again and again: one of this machine then tells its statistics more often. Who looks at one of
+/// a fleet says so by reading.
+pub fn tell_watched(home: &dyn JobHome) {
+    let Some(folder) = home.run_folder() else { return };
+    let path = folder.join(layout::LOGS).join(statistics::FOLDER).join(statistics::WATCHED);
+    // Where it cannot be said, what is seen is some seconds older.
+    let file = File::options().create(true).append(true).open(path);
+    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 /// How the steps of a pipeline that has not ended stand.

@@ -13,3 +13,6 @@ pub mod view;
 
 /// The stylesheet: colours, sizes, components; for light and dark pages, forced colours and print.
 pub const CSS: &str = include_str!("../assets/app.css");
+
+/// The script of the pages that a server sends: it keeps them new, and they work without it.
+pub const JS: &str = include_str!("../assets/app.js");

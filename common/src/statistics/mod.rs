@@ -44,6 +44,9 @@ pub const VERSION: u8 = 1;
 /// The folder of the parts in the logs of a job.
 pub const FOLDER: &str = "sys/statistics/";
 
+/// The file beside them that who reads the statistics of a job of the same machine touches now and then.
+pub const WATCHED: &str = "watched";
+
 /// A part of the statistics.
 pub trait Part: Serialize + DeserializeOwned {
     /// Its name: that of its object and of its field in the ledger.

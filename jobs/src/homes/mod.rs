@@ -20,18 +20,21 @@ pub mod naming;
 pub mod registry;
 pub mod run_folder;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use prs_common::job::pipeline::step_id;
 use prs_common::job::{Names, RunsOn};
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
 use prs_orchestrator::JobRecord;
+use prs_orchestrator::job::active::active_ids as active_ids_in;
 use prs_orchestrator::job::record::JobRecordError;
 
 use self::fleet::{FleetHome, Reader};
@@ -87,6 +90,22 @@ pub async fn find(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure
 /// The same, for a job whose code is to be run.
 pub async fn find_to_run(name: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
     open(name, whereabouts, run_folder::find_to_run).await
+}
+
+/// The job with this id, and no other name; nothing where this machine has none. That a fleet has none, a look says.
+pub async fn of_id(id: &str, whereabouts: &Whereabouts) -> Result<Option<Home>, Failure> {
+    Ok(match Reader::connect(whereabouts).await? {
+        Some(reader) => Some(Box::new(FleetHome::new(Arc::new(reader), id)?)),
+        None => run_folder::of_id(id, &whereabouts.runs).map(in_folder),
+    })
+}
+
+/// The ids of the jobs that workers of a fleet are to serve; none without a fleet.
+pub async fn active_ids(whereabouts: &Whereabouts) -> Result<HashSet<String>, Failure> {
+    match Reader::connect(whereabouts).await? {
+        Some(reader) => active_ids_in(&**reader.storage()).await.map_err(Failure::server),
+        None => Ok(HashSet::new()),
+    }
 }
 
 /// What of the job that is called so has logs and errors: of one whose data is put together first, the step that began last.
@@ -191,13 +210,22 @@ pub fn folders_of_jobs(runs: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Looks at all of these jobs side by side. A job that cannot be understood is told and left out.
 pub async fn look_at_all(homes: Vec<Home>, caller: &dyn Caller) -> Result<Vec<Seen>, Failure> {
-    let looks = homes.into_iter().map(|home| async move { home.look().await });
+    Ok(look_at_each(homes, caller).await?.into_iter().flatten().collect())
+}
+
+/// The same, with nothing in the place of each that cannot be understood.
+pub async fn look_at_each(homes: Vec<Home>, caller: &dyn Caller) -> Result<Vec<Option<Seen>>, Failure> {
+    let looks: Vec<BoxFuture<'static, _>> =
+        homes.into_iter().map(|home| async move { home.look().await }.boxed()).collect();
     let mut looks = futures_util::stream::iter(looks).buffered(LOOKS_AT_ONCE);
     let mut jobs = Vec::new();
     while let Some(look) = looks.next().await {
         match look {
-            Ok(seen) => jobs.push(seen),
-            Err(failure) if failure.is_usage() => caller.error(&failure),
+            Ok(seen) => jobs.push(Some(seen)),
+            Err(failure) if failure.is_usage() => {
+                caller.error(&failure);
+                jobs.push(None);
+            }
             Err(failure) => return Err(failure),
         }
     }

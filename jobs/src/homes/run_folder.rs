@@ -13,7 +13,7 @@ use anyhow::Context;
 use prs_common::layout;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::remove_tree::remove_tree;
-use prs_common::storage::{LocalStorage, TEMPORARY};
+use prs_common::storage::{LocalStorage, TEMPORARY, is_valid_key};
 use prs_orchestrator::JobRecord;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
@@ -153,11 +153,22 @@ pub fn holds_a_job(name: &str) -> bool {
     look_in(name, Path::new(RUNS)).is_ok()
 }
 
+/// The folder of the job with this id in `runs`, of a step that of its pipeline.
+pub(crate) fn of_id(id: &str, runs: &Path) -> Option<PathBuf> {
+    // Nothing that leads elsewhere.
+    let is_id = is_valid_key(id) && !id.contains('/');
+    let folders = std::iter::once(runs.join(id)).chain(of_steps(id, runs)).filter(|_| is_id);
+    folders.into_iter().find(|folder| folder.join(layout::JOB).is_file())?.canonicalize().ok()
+}
+
+/// Where the job of a step may be: below its pipeline, whose id its own begins with.
+fn of_steps<'a>(id: &'a str, runs: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    id.match_indices('-').map(move |(at, _)| runs.join(&id[..at]).join(STEPS).join(id))
+}
+
 fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
     let folders = [PathBuf::from(name), runs.join(name)];
-    // The job of a step is below its pipeline, whose id its own begins with.
-    let of_steps = name.match_indices('-').map(|(at, _)| runs.join(&name[..at]).join(STEPS).join(name));
-    let found = folders.iter().cloned().chain(of_steps.filter(|_| !name.contains('/')));
+    let found = folders.iter().cloned().chain(of_steps(name, runs).filter(|_| !name.contains('/')));
     let found = found.into_iter().find(|folder| folder.join(layout::JOB).is_file());
     found.ok_or_else(|| {
         Failure::wrong(format!(

@@ -27,6 +27,16 @@ impl<'a> LogFile<'a> {
         Self { home, key: format!("{}{}", layout::LOGS, log.file) }
     }
 
+    /// Its key in the storage of the job.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its name, below the logs.
+    pub fn name(&self) -> &str {
+        self.key.strip_prefix(layout::LOGS).unwrap_or(&self.key)
+    }
+
     /// Up to `most` bytes from `offset` on; fewer at its end.
     pub async fn read(&self, offset: u64, most: u64) -> Result<Bytes, Failure> {
         let piece = self.home.storage().get_range(&self.key, offset..offset + most).await;

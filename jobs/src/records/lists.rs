@@ -46,6 +46,16 @@ pub struct ReportMade {
     pub has_statistics: bool,
 }
 
+/// A server that runs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Served {
+    /// Its address.
+    pub url: String,
+    /// A link that logs a browser in, once; null where nobody has to log in.
+    pub link: Option<String>,
+}
+
 /// The logs of a job.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -26,7 +26,8 @@ pub use assets::{Asset, AssetList, Data, DataList};
 pub use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{
-    Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, ReportMade, Submitted, Workers,
+    Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, ReportMade, Served, Submitted,
+    Workers,
 };
 pub use shown::Shown;
 pub(crate) use shown::Step;

@@ -2,10 +2,11 @@
 //! `active/<target>/<job>/<start>`, and an offer in the ledger. A pipeline has one for each target that its steps name:
 //! workers of any of them drive it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use prs_common::ledger::Offer;
-use prs_common::storage::Storage;
+use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 
 use super::record::{JobRecord, run_name};
 
@@ -54,9 +55,19 @@ fn targets(record: &JobRecord) -> Vec<String> {
     targets
 }
 
+/// What the keys of all jobs begin with that workers are to serve.
+const ACTIVE: &str = "active/";
+
 /// The prefix of the jobs that workers of `target` are to serve.
 pub(super) fn prefix(target: &str) -> String {
-    format!("active/{target}/")
+    format!("{ACTIVE}{target}/")
+}
+
+/// The ids of the jobs that workers of any target are to serve.
+pub async fn active_ids(storage: &dyn Storage) -> Result<HashSet<String>, StorageError> {
+    let listed = storage.list_all(ACTIVE).await?;
+    let id = |object: &ObjectMeta| Some(object.key.rsplit('/').nth(1)?.to_owned());
+    Ok(listed.iter().filter_map(id).collect())
 }
 
 /// The job and the start of it that a key below the prefix of its target names.

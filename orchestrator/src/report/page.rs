@@ -43,7 +43,8 @@ pub fn html(
     prs_portal::view::report(&facts(record, result, errors, statistics, place))
 }
 
-fn facts(
+/// What is known of a job, for a page.
+pub fn facts(
     record: &JobRecord,
     result: &JobResult,
     errors: &ErrorList,

@@ -3,11 +3,13 @@
 mod errors;
 mod facts;
 mod header;
+mod job;
 mod nodes;
 mod pictures;
 mod report;
 mod settings;
 mod signals;
+mod site;
 #[cfg(test)]
 mod tests;
 
@@ -15,3 +17,7 @@ pub use errors::{ErrorFact, ErrorPlace, ErrorTimes};
 pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
+pub use site::{
+    ApiPage, ApiRoute, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogLines, LogPage,
+    LoginPage, OutputFile, OutputPage, Preview, ProblemPage, ProblemsPage, SettingsPage, StateCount, Tab,
+};

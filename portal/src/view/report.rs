@@ -5,16 +5,9 @@
 
 use askama::Template;
 
-use super::errors::{ErrorCards, cards};
-use super::header::{Chip, Header};
-use super::pictures::{Detail, pictures, running as running_now, slowest};
-use super::settings::Settings;
-use super::signals::signals;
-use super::{Facts, nodes};
-use crate::attention::{Attention, Severity, attention};
-use crate::chart::{Figure, Table};
-use crate::text::times::{day_and_clock, duration};
-use crate::text::{count, counted, cut, percent};
+use super::Facts;
+use super::job::JobView;
+use super::pictures::Detail;
 
 /// Bytes of a report, at most.
 pub const MOST_BYTES: usize = 300_000;
@@ -27,196 +20,24 @@ const DETAILS: [Detail; 4] = [
     Detail { rows: (10, 10), errors: 10, tracebacks: 10_000, tables: false },
 ];
 
-/// Why a page has no pictures, where a job has no statistics.
-const NO_STATISTICS: &str = "There are no statistics of this job: it ended before any were written, or an older prs ran it. What follows is what its record and its logs say.";
-
 #[derive(Debug, Template)]
 #[template(path = "report.html")]
 struct Report<'a> {
     css: &'static str,
-    facts: &'a Facts,
-    header: Header,
-    attention: Vec<Line>,
-    figures: Vec<Figure>,
-    errors: ErrorCards,
-    slowest: Option<Table>,
-    running: Option<Table>,
-    nodes: Option<Table>,
-    settings: Settings,
-    starts: Option<Table>,
-    steps: Vec<Step>,
-    missing_statistics: String,
-    next: Vec<(String, String)>,
-    made: (String, String),
-}
-
-/// A line of attention.
-#[derive(Debug)]
-struct Line {
-    /// The family that it looks like.
-    family: &'static str,
-    word: &'static str,
-    said: Attention,
-    /// The part of the page that has more, and its name, where there is one.
-    link: Option<(&'static str, &'static str)>,
-}
-
-/// A step of a pipeline.
-#[derive(Debug)]
-struct Step {
-    name: String,
-    job_id: String,
-    chip: Chip,
-    items: String,
-    seconds: String,
-    reason: String,
-    report: Option<String>,
+    job: JobView<'a>,
 }
 
 /// The report of a job, as HTML.
 pub fn report(facts: &Facts) -> String {
     let mut html = String::new();
     for detail in DETAILS {
-        html = with_detail(facts, detail);
+        // Its links are relative to the folder that it lies in.
+        let job = JobView::new(facts, detail, facts.is_among_logs.then(String::new));
+        let report = Report { css: crate::CSS, job };
+        html = report.render().expect("writing to memory does not fail, and no filter of the page does");
         if html.len() <= MOST_BYTES {
             break;
         }
     }
     html
-}
-
-fn with_detail(facts: &Facts, detail: Detail) -> String {
-    let published = &facts.statistics;
-    let figures = pictures(facts, detail);
-    let is_pipeline = !facts.steps.is_empty();
-    let has_nodes_figure = figures.iter().any(|figure| figure.id == "nodes");
-    let nodes = published.nodes.as_ref().filter(|nodes| !has_nodes_figure && !nodes.rows.is_empty());
-    let slowest = published.summary.as_ref().and_then(|summary| slowest(summary, detail.rows.1));
-    let running = published.live.as_ref().filter(|_| !facts.state.is_final());
-    let running = running.and_then(|live| running_now(live, facts.now_us));
-    let mut present: Vec<&'static str> = figures.iter().map(|figure| figure.id).collect();
-    present.extend((!facts.errors.is_empty()).then_some("errors"));
-    present.extend(running.as_ref().map(|_| "running"));
-    present.extend(nodes.map(|_| "nodes"));
-    let report = Report {
-        css: crate::CSS,
-        header: Header::new(facts),
-        attention: attention(&signals(facts)).into_iter().map(|said| line(said, &present)).collect(),
-        errors: cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks),
-        slowest,
-        running,
-        nodes: nodes.map(|of| nodes::table(of, &nodes::slow(of), facts.state.is_final(), detail.rows.0)),
-        settings: Settings::of(&facts.spec),
-        starts: starts(facts),
-        steps: facts.steps.iter().map(step).collect(),
-        missing_statistics: match published {
-            _ if is_pipeline || facts.reused.is_some() => String::new(),
-            published if !published.lacking.is_empty() => published.lacking.clone(),
-            published if published.is_empty() => NO_STATISTICS.to_owned(),
-            _ => String::new(),
-        },
-        next: next(facts),
-        made: (
-            format!("{} UTC", day_and_clock(facts.now_us)),
-            prs_common::timestamp::format_us(facts.now_us),
-        ),
-        figures,
-        facts,
-    };
-    report.render().expect("writing to memory does not fail, and no filter of the page does")
-}
-
-fn line(said: Attention, present: &[&str]) -> Line {
-    let (family, word) = match said.severity {
-        Severity::Error => ("bad", "Error"),
-        Severity::Warning => ("warn", "Warning"),
-        Severity::Note => ("neutral", "Note"),
-    };
-    let names = [
-        ("errors", "Errors"),
-        ("nodes", "Nodes"),
-        ("running", "Running"),
-        ("shares", "Where the time goes"),
-        ("durations", "Durations"),
-    ];
-    let link = names.into_iter().find(|(part, _)| *part == said.part && present.contains(part));
-    Line { family, word, said, link }
-}
-
-fn step(step: &super::StepFact) -> Step {
-    let (items, missing) = step.items;
-    Step {
-        name: step.name.clone(),
-        job_id: step.job_id.clone(),
-        chip: step
-            .state
-            .map_or(Chip { family: "neutral", word: "not run" }, |state| Chip::of(state, step.complete)),
-        items: match (items, missing) {
-            (0, _) => "\u{2013}".to_owned(),
-            (items, 0) => count(items),
-            (items, missing) => format!("{}, {} missing", count(items), count(missing)),
-        },
-        seconds: if step.state.is_some() { duration(step.seconds) } else { "\u{2013}".to_owned() },
-        reason: cut(&step.reason, 300),
-        report: step.report.clone().filter(|_| step.state.is_some()),
-    }
-}
-
-/// What each start brought, where there were several.
-fn starts(facts: &Facts) -> Option<Table> {
-    if facts.starts.len() < 2 {
-        return None;
-    }
-    let mut table = Table::new(
-        "What each start of the job brought to the result",
-        &["Start", "Code", "#Mini-batches", "#Part", "#Rows"],
-    );
-    let all: u64 = facts.starts.iter().map(|start| start.mini_batches).sum();
-    for start in &facts.starts {
-        table.rows.push(vec![
-            start.start.to_string().into(),
-            crate::chart::Cell::Code(start.code.clone()),
-            count(start.mini_batches).into(),
-            percent(start.mini_batches, all).into(),
-            count(start.rows).into(),
-        ]);
-    }
-    Some(table)
-}
-
-/// The commands that come next, and what each does.
-fn next(facts: &Facts) -> Vec<(String, String)> {
-    use prs_common::ledger::JobState;
-    let job = &facts.called;
-    let mut next = Vec::new();
-    let mut add = |command: String, does: &str| next.push((command, does.to_owned()));
-    if !facts.state.is_final() {
-        add(format!("prs stream {job}"), "follows it to its end");
-        add(format!("prs cancel {job}"), "ends it; what is done is kept");
-        return next;
-    }
-    if !facts.errors.is_empty() {
-        add(format!("prs errors {job}"), "prints tracebacks; with --items the items that failed");
-    }
-    let is_pipeline = !facts.steps.is_empty();
-    if facts.mini_batches_missing > 0 && !is_pipeline {
-        add(format!("prs try {job} --failed --pdb"), "runs the first that failed here, in a debugger");
-        let again = counted(facts.mini_batches_missing, "mini-batch");
-        add(
-            format!("prs resume {job}"),
-            &format!("runs {again} again, in this job, and gives the result of a clean run"),
-        );
-        add(format!("prs resume {job} --code new"), "the same with the code as it is now");
-    } else if facts.state != JobState::Completed {
-        let done = counted(facts.mini_batches.1, "mini-batch");
-        add(format!("prs resume {job}"), &format!("runs what is missing, in this job; {done} done already"));
-    }
-    if facts.state == JobState::Completed {
-        add(format!("prs result {job} --output-path FOLDER"), "copies the result");
-    }
-    if !is_pipeline {
-        add(format!("prs resubmit {job}"), "runs everything again, as a new job");
-    }
-    add(format!("prs logs {job}"), "lists the logs");
-    next
 }

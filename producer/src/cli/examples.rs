@@ -139,6 +139,12 @@ Examples:
   prs workers
   prs workers --target gpu -o json";
 
+pub(super) const SERVE: &str = "\
+Examples:
+  prs serve --open                          # jobs of this folder in the browser
+  prs serve --runs /data/prs-runs --listen 127.0.0.1:9000
+  prs serve --link                          # a link to the server that runs";
+
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   prs completions bash > ~/.local/share/bash-completion/completions/prs

@@ -5,6 +5,7 @@ mod examples;
 mod fleet;
 mod jobs;
 mod run;
+mod server;
 mod servers;
 mod shell;
 mod values;
@@ -33,6 +34,7 @@ pub(crate) use assets::{
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
 pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
+pub(crate) use server::{Auth, Serve};
 pub(crate) use servers::FleetServers;
 pub(crate) use servers::{Servers, not_on_a_fleet};
 pub(crate) use shell::{Completions, Manual, Shell};
@@ -222,6 +224,9 @@ pub(crate) enum Command {
     /// List the workers of a fleet.
     #[command(after_help = examples::WORKERS)]
     Workers(Workers),
+    /// Serve jobs to browsers, and to programs over HTTP.
+    #[command(after_help = examples::SERVE)]
+    Serve(Serve),
     /// List the profiles of the configuration, and say which servers are used and why.
     #[command(after_help = examples::PROFILES)]
     Profiles(Profiles),
@@ -269,7 +274,8 @@ impl Command {
             }
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
-            | Self::Gc(Collect { whereabouts, .. }) => return Asks::Jobs(whereabouts),
+            | Self::Gc(Collect { whereabouts, .. })
+            | Self::Serve(Serve { whereabouts, .. }) => return Asks::Jobs(whereabouts),
             Self::Dataset(Dataset { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Model(Model { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Environment(Environment { command }) | Self::Component(Component { command }) => {

@@ -2,6 +2,7 @@
 
 mod ask_code;
 mod assets;
+mod browser;
 mod cancel;
 mod completions;
 mod doctor;
@@ -19,6 +20,7 @@ mod remove;
 mod report;
 mod result;
 mod run;
+mod serve;
 mod show;
 mod status;
 mod stream;
@@ -89,6 +91,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Component(arguments) => Box::pin(assets::component(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
+            Command::Serve(arguments) => Box::pin(serve::serve(&arguments, format)).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
             Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use prs_common::layout;
@@ -13,12 +13,10 @@ use prs_jobs::records::ReportMade;
 use prs_jobs::report::{Page, page};
 use prs_orchestrator::report::page::NAME;
 
+use super::browser;
 use crate::cli::{Format, Report};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
-
-/// What opens a file in the browser.
-const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 /// Writes the page, prints where it is, and opens it where that is asked for.
 pub(super) async fn report(arguments: &Report, format: Format) -> Result<ExitCode, Failure> {
@@ -35,7 +33,7 @@ pub(super) async fn report(arguments: &Report, format: Format) -> Result<ExitCod
     let made = ReportMade { job_id, file: shown(&file), bytes: html.len() as u64, has_statistics };
     output::print(format, &made, |made| format!("{}\n", made.file))?;
     if arguments.open {
-        open(&file)?;
+        browser::open(file.as_os_str())?;
     }
     Ok(Code::Completed.into())
 }
@@ -55,20 +53,4 @@ fn write(file: &Path, html: &str) -> Result<(), Failure> {
     written()
         .with_context(|| format!("cannot write {}; --file FILE writes the page elsewhere", file.display()))
         .map_err(Failure::usage)
-}
-
-/// Opens the page in the browser of the user, which goes on without this program.
-fn open(file: &Path) -> Result<(), Failure> {
-    let starts = |program: &str| {
-        let quiet = || Stdio::null();
-        Command::new(program).arg(file).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().is_ok()
-    };
-    if OPENERS.iter().any(|program| starts(program)) {
-        return Ok(());
-    }
-    Err(Failure::wrong(format!(
-        "there is no {} here to open {} with",
-        OPENERS.join(" and no "),
-        file.display()
-    )))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use prs_jobs::records::{
     Asset, AssetList, Collected, Data, DataList, Errors, FailedItems, Job, Jobs, Logs, Removed, ReportMade,
-    SCHEMA, Shown, Submitted, Versioned, Workers,
+    SCHEMA, Served, Shown, Submitted, Versioned, Workers,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -29,7 +29,7 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 24] {
+fn records() -> [(&'static str, String); 25] {
     [
         ("asset-list", text::<AssetList>()),
         ("asset", text::<Asset>()),
@@ -49,6 +49,7 @@ fn records() -> [(&'static str, String); 24] {
         ("profiles", text::<ProfilesView>()),
         ("removed", text::<Removed>()),
         ("report", text::<ReportMade>()),
+        ("served", text::<Served>()),
         ("shown", text::<Shown>()),
         ("submitted", text::<Submitted>()),
         ("tried", text::<trial::Shown>()),

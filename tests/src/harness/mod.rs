@@ -26,6 +26,7 @@ mod sealed;
 pub mod servers;
 mod table;
 mod tmpfs;
+mod web;
 
 pub use ended::{Ended, says};
 pub use fleet::{Fleet, FleetSettings};
@@ -44,3 +45,4 @@ pub use sealed::sealed;
 pub use servers::Redis;
 pub use table::{Row, parse_csv};
 pub use tmpfs::Tmpfs;
+pub use web::{Answer, Web};

@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use prs_common::statistics::{Activity, Errors, FOLDER, Live, NAMES, Nodes, Part, Summary};
+use prs_common::statistics::{Activity, Errors, FOLDER, Live, NAMES, Nodes, Part, Summary, WATCHED};
 
 use super::{Standing, Statistics};
 
-/// Who reads the statistics touches this file beside them now and then.
-const WATCHED: &str = "watched";
-/// Nobody reads any more when it was not touched for so long.
+/// Nobody reads any more when [`WATCHED`] was not touched for so long.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(500);

@@ -1,0 +1,102 @@
+//! The page of a job, and what stands above each of its tabs.
+
+use askama::Template;
+
+use super::Chrome;
+use crate::view::Facts;
+use crate::view::job::JobView;
+use crate::view::pictures::Detail;
+
+/// As much as a page shows: lists of any length have pages of their own.
+const DETAIL: Detail = Detail { rows: (50, 10), errors: 20, tracebacks: 60_000, tables: true };
+
+/// The tabs of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tab {
+    /// How it stands.
+    Overview,
+    /// What it and its processes wrote.
+    Logs,
+    /// What it brought.
+    Output,
+    /// What it was told.
+    Settings,
+}
+
+impl Tab {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 4] = [Self::Overview, Self::Logs, Self::Output, Self::Settings];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Logs => "Logs",
+            Self::Output => "Output",
+            Self::Settings => "Settings",
+        }
+    }
+
+    /// Its address, below that of the job.
+    pub(crate) fn address(self) -> &'static str {
+        match self {
+            Self::Overview => "",
+            Self::Logs => "/logs",
+            Self::Output => "/output",
+            Self::Settings => "/settings",
+        }
+    }
+}
+
+/// The overview of a job.
+#[derive(Debug, Template)]
+#[template(
+    path = "site/job.html",
+    blocks = ["head", "attention", "steps", "errors", "pictures", "now", "slowest", "nodes", "result", "next"]
+)]
+pub struct JobPage<'a> {
+    chrome: &'a Chrome,
+    job: JobView<'a>,
+    tab: Tab,
+    job_id: &'a str,
+    may_change: bool,
+}
+
+impl<'a> JobPage<'a> {
+    /// The page about what is known of a job; `may_change` says whether who looks may cancel it.
+    pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool) -> Self {
+        let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
+        Self {
+            chrome,
+            job: JobView::new(facts, DETAIL, logs),
+            tab: Tab::Overview,
+            job_id: &facts.job_id,
+            may_change,
+        }
+    }
+
+    /// All of it.
+    pub fn html(&self) -> String {
+        super::simple::rendered(self)
+    }
+
+    /// The parts that change while the job runs, by their names.
+    pub fn parts(&self) -> Vec<(&'static str, String)> {
+        use super::simple::rendered as html;
+        vec![
+            ("head", html(&self.as_head())),
+            ("attention", html(&self.as_attention())),
+            ("steps", html(&self.as_steps())),
+            ("errors", html(&self.as_errors())),
+            ("pictures", html(&self.as_pictures())),
+            ("now", html(&self.as_now())),
+            ("slowest", html(&self.as_slowest())),
+            ("nodes", html(&self.as_nodes())),
+            ("result", html(&self.as_result())),
+            ("next", html(&self.as_next())),
+        ]
+    }
+
+    fn has_ended(&self) -> bool {
+        self.job.facts.state.is_final()
+    }
+}

@@ -1,0 +1,28 @@
+//! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
+
+mod job;
+mod jobs;
+mod logs;
+mod output;
+mod simple;
+
+pub use job::{JobPage, Tab};
+pub use jobs::{JobRow, JobsPage, StateCount};
+pub use logs::{LogEntry, LogLines, LogPage};
+pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
+pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
+
+/// What stands around every page.
+#[derive(Debug, Clone, Default)]
+pub struct Chrome {
+    /// Where the jobs are, in words.
+    pub place: String,
+    /// Address of the stylesheet.
+    pub css: String,
+    /// Address of the script.
+    pub js: String,
+    /// Who is logged in; empty where nobody is, or nobody has to.
+    pub user: String,
+    /// Whether everybody who reaches the server may do everything.
+    pub is_open: bool,
+}

@@ -1,0 +1,108 @@
+//! What a job brought, and what it was told.
+
+use askama::Template;
+
+use super::simple::rendered;
+use super::{Chrome, Tab};
+use crate::text::{bytes, counted};
+use crate::view::Facts;
+use crate::view::settings::Settings;
+
+/// A file of the output.
+#[derive(Debug, Clone)]
+pub struct OutputFile {
+    /// Its path below the output.
+    pub path: String,
+    /// Its address on this server.
+    pub link: String,
+    /// Its size, bytes.
+    pub bytes: u64,
+}
+
+impl OutputFile {
+    fn size(&self) -> String {
+        bytes(self.bytes)
+    }
+}
+
+/// The beginning of the result.
+#[derive(Debug, Clone, Default)]
+pub struct Preview {
+    /// Its first lines.
+    pub lines: Vec<String>,
+    /// Whether there are more.
+    pub is_cut: bool,
+    /// Why it is not shown; empty where it is.
+    pub why_not: String,
+}
+
+/// The tab of the output.
+#[derive(Debug, Template)]
+#[template(path = "site/output.html")]
+pub struct OutputPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The tab.
+    pub tab: Tab,
+    /// The job.
+    pub job_id: &'a str,
+    /// What people call it.
+    pub title: &'a str,
+    /// Where the output is, or will be.
+    pub uri: String,
+    /// The result file; nothing where there is none.
+    pub result: Option<OutputFile>,
+    /// Rows in it, and its SHA-256.
+    pub about: (u64, Option<String>),
+    /// Why there is no result file; empty where there is.
+    pub why_not: String,
+    /// The beginning of the result.
+    pub preview: Preview,
+    /// The files of the output, as far as they are listed.
+    pub files: Vec<OutputFile>,
+    /// The address that lists on; empty where all are listed.
+    pub next: String,
+}
+
+impl OutputPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+
+    fn rows(&self) -> String {
+        counted(self.about.0, "row")
+    }
+}
+
+/// The tab of the settings.
+#[derive(Debug, Template)]
+#[template(path = "site/settings.html")]
+pub struct SettingsPage<'a> {
+    chrome: &'a Chrome,
+    tab: Tab,
+    job_id: &'a str,
+    title: &'a str,
+    yaml: &'a str,
+    job: WithSettings,
+}
+
+/// The settings, under the name that they have in the report.
+#[derive(Debug)]
+struct WithSettings {
+    settings: Settings,
+}
+
+impl<'a> SettingsPage<'a> {
+    /// The settings of a job, and the job file that submits them again.
+    pub fn new(chrome: &'a Chrome, facts: &'a Facts, yaml: &'a str) -> Self {
+        let title = facts.spec.display_name.as_deref().unwrap_or(&facts.spec.name);
+        let job = WithSettings { settings: Settings::of(&facts.spec) };
+        Self { chrome, tab: Tab::Settings, job_id: &facts.job_id, title, yaml, job }
+    }
+
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}

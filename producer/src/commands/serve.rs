@@ -1,0 +1,72 @@
+//! `serve`: jobs in a browser, and for programs over HTTP.
+
+use std::process::ExitCode;
+
+use prs_common::dataset::http_url;
+use prs_jobs::Whereabouts;
+use prs_jobs::paths::shown;
+use prs_jobs::records::Served;
+use prs_server::{LinkError, Options, ServeError, Server, ask_for_link};
+
+use super::browser;
+use crate::cli::{Auth, Format, Serve};
+use crate::failure::{Code, Failure};
+use crate::terminal::output;
+use crate::terminal::signals::Signals;
+
+/// Serves until Ctrl-C or SIGTERM.
+pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
+    if arguments.link {
+        let (url, link) = ask_for_link(arguments.listen.port()).map_err(Failure::usage)?;
+        let record = Served { url, link: Some(link) };
+        output::print(format, &record, |record| format!("{}\n", record.link.as_deref().unwrap_or_default()))?;
+        return Ok(Code::Completed.into());
+    }
+    let whereabouts = arguments.whereabouts.settled()?;
+    let place = place(&whereabouts);
+    // Before anything is said that would have to be taken back.
+    let mut signals = Signals::catch()?;
+    let options = Options {
+        listen: arguments.listen,
+        url: arguments.url.clone(),
+        allowed_hosts: arguments.allowed_hosts.clone(),
+        is_open: arguments.auth == Auth::None,
+    };
+    let server = Server::start(&options, whereabouts, place.clone()).map_err(failure)?;
+    let link = (!options.is_open).then(|| server.link());
+    let record = Served { url: server.url().to_owned(), link };
+    output::print(format, &record, |record| {
+        let login = record
+            .link
+            .as_ref()
+            .map(|link| format!("log in {link}  (once, within 5 minutes; another: prs serve --link)\n"));
+        format!("prs serves {place} on {}\n{}", record.url, login.unwrap_or_default())
+    })?;
+    if arguments.open {
+        let address = record.link.as_ref().unwrap_or(&record.url);
+        browser::open(address.as_ref()).unwrap_or_else(output::note);
+    }
+    let ends = async {
+        let signal = signals.next().await;
+        output::note(format_args!("{signal}: the server ends when what is under way has its answer"));
+    };
+    server.run(ends).await.map_err(failure)?;
+    Ok(Code::Completed.into())
+}
+
+/// Where the jobs are, in words.
+fn place(whereabouts: &Whereabouts) -> String {
+    match &whereabouts.urls {
+        Some(urls) => http_url::shown(&urls.storage).into_owned(),
+        None => shown(&whereabouts.runs),
+    }
+}
+
+fn failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::NotLoopback(_) | ServeError::Listen { .. } | ServeError::Link(LinkError::NoFolder) => {
+            Failure::usage(error)
+        }
+        error => Failure::from(anyhow::Error::from(error)),
+    }
+}

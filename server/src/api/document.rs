@@ -1,0 +1,132 @@
+//! The list of all addresses, from which the `OpenAPI` document and the page `/api` are made. A test compares it with what the server
+//! answers.
+
+use axum::Json;
+use serde_json::{Map, Value, json};
+
+use super::Route;
+use crate::problem::ALL;
+
+const LIMIT: (&str, &str) = ("limit", "entries of a page, 1 to 500 [50]");
+const CURSOR: (&str, &str) = ("cursor", "next_cursor of the page before");
+
+macro_rules! routes {
+    ($($method:ident $path:literal, $role:literal, [$($parameter:expr),*], $does:literal;)*) => {
+        /// All addresses.
+        pub(crate) const ROUTES: &[Route] = &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            role: $role,
+            parameters: &[$($parameter),*],
+            does: $does,
+        }),*];
+    };
+}
+
+routes! {
+    get "/api/v1/jobs", "read", [
+        ("state", "a state; incomplete, active or ended; several: any of them"),
+        ("name", "what the name begins with"),
+        ("q", "part of id, name, display name or reason"),
+        ("target", "a compute target"),
+        ("tag", "key:value; several: all of them"),
+        ("since", "submitted since: RFC 3339, or 2d, 6h"),
+        ("until", "submitted until"),
+        ("sort", "submitted_at, ended_at, seconds, state or name, with - before it for the reverse [-submitted_at]"),
+        LIMIT, CURSOR
+    ], "Lists jobs, with how many there are in each state.";
+    get "/api/v1/jobs/{job}", "read", [
+        ("wait_for", "ended or changed: answers when that is so, or when timeout is over"),
+        ("timeout", "seconds, at most 60 [30]"),
+        ("fields", "keys, with commas between them; all without it")
+    ], "A job, as prs status -o json has it, with more.";
+    delete "/api/v1/jobs/{job}", "admin", [], "Removes a job that has ended.";
+    post "/api/v1/jobs/{job}/cancel", "submit", [], "Cancels a job; what is done is kept.";
+    get "/api/v1/jobs/{job}/spec", "read", [], "Its settings: JSON, or with Accept: application/yaml a job file.";
+    get "/api/v1/jobs/{job}/steps", "read", [], "The jobs of the steps of a pipeline, as far as they began.";
+    get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
+    get "/api/v1/jobs/{job}/errors", "read", [], "Its distinct errors, those that cost most first.";
+    get "/api/v1/jobs/{job}/failed-items", "read", [], "The mini-batches of which items are missing; with Accept: text/plain one item a line.";
+    get "/api/v1/jobs/{job}/events", "read", [], "What happens to it, as server-sent events.";
+    get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
+    get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";
+    get "/api/v1/jobs/{job}/log-lines", "read", [
+        ("path", "the log"), ("at", "where the window begins, bytes; or end [0]"), ("bytes", "its size, at most 262144 [65536]")
+    ], "Lines of a log, each with where it begins.";
+    get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
+    get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
+    get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
+    get "/api/v1/whoami", "read", [], "Who asks, and what they may.";
+    get "/api/v1/version", "", [], "The version of the server.";
+    get "/livez", "", [], "Whether the server turns.";
+    get "/readyz", "", [], "Whether it can answer: the storage of the jobs can be read.";
+    get "/openapi.json", "", [], "This list, as OpenAPI 3.1 has it.";
+}
+
+/// The addresses as an `OpenAPI` document.
+pub(crate) async fn openapi() -> Json<Value> {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let entry = paths.entry(route.path).or_insert_with(|| json!({}));
+        entry[route.method] = operation(route);
+    }
+    Json(json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "prs",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Jobs of prs: list them, look at them, end them, read what they brought.",
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "schemas": { "Problem": problem() },
+        },
+    }))
+}
+
+fn operation(route: &Route) -> Value {
+    let in_path = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let in_path = in_path.map(|name| {
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
+    });
+    let in_query = route.parameters.iter().map(|(name, takes)| {
+        json!({ "name": name, "in": "query", "required": *name == "path", "description": takes, "schema": { "type": "string" } })
+    });
+    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let mut operation = json!({
+        "summary": route.does,
+        "operationId": format!("{} {}", route.method, route.path),
+        "parameters": parameters,
+        "responses": {
+            "2XX": { "description": "What was asked for." },
+            "default": {
+                "description": "A problem.",
+                "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },
+            },
+        },
+    });
+    if !route.role.is_empty() {
+        operation["security"] = json!([{ "token": [] }]);
+        operation["description"] = json!(format!("Needs the role {} at least.", route.role));
+    }
+    operation
+}
+
+/// The schema of a problem.
+fn problem() -> Value {
+    let types: Vec<String> = ALL.iter().map(|kind| format!("/problems/{}", kind.slug)).collect();
+    json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance", "request_id", "hint"],
+        "properties": {
+            "type": { "enum": types },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string" },
+            "instance": { "type": "string" },
+            "request_id": { "type": "string" },
+            "hint": { "type": ["string", "null"] },
+        },
+    })
+}

@@ -1,0 +1,44 @@
+//! What happens to a job, as it happens: `status` with the job as it is now, first at once and then when it changed; `stale` and
+//! `fresh` where it cannot be seen and can be seen again; `end` after the last.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::response::sse::Event;
+use serde_json::Value;
+
+use super::job_object::JobObject;
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::params::Params;
+use crate::live::{Streams, Tick, events};
+use crate::problem::Problem;
+
+/// Tells the job where it changed.
+#[derive(Default)]
+struct Status(Option<Value>);
+
+impl Streams for Status {
+    fn events(&mut self, tick: &Tick, _: bool) -> Vec<Event> {
+        let Some(seen) = tick.seen.as_deref() else { return Vec::new() };
+        let Ok(now) = JobObject::of(seen).with_fields(None) else { return Vec::new() };
+        if self.0.as_ref() == Some(&now) {
+            return Vec::new();
+        }
+        let event = Event::default().event("status").id(tick.number.to_string()).data(now.to_string());
+        self.0 = Some(now);
+        vec![event]
+    }
+}
+
+/// `GET /jobs/{job}/events`.
+pub(crate) async fn of_job(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    app.seen(&id).await?;
+    let permit = app.watches.stream()?;
+    Ok(events(app.watches.follow(&id), Status::default(), app.stop.clone(), permit))
+}

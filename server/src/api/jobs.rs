@@ -1,0 +1,377 @@
+//! Jobs: list, one, cancel, remove.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LINK, LOCATION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::records::Versioned;
+use prs_jobs::{homes, report as reports, show};
+use serde::Serialize;
+use tracing::{info, warn};
+
+use super::job_object::{JobObject, JobSummary};
+use crate::app::App;
+use crate::auth::{May, MayAdmin, MayRead, MaySubmit};
+use crate::http::cursor;
+use crate::http::params::{Params, bad};
+use crate::index::{Snapshot, Summary};
+use crate::problem::{Kind, Problem};
+
+/// How long who waits for a change is kept waiting, at most and by default, seconds.
+const PATIENCE: (u64, u64) = (60, 30);
+/// States that stand for several.
+const GROUPS: [&str; 3] = ["active", "ended", "incomplete"];
+const STATES: [&str; 7] =
+    ["queued", "scheduling", "running", "finalizing", "completed", "failed", "canceled"];
+const SORTS: [&str; 5] = ["submitted_at", "ended_at", "seconds", "state", "name"];
+/// The parameters of a list.
+pub(crate) const KNOWN: [&str; 10] =
+    ["state", "name", "q", "target", "tag", "since", "until", "sort", "limit", "cursor"];
+
+/// A page of a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Page<T> {
+    pub(crate) value: Vec<T>,
+    pub(crate) next_cursor: Option<String>,
+    pub(crate) total: Option<u64>,
+    pub(crate) as_of: String,
+}
+
+/// A page of jobs.
+#[derive(Debug, Serialize)]
+struct JobsPage<'a> {
+    #[serde(flatten)]
+    page: Page<JobSummary<'a>>,
+    /// How many there are in each state, with the other filters.
+    counts: BTreeMap<&'static str, u64>,
+}
+
+/// Which jobs are asked for, in which order.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) states: Vec<String>,
+    name: Option<String>,
+    query: Option<String>,
+    target: Option<String>,
+    tags: Vec<(String, String)>,
+    since_us: u64,
+    until_us: Option<u64>,
+    sort: &'static str,
+    is_reversed: bool,
+    /// The filters and the order, which a cursor belongs to.
+    of: String,
+}
+
+impl Wanted {
+    /// As the parameters say.
+    pub(crate) fn parse(params: &Params) -> Result<Self, Problem> {
+        let states: Vec<String> = params.all("state").into_iter().map(str::to_owned).collect();
+        for state in &states {
+            if !STATES.contains(&state.as_str()) && !GROUPS.contains(&state.as_str()) {
+                let known = [&STATES[..], &GROUPS[..]].concat().join(", ");
+                return Err(bad("state", format_args!("{state:?} is none of {known}")));
+            }
+        }
+        let tag = |text: &str| {
+            text.split_once(':')
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .ok_or_else(|| bad("tag", format_args!("{text:?} is not key:value")))
+        };
+        let sort = params.one("sort")?.unwrap_or("-submitted_at");
+        let is_reversed = sort.starts_with('-');
+        let named = sort.trim_start_matches('-');
+        let sort = SORTS.into_iter().find(|known| *known == named).ok_or_else(|| {
+            bad("sort", format_args!("{sort:?} is none of {}, with or without - before it", SORTS.join(", ")))
+        })?;
+        let now = now_us();
+        Ok(Self {
+            states,
+            name: params.one("name")?.map(str::to_owned),
+            query: params.one("q")?.map(str::to_lowercase),
+            target: params.one("target")?.map(str::to_owned),
+            tags: params.all("tag").into_iter().map(tag).collect::<Result<_, _>>()?,
+            since_us: params.moment("since", now)?.unwrap_or(0),
+            until_us: params.moment("until", now)?,
+            sort,
+            is_reversed,
+            of: params.without(&["limit", "cursor"]),
+        })
+    }
+
+    /// The jobs that fit all but the states.
+    fn fits(&self, job: &Summary) -> bool {
+        let contains =
+            |text: &str| self.query.as_deref().is_none_or(|query| text.to_lowercase().contains(query));
+        self.name.as_deref().is_none_or(|name| job.name.starts_with(name))
+            && self.target.as_ref().is_none_or(|target| *target == job.target)
+            && self.tags.iter().all(|(key, value)| job.tags.get(key) == Some(value))
+            && job.submitted_us >= self.since_us
+            && self.until_us.is_none_or(|until| job.submitted_us <= until)
+            && (contains(&job.job_id)
+                || contains(&job.name)
+                || job.display_name.as_deref().is_some_and(contains)
+                || job.reason.as_deref().is_some_and(contains)
+                || job.attention.as_deref().is_some_and(contains))
+    }
+
+    /// Whether it is in one of the states.
+    fn has_state(&self, job: &Summary) -> bool {
+        let fits = |state: &String| match state.as_str() {
+            "active" => !job.state.is_final(),
+            "ended" => job.state.is_final(),
+            "incomplete" => job.is_incomplete(),
+            state => job.state.as_str() == state,
+        };
+        self.states.is_empty() || self.states.iter().any(fits)
+    }
+
+    /// Which of two stands first in the list.
+    fn order(&self, one: &Position, other: &Position) -> Ordering {
+        let order = one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1));
+        let order = if self.is_reversed { order.reverse() } else { order };
+        // Of equals the newest, whatever the order.
+        order.then_with(|| other.2.cmp(&one.2)).then_with(|| one.3.cmp(&other.3))
+    }
+
+    /// Where it stands in the list.
+    fn position(&self, job: &Summary) -> Position {
+        let (number, text) = match self.sort {
+            "ended_at" => (job.ended_us.map_or(f64::INFINITY, |us| us as f64), String::new()),
+            "seconds" => (job.seconds, String::new()),
+            "state" => (0.0, job.state.as_str().to_owned()),
+            "name" => (0.0, job.name.clone()),
+            _ => (job.submitted_us as f64, String::new()),
+        };
+        (number, text, job.submitted_us, job.job_id.clone())
+    }
+
+    /// The page of the list behind a cursor, the cursor of the next page, how many there are, and how many in each state.
+    pub(crate) fn page(
+        &self,
+        snapshot: &Snapshot,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Found, Problem> {
+        let mut counts = BTreeMap::new();
+        let mut found = Vec::new();
+        for job in snapshot.jobs.iter().filter(|job| self.fits(job)) {
+            *counts.entry(job.state.as_str()).or_insert(0) += 1;
+            if job.is_incomplete() {
+                *counts.entry("incomplete").or_insert(0) += 1;
+            }
+            if self.has_state(job) {
+                found.push((self.position(job), job));
+            }
+        }
+        found.sort_by(|(one, _), (other, _)| self.order(one, other));
+        let total = found.len() as u64;
+        let mut begin = 0;
+        if let Some(cursor) = cursor {
+            let after: Position = cursor::read(&self.of, cursor)?;
+            begin = found.partition_point(|(at, _)| self.order(at, &after) != Ordering::Greater);
+        }
+        let page = found.get(begin..).unwrap_or_default();
+        let next = page.get(limit.wrapping_sub(1)).filter(|_| page.len() > limit);
+        let next = next.map(|(at, _)| cursor::write(&self.of, at));
+        let jobs = page.iter().take(limit).map(|(_, job)| Arc::clone(job)).collect();
+        Ok(Found { jobs, next, total, counts })
+    }
+}
+
+/// The number or the text that a list is sorted by, when the job was submitted, its id.
+type Position = (f64, String, u64, String);
+
+/// A page of the list.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) jobs: Vec<Arc<Summary>>,
+    pub(crate) next: Option<String>,
+    pub(crate) total: u64,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+}
+
+/// `GET /jobs`.
+pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> Result<Response, Problem> {
+    params.check(&KNOWN)?;
+    let (wanted, limit) = (Wanted::parse(&params)?, params.limit()?);
+    let snapshot = app.index.snapshot().await;
+    let snapshot = snapshot.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
+    let link = found.next.as_ref().map(|next| {
+        let rest = params.without(&["cursor"]);
+        let and = if rest.is_empty() { "" } else { "&" };
+        format!("</api/v1/jobs?{rest}{and}cursor={next}>; rel=\"next\"")
+    });
+    let page = Page {
+        value: found.jobs.iter().map(|job| JobSummary::from(&**job)).collect(),
+        next_cursor: found.next.clone(),
+        total: Some(found.total),
+        as_of: format_us(snapshot.made_us),
+    };
+    let mut response = Json(JobsPage { page, counts: found.counts }).into_response();
+    if let Some(link) = link.and_then(|link| link.parse().ok()) {
+        response.headers_mut().insert(LINK, link);
+    }
+    Ok(response)
+}
+
+/// `GET /jobs/{job}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["wait_for", "timeout", "fields"])?;
+    let timeout = params.number("timeout", (0, PATIENCE.0))?.unwrap_or(PATIENCE.1);
+    let wait_for = params.one("wait_for")?;
+    if let Some(other) = wait_for.filter(|for_what| !["ended", "changed"].contains(for_what)) {
+        return Err(bad("wait_for", format_args!("{other:?} is neither ended nor changed")));
+    }
+    let (_, seen) = app.seen(&id).await?;
+    let mut object = JobObject::of(&seen);
+    if let Some(for_what) = wait_for.filter(|_| !seen.result.state.is_final()) {
+        let before = object.with_fields(None)?;
+        let mut ticks = app.watches.follow(&id);
+        let waits = async {
+            while ticks.changed().await.is_ok() {
+                let tick = Arc::clone(&ticks.borrow_and_update());
+                let Some(seen) = tick.seen.as_deref() else { continue };
+                let now = JobObject::of(seen);
+                let is_so = seen.result.state.is_final()
+                    || (for_what == "changed" && now.with_fields(None).is_ok_and(|now| now != before));
+                if is_so {
+                    return Some(now);
+                }
+            }
+            None
+        };
+        let waited = tokio::select! {
+            waited = tokio::time::timeout(Duration::from_secs(timeout), waits) => waited.ok().flatten(),
+            () = app.stop.cancelled() => None,
+        };
+        object = match waited {
+            Some(now) => now,
+            None => JobObject::of(&app.seen(&id).await?.1),
+        };
+    }
+    object.answer(&headers, params.one("fields")?)
+}
+
+/// Begins to cancel the job with this id, which goes on when the request has its answer.
+pub(crate) async fn begin_to_cancel(app: &App, id: &str, who: &str) -> Result<(), Problem> {
+    let (home, seen) = app.seen(id).await?;
+    if seen.result.state.is_final() {
+        let how = seen.result.state.as_str();
+        return Err(Problem::new(Kind::JOB_HAS_ENDED, format_args!("The job has ended: {how}.")));
+    }
+    let (id, who) = (id.to_owned(), format!("{who} at prs serve"));
+    tokio::spawn(async move {
+        match home.cancel(&who).await {
+            Ok(_) => info!(job_id = id, who, "canceled"),
+            Err(failure) => warn!(job_id = id, %failure, "cannot cancel"),
+        }
+    });
+    Ok(())
+}
+
+/// `POST /jobs/{job}/cancel`.
+pub(crate) async fn cancel(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    begin_to_cancel(&app, &id, &who.name).await?;
+    let (_, seen) = app.seen(&id).await?;
+    let at = format!("/api/v1/jobs/{id}");
+    Ok((StatusCode::ACCEPTED, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response())
+}
+
+/// Removes the job with this id.
+pub(crate) async fn remove_job(app: &App, id: &str) -> Result<(), Problem> {
+    let (home, seen) = app.seen(id).await?;
+    if !home.has_ended(&seen.record) {
+        return Err(Problem::new(Kind::JOB_IS_ACTIVE, "The job has not ended: cancel it first."));
+    }
+    let refused = |failure| Problem::of(&failure, Kind::REFUSED);
+    let start = home.leftover().await.map_err(refused)?.start();
+    home.remove(start).await.map_err(refused)
+}
+
+/// `DELETE /jobs/{job}`.
+pub(crate) async fn remove(
+    _: MayAdmin,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.check(&[])?;
+    Box::pin(remove_job(&app, &id)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /jobs/{job}/spec`.
+pub(crate) async fn spec(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let home = app.home(&id).await?;
+    let file = show::show(&home.called(), &app.whereabouts).await;
+    let file = file.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("yaml") {
+        return Ok(([(CONTENT_TYPE, "application/yaml")], file.text()).into_response());
+    }
+    Ok(Json(Versioned::from(file.record())).into_response())
+}
+
+/// `GET /jobs/{job}/steps`.
+pub(crate) async fn steps(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let (home, seen) = app.seen(&id).await?;
+    let mut steps = Vec::new();
+    if seen.record.pipeline.is_some() {
+        let found = homes::steps_of(&home.called(), &app.whereabouts).await;
+        for step in found.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))? {
+            let seen = step.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+            steps.push(JobObject::of(&seen));
+        }
+    }
+    let total = Some(steps.len() as u64);
+    Ok(Json(Page { value: steps, next_cursor: None, total, as_of: format_us(now_us()) }).into_response())
+}
+
+/// `GET /jobs/{job}/report.html`, also among the pages.
+pub(crate) async fn report(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let home = app.home(&id).await?;
+    let page = reports::page(&*home, &app.whereabouts, false).await;
+    let page = page.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    // It has its styles in itself, and no script.
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
+    Ok(([(CONTENT_SECURITY_POLICY, policy)], Html(page.html)).into_response())
+}

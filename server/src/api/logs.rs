@@ -1,0 +1,237 @@
+//! The logs of a job: list, one, a window of one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::homes::{self, Home};
+use prs_jobs::logs::{self, LogFile};
+use prs_jobs::records::Log;
+use serde::Serialize;
+
+use super::files::{File, absent};
+use super::jobs::Page;
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::cursor;
+use crate::http::params::{Params, bad};
+use crate::problem::{Kind, Problem};
+
+/// Bytes at the end of a log that may be asked for.
+const LONGEST_TAIL: u64 = 4 << 20;
+/// Bytes of a window, by default and at most.
+pub(crate) const WINDOW: (u64, u64) = (64 << 10, 256 << 10);
+/// A longer line is cut.
+const LONGEST_LINE: usize = 16 << 10;
+
+/// The job whose logs are meant: of one whose data is put together first, its step at work.
+pub(crate) async fn home(app: &App, id: &str) -> Result<Home, Problem> {
+    let home = app.home(id).await?;
+    let at_work = homes::find_at_work(&home.called(), &app.whereabouts).await;
+    at_work.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))
+}
+
+/// The logs that there are, by their names.
+pub(crate) async fn all(home: &Home) -> Result<Vec<Log>, Problem> {
+    logs::list(&**home).await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))
+}
+
+/// The log of this name.
+pub(crate) async fn find<'a>(home: &'a Home, path: &str) -> Result<LogFile<'a>, Problem> {
+    logs::find(&**home, path).await.map_err(|failure| {
+        if failure.is_usage() { absent(path) } else { Problem::of(&failure, Kind::FILE_NOT_FOUND) }
+    })
+}
+
+/// `GET /jobs/{job}/logs`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["q", "prefix", "limit", "cursor"])?;
+    let (limit, query, prefix) = (params.limit()?, params.one("q")?, params.one("prefix")?);
+    let of = format!("logs of {id}?{}", params.without(&["limit", "cursor"]));
+    let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let home = home(&app, &id).await?;
+    let mut found = all(&home).await?;
+    found.retain(|log| {
+        query.is_none_or(|query| log.file.contains(query))
+            && prefix.is_none_or(|prefix| log.file.starts_with(prefix))
+    });
+    let total = Some(found.len() as u64);
+    found.retain(|log| after.as_ref().is_none_or(|after| log.file > *after));
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = found.last().filter(|_| has_more).map(|log| cursor::write(&of, &log.file));
+    Ok(Json(Page { value: found, next_cursor, total, as_of: format_us(now_us()) }).into_response())
+}
+
+/// `GET /jobs/{job}/logs/{path}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, path)): Path<(String, String)>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["tail", "download"])?;
+    let tail = params.number("tail", (1, LONGEST_TAIL))?;
+    let is_text = !params.flag("download")?;
+    let home = home(&app, &id).await?;
+    let key = find(&home, &path).await?.key().to_owned();
+    File { storage: Arc::clone(home.storage()), key, is_text, tail }.answer(&headers).await
+}
+
+/// A window of a log.
+#[derive(Debug, Serialize)]
+pub(crate) struct Window {
+    pub(crate) path: String,
+    pub(crate) total_bytes: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) at_end: bool,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A line of a log.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    /// Where it begins, bytes.
+    pub(crate) offset: u64,
+    pub(crate) text: String,
+    /// Whether the rest of it is left out.
+    pub(crate) cut: bool,
+}
+
+/// Where a window begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum At {
+    /// At the first line that begins here or later.
+    Byte(u64),
+    /// So that it ends where the log ends.
+    End,
+}
+
+impl At {
+    /// As the parameter `at` says.
+    pub(crate) fn parse(params: &Params) -> Result<Option<Self>, Problem> {
+        let parse = |text: &str| match text {
+            "end" => Ok(Self::End),
+            text => text
+                .parse()
+                .map(Self::Byte)
+                .map_err(|_| bad("at", format_args!("{text:?} is neither a number of bytes nor end"))),
+        };
+        params.one("at")?.map(parse).transpose()
+    }
+}
+
+/// The lines of a log that begin at a place, as many as fit `bytes`.
+pub(crate) async fn window(log: &LogFile<'_>, at: At, bytes: u64) -> Result<Window, Problem> {
+    let failed = |failure| Problem::of(&failure, Kind::FILE_NOT_FOUND);
+    let total = log.size().await.map_err(failed)?;
+    let from = match at {
+        At::Byte(from) => from.min(total),
+        At::End => total.saturating_sub(bytes),
+    };
+    // One byte more in front tells whether a line begins here.
+    let read_from = from.saturating_sub(1);
+    let read = if read_from < total {
+        log.read(read_from, bytes + from - read_from).await.map_err(failed)?
+    } else {
+        bytes::Bytes::new()
+    };
+    let at_end = read_from + read.len() as u64 >= total;
+    let (from, lines, to) = lines_of(&read, read_from, from, at_end);
+    Ok(Window { path: log.name().to_owned(), total_bytes: total, from, to, at_end, lines })
+}
+
+/// The lines in what was `read` from `read_from` on, that begin at `from` or later; where the first begins, and where the last ends.
+/// The last one may be without its end, where the log has no more.
+fn lines_of(read: &[u8], read_from: u64, from: u64, at_end: bool) -> (u64, Vec<Line>, u64) {
+    let mut begin = (from - read_from) as usize;
+    if begin > 0 && read.get(begin - 1) != Some(&b'\n') {
+        // A line that is longer than the window is shown from here on.
+        begin = read[begin.min(read.len())..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(begin, |at| begin + at + 1);
+    }
+    let mut lines = Vec::new();
+    let first = read_from + begin as u64;
+    let mut at = begin;
+    while at < read.len() {
+        let end = read[at..].iter().position(|byte| *byte == b'\n').map(|end| at + end);
+        let is_whole = end.is_some();
+        if !is_whole && !at_end && !lines.is_empty() {
+            break;
+        }
+        let end = end.unwrap_or(read.len());
+        let shown = &read[at..end.min(at + LONGEST_LINE)];
+        let text = String::from_utf8_lossy(shown);
+        lines.push(Line {
+            offset: read_from + at as u64,
+            text: text.trim_end_matches('\r').to_owned(),
+            cut: shown.len() < end - at,
+        });
+        at = end + usize::from(is_whole);
+    }
+    (first, lines, read_from + at as u64)
+}
+
+/// `GET /jobs/{job}/log-lines`.
+pub(crate) async fn lines(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["path", "at", "bytes"])?;
+    let path = params.one("path")?.ok_or_else(|| bad("path", "it is missing: name a log"))?;
+    let bytes = params.number("bytes", (1, WINDOW.1))?.unwrap_or(WINDOW.0);
+    let at = At::parse(&params)?.unwrap_or(At::Byte(0));
+    let home = home(&app, &id).await?;
+    let log = find(&home, path).await?;
+    Ok(Json(window(&log, at, bytes).await?).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(read: &[u8], from: u64, to: usize, at_end: bool) -> (u64, Vec<(u64, String)>, u64) {
+        let read_from = from.saturating_sub(1);
+        let piece = &read[read_from as usize..to];
+        let (first, lines, end) = lines_of(piece, read_from, from, at_end);
+        (first, lines.into_iter().map(|line| (line.offset, line.text)).collect(), end)
+    }
+
+    #[test]
+    fn windows_hold_whole_lines_and_meet() {
+        let log = b"one\ntwo\r\nthree";
+        let own = |text: &str| text.to_owned();
+        assert_eq!(
+            shown(log, 0, 14, true),
+            (0, vec![(0, own("one")), (4, own("two")), (9, own("three"))], 14)
+        );
+        // The third line is not whole, and there is more: it begins the next window.
+        assert_eq!(shown(log, 0, 11, false), (0, vec![(0, own("one")), (4, own("two"))], 9));
+        assert_eq!(shown(log, 9, 14, true), (9, vec![(9, own("three"))], 14));
+        assert_eq!(shown(log, 2, 14, true).0, 4, "from the next line on");
+        assert_eq!(shown(log, 14, 14, true).1, []);
+        // A line that is longer than the window is given in pieces.
+        assert_eq!(shown(b"aaaaaaaa", 0, 4, false), (0, vec![(0, own("aaaa"))], 4));
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_say_so() {
+        let long = vec![b'x'; LONGEST_LINE + 1];
+        let (_, lines, to) = lines_of(&long, 0, 0, true);
+        assert_eq!((lines[0].text.len(), lines[0].cut, to), (LONGEST_LINE, true, long.len() as u64));
+    }
+}

@@ -1,0 +1,120 @@
+//! What a job brought: its result file, and the files of its output.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use prs_common::ledger::JobState;
+use prs_common::storage::{Storage, is_kept_by_stores};
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::homes::{Home, Seen};
+use serde::Serialize;
+
+use super::files::{File, of_storage};
+use super::jobs::Page;
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::cursor;
+use crate::http::params::Params;
+use crate::problem::{Kind, Problem};
+
+/// A file of the output.
+#[derive(Debug, Serialize)]
+pub(crate) struct OutputFile {
+    pub(crate) path: String,
+    pub(crate) bytes: u64,
+    modified_at: Option<String>,
+}
+
+/// The files of an output behind `after`, at most `limit`; and whether there are more.
+pub(crate) async fn files(
+    storage: &dyn Storage,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<OutputFile>, bool), Problem> {
+    // A listing takes folders; the rest of the prefix is compared.
+    let folder = prefix.rfind('/').map_or("", |at| &prefix[..=at]);
+    let mut listing = storage.list(folder, after);
+    let mut files = Vec::new();
+    while let Some(object) = listing.next().await {
+        let object = match object {
+            Ok(object) => object,
+            Err(error) if error.kind == prs_common::storage::StorageErrorKind::NotFound => break,
+            Err(error) => return Err(of_storage(&error)),
+        };
+        if !object.key.starts_with(prefix) || is_kept_by_stores(&object.key) {
+            continue;
+        }
+        if files.len() == limit {
+            return Ok((files, true));
+        }
+        let modified_at = object.modified.map(|seconds| format_us(seconds * 1_000_000));
+        files.push(OutputFile { path: object.key, bytes: object.size, modified_at });
+    }
+    Ok((files, false))
+}
+
+/// `GET /jobs/{job}/outputs`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["prefix", "limit", "cursor"])?;
+    let (limit, prefix) = (params.limit()?, params.one("prefix")?.unwrap_or_default());
+    let of = format!("outputs of {id}?{prefix}");
+    let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let (home, seen) = app.seen(&id).await?;
+    let output = home.output(&seen.record);
+    let (value, has_more) = files(&*output, prefix, after.as_deref().unwrap_or_default(), limit).await?;
+    let next_cursor = value.last().filter(|_| has_more).map(|file| cursor::write(&of, &file.path));
+    Ok(Json(Page { value, next_cursor, total: None, as_of: format_us(now_us()) }).into_response())
+}
+
+/// `GET /jobs/{job}/outputs/{path}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, path)): Path<(String, String)>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let (home, seen) = app.seen(&id).await?;
+    File { storage: home.output(&seen.record), key: path, is_text: false, tail: None }.answer(&headers).await
+}
+
+/// The result file of a job: where it is, and its name there.
+pub(crate) fn result_file(home: &Home, seen: &Seen) -> Result<(Arc<dyn Storage>, String), Problem> {
+    let result = &seen.result;
+    if result.state != JobState::Completed {
+        let why = result.reason.as_deref().unwrap_or("it is not done yet");
+        return Err(Problem::new(
+            Kind::NO_RESULT,
+            format_args!("The job is {}: {why}.", result.state.as_str()),
+        ));
+    }
+    let folder = result.output.folder().trim_end_matches('/');
+    let name = result.output.file().and_then(|file| file.strip_prefix(folder)?.strip_prefix('/'));
+    let name = name.ok_or_else(|| Problem::new(Kind::NO_RESULT, "The job has no result file."))?;
+    Ok((home.output(&seen.record), name.to_owned()))
+}
+
+/// `GET /jobs/{job}/result`.
+pub(crate) async fn result(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let (home, seen) = app.seen(&id).await?;
+    let (storage, key) = result_file(&home, &seen)?;
+    File { storage, key, is_text: false, tail: None }.answer(&headers).await
+}

@@ -1,0 +1,68 @@
+//! What handlers share.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use prs_jobs::Whereabouts;
+use prs_jobs::homes::{self, Home, Seen};
+use prs_portal::view::Chrome;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Access;
+use crate::index::Index;
+use crate::live::Watches;
+use crate::problem::{Kind, Problem};
+
+/// What handlers share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+/// What there is once.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Where the jobs are.
+    pub(crate) whereabouts: Whereabouts,
+    /// Who may ask.
+    pub(crate) access: Access,
+    /// All jobs.
+    pub(crate) index: Index,
+    /// The jobs that somebody watches.
+    pub(crate) watches: Watches,
+    /// What stands around pages.
+    pub(crate) chrome: Chrome,
+    /// The address of this server, as its users have it.
+    pub(crate) url: String,
+    /// The server is about to end.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self(Arc::new(shared))
+    }
+
+    /// The job with this id.
+    pub(crate) async fn home(&self, id: &str) -> Result<Home, Problem> {
+        let absent = || {
+            Problem::new(Kind::JOB_NOT_FOUND, format_args!("There is no job {id:?}."))
+                .hint("prs list lists the jobs")
+        };
+        let found = homes::of_id(id, &self.whereabouts).await;
+        found.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?.ok_or_else(absent)
+    }
+
+    /// The job with this id, and how it stands.
+    pub(crate) async fn seen(&self, id: &str) -> Result<(Home, Seen), Problem> {
+        let home = self.home(id).await?;
+        let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+        Ok((home, seen))
+    }
+}

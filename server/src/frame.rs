@@ -1,0 +1,159 @@
+//! Around every request: its number, its line in the log, its time limit, who asks; and in its answer the headers that all have and
+//! the problem in the form that who asks can read.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use prs_portal::view::{Chrome, ProblemPage};
+use tracing::info;
+
+use crate::app::App;
+use crate::auth::{How, random_text};
+use crate::problem::{Kind, Problem};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How long an answer may take to begin.
+const LONGEST: Duration = Duration::from_secs(75);
+/// What a page may do: use what comes from this server, and send forms to it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
+
+/// Serves one request.
+pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = request_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let wants_page = wants_page(&path, request.headers());
+    let mut response = match tokio::time::timeout(LONGEST, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
+    };
+    if let Some(problem) = problem_of(&mut response) {
+        let headers = std::mem::take(response.headers_mut());
+        response = if wants_page { page(&app.chrome, &problem, &id) } else { problem.answer(&path, &id) };
+        for (name, value) in headers {
+            if let Some(name) = name.filter(|name| !response.headers().contains_key(name)) {
+                response.headers_mut().insert(name, value);
+            }
+        }
+    }
+    add_headers(response.headers_mut(), &id);
+    info!(
+        request_id = id,
+        %method,
+        path,
+        status = response.status().as_u16(),
+        ms = began.elapsed().as_millis() as u64,
+        "answered"
+    );
+    response
+}
+
+/// Finds who asks, and refuses what comes under a foreign name or from a foreign page.
+pub(crate) async fn admit(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let access = &app.access;
+    access.hosts.check(request.uri(), request.headers())?;
+    let principal = access.principal(request.headers())?;
+    let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
+    access.hosts.check_origin(request.method(), request.headers(), by_session)?;
+    if let Some(principal) = principal {
+        request.extensions_mut().insert(principal);
+    }
+    Ok(next.run(request).await)
+}
+
+/// The problem in an answer; what the library around the handlers refuses is one, too.
+fn problem_of(response: &mut Response) -> Option<Problem> {
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        return Some(problem);
+    }
+    let (kind, detail) = match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            (Kind::METHOD_NOT_ALLOWED, "The address does not take this method.")
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => (Kind::TOO_LARGE, "The body is larger than the address takes."),
+        StatusCode::INTERNAL_SERVER_ERROR => (Kind::INTERNAL, "The log of the server says why."),
+        _ => return None,
+    };
+    Some(Problem::new(kind, detail))
+}
+
+/// The number that who asks gave the request, or a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_fine = |id: &&str| {
+        (1..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    given.filter(is_fine).map_or_else(random_text::<8>, str::to_owned)
+}
+
+/// Whether a person reads the answer.
+fn wants_page(path: &str, headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    !path.starts_with("/api/") && accept.contains("text/html")
+}
+
+fn page(chrome: &Chrome, problem: &Problem, id: &str) -> Response {
+    let Problem { kind, detail, hint, .. } = problem;
+    let page = ProblemPage {
+        chrome,
+        title: kind.title,
+        detail,
+        hint: hint.as_deref(),
+        meaning: kind.meaning,
+        request_id: id,
+    };
+    let status = StatusCode::from_u16(kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Html(page.html())).into_response();
+    problem.add_headers(&mut response);
+    response
+}
+
+fn add_headers(headers: &mut HeaderMap, id: &str) {
+    let mut add = |name: HeaderName, value: &'static str| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    add(CONTENT_SECURITY_POLICY, POLICY);
+    add(CACHE_CONTROL, "no-store");
+    add(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    add(REFERRER_POLICY, "same-origin");
+    add(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    add(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    add(HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()");
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(REQUEST_ID, id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_numbered_by_who_asks_or_by_the_server() {
+        let given =
+            |value: &'static str| HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_static(value))]);
+        assert_eq!(request_id(&given("a-1.B_2")), "a-1.B_2");
+        for refused in ["", "a b", "a\"b"] {
+            assert_ne!(request_id(&given(refused)), refused);
+        }
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn people_get_pages_and_programs_get_documents() {
+        let html = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/html,*/*;q=0.8"))]);
+        assert!(wants_page("/jobs/x", &html) && !wants_page("/api/v1/jobs/x", &html));
+        assert!(!wants_page("/jobs/x", &HeaderMap::new()));
+    }
+}

@@ -1,0 +1,159 @@
+//! The names that the server answers to, and the origins that may change something.
+//!
+//! A page of another site can make the browser of a user send requests here, with the user's session. Two rules keep it out: the
+//! server answers under names that it knows, also where another name leads to its address (DNS rebinding); and a change that a
+//! session asks for must come from a page of this server, which the browser says in `Sec-Fetch-Site`, or in `Origin`.
+
+use std::net::IpAddr;
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, Uri};
+use url::Url;
+
+use crate::problem::{Kind, Problem};
+
+/// The names that the server answers to.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    /// Names and addresses without a port, in lower case.
+    known: Vec<String>,
+}
+
+impl Hosts {
+    /// Those of a server that is reached from this machine, that of `url`, and `more`.
+    pub(crate) fn new(url: Option<&Url>, more: &[String]) -> Self {
+        let mut known: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
+        known.extend(url.and_then(Url::host_str).map(str::to_ascii_lowercase));
+        known.extend(more.iter().map(|host| match host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            _ => host.to_ascii_lowercase(),
+        }));
+        Self { known }
+    }
+
+    /// Refuses a request to a name that is not known.
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let of_header = || headers.get(HOST).and_then(|host| host.to_str().ok());
+        let named = uri.authority().map(Authority::as_str).or_else(of_header);
+        let Some(named) = named else {
+            return Err(Problem::new(Kind::UNKNOWN_HOST, "The request names no host."));
+        };
+        if self.knows(without_port(named)) {
+            return Ok(());
+        }
+        let named: String = named.chars().take(200).collect();
+        Err(Problem::new(Kind::UNKNOWN_HOST, format_args!("The server does not answer to {named:?}."))
+            .hint("prs serve --allow-host NAME adds a name"))
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        self.known.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    /// Refuses a change that a page of another site may have asked for. `by_session` is whether the browser's session says who
+    /// asks; who sends a token means it.
+    pub(crate) fn check_origin(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        by_session: bool,
+    ) -> Result<(), Problem> {
+        if method.is_safe() {
+            return Ok(());
+        }
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let is_ours = match (text("sec-fetch-site"), text(ORIGIN.as_str())) {
+            (Some(site), _) => matches!(site, "same-origin" | "none"),
+            (None, Some(origin)) => {
+                let host = text(HOST.as_str()).unwrap_or_default();
+                let named = origin.split_once("://").map_or("", |(_, host)| host);
+                named.eq_ignore_ascii_case(host) && self.knows(without_port(named))
+            }
+            // No browser sends neither.
+            (None, None) => !by_session,
+        };
+        if is_ours {
+            return Ok(());
+        }
+        Err(Problem::new(
+            Kind::CROSS_ORIGIN,
+            "A change that a browser asks for must come from a page of this server.",
+        ))
+    }
+}
+
+/// `example.org:8470` without the port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(given: &[(&'static str, &str)]) -> HeaderMap {
+        given.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn the_server_answers_to_names_that_it_knows() {
+        let url = Url::parse("https://prs.example.org:8443/").unwrap();
+        let hosts = Hosts::new(Some(&url), &["10.0.0.7".to_owned(), "fe80::7".to_owned()]);
+        for (host, expected) in [
+            ("localhost:8470", true),
+            ("LOCALHOST", true),
+            ("127.0.0.1:8470", true),
+            ("[::1]:8470", true),
+            ("[::1]", true),
+            ("prs.example.org", true),
+            ("prs.example.org:1", true),
+            ("10.0.0.7:8470", true),
+            ("[fe80::7]:8470", true),
+            ("evil.example.org", false),
+            ("localhost.evil.example.org", false),
+            ("127.0.0.1.evil.example.org:8470", false),
+            ("user@localhost", false),
+            ("", false),
+        ] {
+            let found = hosts.check(&Uri::from_static("/jobs"), &headers(&[("host", host)]));
+            assert_eq!(found.is_ok(), expected, "{host}");
+        }
+        assert!(hosts.check(&Uri::from_static("/jobs"), &HeaderMap::new()).is_err());
+        // HTTP/2 names the host in the address.
+        let uri = Uri::from_static("http://evil.example.org/jobs");
+        assert!(hosts.check(&uri, &headers(&[("host", "localhost")])).is_err());
+    }
+
+    #[test]
+    fn changes_come_from_pages_of_this_server() {
+        let hosts = Hosts::new(None, &[]);
+        let site = |site: &str| headers(&[("sec-fetch-site", site)]);
+        let origin = |origin: &str| headers(&[("origin", origin), ("host", "localhost:8470")]);
+        for (given, expected) in [
+            (site("same-origin"), true),
+            (site("none"), true),
+            (site("cross-site"), false),
+            (site("same-site"), false),
+            (origin("http://localhost:8470"), true),
+            (origin("http://localhost:9999"), false),
+            (origin("null"), false),
+            (HeaderMap::new(), false),
+        ] {
+            let found = hosts.check_origin(&Method::POST, &given, true);
+            assert_eq!(found.is_ok(), expected, "{given:?}");
+            assert!(hosts.check_origin(&Method::GET, &given, true).is_ok());
+        }
+        assert!(hosts.check_origin(&Method::POST, &HeaderMap::new(), false).is_ok(), "a program");
+        let foreign = headers(&[("sec-fetch-site", "cross-site")]);
+        assert!(
+            hosts.check_origin(&Method::POST, &foreign, false).is_err(),
+            "no session, and a browser all the same"
+        );
+    }
+}

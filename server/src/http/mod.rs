@@ -1,0 +1,15 @@
+//! What all addresses have in common.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `params` | parameters of an address: known ones alone, with the right values |
+//! | `cursor` | where the next page of a list begins |
+//! | `range` | which bytes of a file are asked for |
+//! | `conditional` | whether who asks has the newest already |
+//! | `hosts` | the names that the server answers to, and the origins that may change something |
+
+pub(crate) mod conditional;
+pub(crate) mod cursor;
+pub(crate) mod hosts;
+pub(crate) mod params;
+pub(crate) mod range;

@@ -1,0 +1,127 @@
+//! What watchers of a job see. One task a watched job looks at it once a second and makes what changed, once for all watchers; who
+//! reads slowly skips to the newest.
+
+mod stream;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prs_common::timestamp::now_us;
+use prs_jobs::homes::{self, Seen};
+use prs_jobs::report::{facts, tell_watched};
+use prs_jobs::{Failure, Whereabouts};
+use prs_portal::view::{Chrome, JobPage};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
+
+pub(crate) use stream::{Streams, events};
+
+/// Between two looks at a job.
+const LOOK: Duration = Duration::from_secs(1);
+/// Streams of a server at a time.
+const MOST_STREAMS: usize = 2000;
+
+/// A job as it was seen, and what pages show of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tick {
+    /// How often it was looked at.
+    pub(crate) number: u64,
+    /// When, microseconds since the Unix epoch.
+    pub(crate) at_us: u64,
+    /// The job; the last that was seen where nothing can be seen now, nothing before the first look.
+    pub(crate) seen: Option<Arc<Seen>>,
+    /// The parts of its page, HTML.
+    pub(crate) parts: BTreeMap<&'static str, Arc<str>>,
+    /// Why it cannot be seen now.
+    pub(crate) stale: Option<String>,
+    /// Whether nothing changes any more: it has ended, or is gone.
+    pub(crate) is_last: bool,
+}
+
+/// The jobs that somebody watches.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    whereabouts: Whereabouts,
+    jobs: Arc<Mutex<HashMap<String, watch::Receiver<Arc<Tick>>>>>,
+    streams: Arc<Semaphore>,
+}
+
+impl Watches {
+    /// None yet.
+    pub(crate) fn new(whereabouts: Whereabouts) -> Self {
+        Self { whereabouts, jobs: Arc::default(), streams: Arc::new(Semaphore::new(MOST_STREAMS)) }
+    }
+
+    /// Watches the job with this id, together with all who do.
+    pub(crate) fn follow(&self, id: &str) -> watch::Receiver<Arc<Tick>> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        // One whose task has ended says nothing any more.
+        if let Some(known) = jobs.get(id).filter(|known| known.has_changed().is_ok()) {
+            return known.clone();
+        }
+        let (sender, receiver) = watch::channel(Arc::default());
+        jobs.insert(id.to_owned(), receiver.clone());
+        let (id, whereabouts, jobs) = (id.to_owned(), self.whereabouts.clone(), Arc::clone(&self.jobs));
+        tokio::spawn(async move {
+            look(&id, &whereabouts, &sender).await;
+            let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            // The list's own does not count as a watcher, and one who came meanwhile gets a new task.
+            if jobs.get(&id).is_some_and(|known| known.same_channel(&sender.subscribe())) {
+                jobs.remove(&id);
+            }
+        });
+        receiver
+    }
+}
+
+/// Looks at the job until it has ended, or nobody but the list of watched jobs has a receiver.
+async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Tick>>) {
+    let mut number = 0;
+    loop {
+        let began = Instant::now();
+        number += 1;
+        let before = Arc::clone(&sender.borrow());
+        let tick = match see(id, whereabouts).await {
+            Ok((seen, parts)) => Tick {
+                number,
+                at_us: now_us(),
+                is_last: seen.result.state.is_final(),
+                seen: Some(Arc::new(seen)),
+                parts: shared(&before, parts),
+                stale: None,
+            },
+            Err(failure) => Tick {
+                number,
+                is_last: failure.is_usage(),
+                stale: Some(failure.to_string()),
+                ..(*before).clone()
+            },
+        };
+        let is_last = tick.is_last;
+        sender.send_replace(Arc::new(tick));
+        if is_last || sender.receiver_count() <= 1 {
+            return;
+        }
+        sleep_until(began + LOOK).await;
+    }
+}
+
+/// The job now, and the parts of its page.
+async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Vec<(&'static str, String)>), Failure> {
+    let home = homes::of_id(id, whereabouts).await?;
+    let home = home.ok_or_else(|| Failure::wrong(format!("job {id} was removed")))?;
+    tell_watched(&*home);
+    let (seen, facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
+    let parts = JobPage::new(&facts, &Chrome::default(), false).parts();
+    Ok((seen, parts))
+}
+
+/// The parts, those that did not change as they were.
+fn shared(before: &Tick, parts: Vec<(&'static str, String)>) -> BTreeMap<&'static str, Arc<str>> {
+    let part = |(name, html): (&'static str, String)| {
+        let same = before.parts.get(name).filter(|known| ***known == *html).cloned();
+        (name, same.unwrap_or_else(|| html.into()))
+    };
+    parts.into_iter().map(part).collect()
+}

@@ -1,0 +1,126 @@
+//! Server-sent events from what a watcher sees.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Tick, Watches};
+use crate::problem::{Kind, Problem};
+
+/// Between two signs of life on a stream that says nothing.
+const PING: Duration = Duration::from_secs(15);
+/// How long a stream lasts: load balancers end long ones anyhow, and who asks is asked again who they are.
+const LASTS: Duration = Duration::from_hours(1);
+/// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
+const COMES_AGAIN: (u64, u64) = (1000, 4000);
+
+impl Watches {
+    /// The right to one stream, as long as it is kept.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            Problem::new(Kind::TOO_MANY_REQUESTS, "As many streams as the server has are open.")
+                .retry_after(10)
+        })
+    }
+}
+
+/// What one watcher is told of each look.
+pub(crate) trait Streams: Send + 'static {
+    /// The events of this look; `is_first` is whether the watcher knows nothing yet.
+    fn events(&mut self, tick: &Tick, is_first: bool) -> Vec<Event>;
+}
+
+struct State<S> {
+    ticks: watch::Receiver<Arc<Tick>>,
+    told: S,
+    stop: CancellationToken,
+    is_first: bool,
+    is_stale: bool,
+    has_ended: bool,
+    until: tokio::time::Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A stream of events of what `ticks` tell, until the job or the server ends.
+pub(crate) fn events<S: Streams>(
+    ticks: watch::Receiver<Arc<Tick>>,
+    told: S,
+    stop: CancellationToken,
+    permit: OwnedSemaphorePermit,
+) -> Response {
+    let state = State {
+        ticks,
+        told,
+        stop,
+        is_first: true,
+        is_stale: false,
+        has_ended: false,
+        until: tokio::time::Instant::now() + LASTS,
+        _permit: permit,
+    };
+    let events = stream::unfold(state, |mut state| async move {
+        let events = state.next().await?;
+        Some((stream::iter(events.into_iter().map(Ok::<_, Infallible>)), state))
+    });
+    let events = futures_util::StreamExt::flatten(events);
+    let mut response =
+        Sse::new(events).keep_alive(KeepAlive::new().interval(PING).text("ping")).into_response();
+    // A proxy that collects answers would keep the events.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response
+}
+
+impl<S: Streams> State<S> {
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        if self.has_ended {
+            return None;
+        }
+        // The look that is there serves the first time.
+        if !self.is_first || self.ticks.borrow().number == 0 {
+            tokio::select! {
+                changed = self.ticks.changed() => {
+                    if changed.is_err() {
+                        return None;
+                    }
+                }
+                () = self.stop.cancelled() => return Some(self.leave()),
+                () = tokio::time::sleep_until(self.until) => return Some(self.leave()),
+            }
+        }
+        let tick = Arc::clone(&self.ticks.borrow_and_update());
+        let mut events = Vec::new();
+        match (&tick.stale, self.is_stale) {
+            (Some(cause), false) => {
+                let data = serde_json::json!({ "cause": cause, "since_us": tick.at_us });
+                events.push(Event::default().event("stale").data(data.to_string()));
+            }
+            (None, true) => events.push(Event::default().event("fresh").data("{}")),
+            _ => {}
+        }
+        self.is_stale = tick.stale.is_some();
+        if tick.stale.is_none() {
+            events.extend(self.told.events(&tick, self.is_first));
+            self.is_first = false;
+        }
+        if tick.is_last {
+            self.has_ended = true;
+            events.push(Event::default().event("end").data("{}"));
+        }
+        Some(events)
+    }
+
+    /// The last event of a stream that the client opens again.
+    fn leave(&mut self) -> Vec<Event> {
+        self.has_ended = true;
+        let (least, most) = COMES_AGAIN;
+        let random = u64::from(u16::from_le_bytes(crate::auth::random::<2>()));
+        let pause = Duration::from_millis(least + random * (most - least) / u64::from(u16::MAX));
+        vec![Event::default().event("bye").retry(pause).data("{}")]
+    }
+}

@@ -1,0 +1,41 @@
+//! What problems mean, and the addresses of the API.
+
+use axum::extract::{Path, State};
+use axum::response::Html;
+use prs_portal::view::{ApiPage, ProblemPage, ProblemsPage};
+
+use crate::api::ROUTES;
+use crate::app::App;
+use crate::problem::{ALL, Kind, Problem};
+
+/// `GET /api`.
+pub(crate) async fn api(State(app): State<App>) -> Html<String> {
+    let routes = ROUTES.iter().map(|route| {
+        (route.method.to_uppercase(), route.path, route.role, route.does, route.parameters.to_vec())
+    });
+    Html(ApiPage { chrome: &app.chrome, url: &app.url, routes: routes.collect() }.html())
+}
+
+/// `GET /problems`.
+pub(crate) async fn problems(State(app): State<App>) -> Html<String> {
+    let kinds = ALL.iter().map(|kind| (kind.slug, kind.status, kind.title)).collect();
+    Html(ProblemsPage { chrome: &app.chrome, kinds }.html())
+}
+
+/// `GET /problems/{slug}`.
+pub(crate) async fn problem(
+    State(app): State<App>,
+    Path(slug): Path<String>,
+) -> Result<Html<String>, Problem> {
+    let kind =
+        Kind::of(&slug).ok_or_else(|| Problem::new(Kind::NOT_FOUND, "There is no such kind of problem."))?;
+    let page = ProblemPage {
+        chrome: &app.chrome,
+        title: kind.title,
+        detail: "",
+        hint: None,
+        meaning: kind.meaning,
+        request_id: "",
+    };
+    Ok(Html(page.html()))
+}

@@ -1,0 +1,259 @@
+//! A job: overview with its live parts, output, settings, cancel, remove.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::sse::Event;
+use axum::response::{Html, Redirect, Response};
+use prs_common::storage::{GetOptions, Storage};
+use prs_jobs::{report, show};
+use prs_portal::view::{ConfirmPage, JobPage, OutputFile, OutputPage, Preview, SettingsPage, Tab};
+use serde_json::json;
+
+use crate::api::files::of_storage;
+use crate::api::jobs::{begin_to_cancel, remove_job};
+use crate::api::outputs::{files, result_file};
+use crate::app::App;
+use crate::auth::{May, MayAdmin, MayRead, MaySubmit, Role};
+use crate::http::cursor;
+use crate::http::params::Params;
+use crate::live::{Streams, Tick, events};
+use crate::problem::{Kind, Problem};
+
+/// Files of an output on a page.
+const FILES: usize = 100;
+/// Bytes of a result that are looked at, and lines that are shown.
+const PREVIEW: (u64, usize) = (64 << 10, 20);
+/// Letters of a line that are shown.
+const LETTERS: usize = 2000;
+
+/// `GET /jobs/{job}`.
+pub(crate) async fn overview(
+    May(who): MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let home = app.home(&id).await?;
+    let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
+    let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    Ok(Html(JobPage::new(&facts, &app.chrome, who.role >= Role::Submit).html()))
+}
+
+/// Tells the parts of a page that changed.
+#[derive(Default)]
+struct Parts(BTreeMap<&'static str, Arc<str>>);
+
+impl Streams for Parts {
+    fn events(&mut self, tick: &Tick, _: bool) -> Vec<Event> {
+        let is_new = |(name, html): &(&&'static str, &Arc<str>)| self.0.get(**name) != Some(html);
+        let changed: BTreeMap<&str, &str> =
+            tick.parts.iter().filter(is_new).map(|(name, html)| (*name, &**html)).collect();
+        if changed.is_empty() {
+            return Vec::new();
+        }
+        let event = Event::default().event("parts").data(json!({ "parts": changed }).to_string());
+        self.0.clone_from(&tick.parts);
+        vec![event]
+    }
+}
+
+/// `GET /jobs/{job}/live`.
+pub(crate) async fn live(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    app.seen(&id).await?;
+    let permit = app.watches.stream()?;
+    Ok(events(app.watches.follow(&id), Parts::default(), app.stop.clone(), permit))
+}
+
+/// `GET /jobs/{job}/output`.
+pub(crate) async fn output(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&["cursor"])?;
+    let of = format!("outputs of {id}?");
+    let after: Option<String> = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let (home, seen) = app.seen(&id).await?;
+    let storage = home.output(&seen.record);
+    let link = |path: &str| format!("/api/v1/jobs/{id}/outputs/{}", in_address(path));
+    let found = result_file(&home, &seen);
+    let (result, why_not) = match &found {
+        Ok((_, name)) => {
+            let bytes = seen.result.output.bytes;
+            (Some(OutputFile { path: name.clone(), link: link(name), bytes }), String::new())
+        }
+        Err(problem) => (None, problem.detail.clone()),
+    };
+    let preview = match &found {
+        Ok((storage, name)) => preview(&**storage, name).await?,
+        Err(_) => Preview::default(),
+    };
+    let (files, has_more) = files(&*storage, "", after.as_deref().unwrap_or_default(), FILES).await?;
+    let next = files
+        .last()
+        .filter(|_| has_more)
+        .map(|last| format!("/jobs/{id}/output?cursor={}", cursor::write(&of, &last.path)));
+    let files = files.into_iter().map(|file| OutputFile {
+        link: link(&file.path),
+        path: file.path,
+        bytes: file.bytes,
+    });
+    let spec = &seen.record.spec;
+    let page = OutputPage {
+        chrome: &app.chrome,
+        tab: Tab::Output,
+        job_id: &id,
+        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        uri: seen.result.output.folder().to_owned(),
+        result,
+        about: (seen.result.output.rows, seen.result.output.sha256.clone()),
+        why_not,
+        preview,
+        files: files.collect(),
+        next: next.unwrap_or_default(),
+    };
+    Ok(Html(page.html()))
+}
+
+/// The first lines of a result.
+async fn preview(storage: &dyn Storage, name: &str) -> Result<Preview, Problem> {
+    let options = GetOptions { range: Some(0..PREVIEW.0), version: None };
+    let found = storage.get_opts(name, options).await.map_err(|error| of_storage(&error))?;
+    if found.bytes.iter().take(1 << 10).any(|byte| *byte == 0) || found.bytes.starts_with(b"PAR1") {
+        let why_not = "The result is no text: download it to look into it.".to_owned();
+        return Ok(Preview { why_not, ..Preview::default() });
+    }
+    let text = String::from_utf8_lossy(&found.bytes);
+    let whole = if (found.bytes.len() as u64) < found.size {
+        text.rsplit_once('\n').map_or(&*text, |(whole, _)| whole)
+    } else {
+        &text
+    };
+    let cut = |line: &str| match line.char_indices().nth(LETTERS) {
+        Some((at, _)) => format!("{}\u{2026}", &line[..at]),
+        None => line.to_owned(),
+    };
+    let lines: Vec<String> = whole.lines().take(PREVIEW.1).map(cut).collect();
+    let is_cut = (found.bytes.len() as u64) < found.size || whole.lines().nth(PREVIEW.1).is_some();
+    Ok(Preview { lines, is_cut, why_not: String::new() })
+}
+
+/// A path as it stands in an address.
+fn in_address(path: &str) -> String {
+    use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+    const RESERVED: &AsciiSet = &CONTROLS
+        .add(b' ')
+        .add(b'"')
+        .add(b'#')
+        .add(b'%')
+        .add(b'<')
+        .add(b'>')
+        .add(b'?')
+        .add(b'`')
+        .add(b'{')
+        .add(b'}')
+        .add(b'\\')
+        .add(b'^')
+        .add(b'|')
+        .add(b'[')
+        .add(b']');
+    utf8_percent_encode(path, RESERVED).to_string()
+}
+
+/// `GET /jobs/{job}/settings`.
+pub(crate) async fn settings(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let absent = |failure| Problem::of(&failure, Kind::JOB_NOT_FOUND);
+    let home = app.home(&id).await?;
+    let (_, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
+    let yaml = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?.text();
+    Ok(Html(SettingsPage::new(&app.chrome, &facts, &yaml).html()))
+}
+
+/// `GET /jobs/{job}/cancel`.
+pub(crate) async fn ask_to_cancel(
+    _: MaySubmit,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Problem> {
+    app.seen(&id).await?;
+    let page = ConfirmPage {
+        chrome: &app.chrome,
+        title: &format!("Cancel {id}?"),
+        says: "What runs is stopped. What is done is kept, and prs resume goes on from there.",
+        button: "Cancel the job",
+        action: &format!("/jobs/{id}/cancel"),
+        back: &format!("/jobs/{id}"),
+    };
+    Ok(Html(page.html()))
+}
+
+/// `POST /jobs/{job}/cancel`.
+pub(crate) async fn cancel(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    // Who presses twice, or too late, has what they wanted.
+    match begin_to_cancel(&app, &id, &who.name).await {
+        Err(problem) if problem.kind != Kind::JOB_HAS_ENDED => Err(problem),
+        _ => Ok(Redirect::to(&format!("/jobs/{id}"))),
+    }
+}
+
+/// `GET /jobs/{job}/remove`.
+pub(crate) async fn ask_to_remove(
+    _: MayAdmin,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Problem> {
+    let (home, seen) = app.seen(&id).await?;
+    if !home.has_ended(&seen.record) {
+        return Err(Problem::new(Kind::JOB_IS_ACTIVE, "The job has not ended: cancel it first."));
+    }
+    let page = ConfirmPage {
+        chrome: &app.chrome,
+        title: &format!("Remove {id}?"),
+        says: "Its record, logs, rows and the output in its own folder go for good. An output at a place of the user's own stays.",
+        button: "Remove the job",
+        action: &format!("/jobs/{id}/remove"),
+        back: &format!("/jobs/{id}"),
+    };
+    Ok(Html(page.html()))
+}
+
+/// `POST /jobs/{job}/remove`.
+pub(crate) async fn remove(
+    _: MayAdmin,
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
+    Box::pin(remove_job(&app, &id)).await?;
+    Ok(Redirect::to("/jobs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_stand_in_addresses() {
+        assert_eq!(in_address("a b/c#d?e%.txt"), "a%20b/c%23d%3Fe%25.txt");
+        assert_eq!(in_address("grün.csv"), "gr%C3%BCn.csv");
+    }
+}

@@ -1,0 +1,105 @@
+//! The list of jobs.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Html;
+use prs_portal::view::{JobRow, JobsPage, StateCount};
+
+use crate::api::jobs::{Found, KNOWN, Wanted};
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::params::Params;
+use crate::index::Summary;
+use crate::problem::{Kind, Problem};
+
+/// The states that stand above the list, and what they are called there.
+const STATES: [(&str, &str); 6] = [
+    ("", "all"),
+    ("active", "active"),
+    ("completed", "completed"),
+    ("incomplete", "items missing"),
+    ("failed", "failed"),
+    ("canceled", "canceled"),
+];
+
+/// `GET /jobs`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[&KNOWN[..], &["part"]].concat())?;
+    let (wanted, limit) = (Wanted::parse(&params)?, params.limit()?);
+    let snapshot = app.index.snapshot().await;
+    let snapshot = snapshot.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
+    let state = wanted.states.first().cloned().unwrap_or_default();
+    let rest = params.without(&["cursor", "part"]);
+    let page = JobsPage {
+        chrome: &app.chrome,
+        rows: found.jobs.iter().map(|job| row(job)).collect(),
+        states: states(&params, &found.counts, &state),
+        query: params.one("q")?.unwrap_or_default().to_owned(),
+        state,
+        total: found.total,
+        is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
+        pages: pages(&found, &rest, params.one("cursor")?.is_some()),
+        rows_address: format!("/jobs?{}{}part=rows", params.without(&["part"]), "&"),
+        url: app.url.clone(),
+        at_us: snapshot.made_us,
+    };
+    Ok(Html(match params.one("part")? {
+        None => page.html(),
+        Some("rows") => page.rows_html(),
+        Some(other) => return Err(crate::http::params::bad("part", format_args!("{other:?} is not rows"))),
+    }))
+}
+
+/// The addresses of the first page, where this is another, and of the next one.
+fn pages(found: &Found, rest: &str, is_behind: bool) -> (String, String) {
+    let address = |more: &str| {
+        let parts: Vec<&str> = [rest, more].into_iter().filter(|part| !part.is_empty()).collect();
+        format!("/jobs?{}", parts.join("&"))
+    };
+    let first = if is_behind { address("") } else { String::new() };
+    let next = found.next.as_ref().map(|next| address(&format!("cursor={next}")));
+    (first, next.unwrap_or_default())
+}
+
+fn row(job: &Summary) -> JobRow {
+    JobRow {
+        job_id: job.job_id.clone(),
+        title: job.display_name.clone().unwrap_or_else(|| job.name.clone()),
+        state: Some(job.state),
+        complete: job.complete,
+        mini_batches: (job.mini_batches.scheduled, job.mini_batches.succeeded, job.mini_batches.failed),
+        per_second: job.per_second,
+        eta_seconds: job.eta_seconds,
+        submitted_us: job.submitted_us,
+        seconds: job.seconds,
+        attention: job.attention.clone().unwrap_or_default(),
+    }
+}
+
+/// How many there are in each state, as links that show them with the other filters.
+fn states(params: &Params, counts: &BTreeMap<&'static str, u64>, shown: &str) -> Vec<StateCount> {
+    let of = |state: &str| counts.get(state).copied().unwrap_or(0);
+    let rest = params.without(&["state", "cursor", "part"]);
+    let count = |(state, name): (&str, &str)| StateCount {
+        name: name.to_owned(),
+        count: match state {
+            "" => counts.iter().filter(|(state, _)| **state != "incomplete").map(|(_, count)| count).sum(),
+            "active" => ["queued", "scheduling", "running", "finalizing"].into_iter().map(of).sum(),
+            state => of(state),
+        },
+        link: match (state, rest.as_str()) {
+            ("", "") => "/jobs".to_owned(),
+            ("", rest) => format!("/jobs?{rest}"),
+            (state, "") => format!("/jobs?state={state}"),
+            (state, rest) => format!("/jobs?{rest}&state={state}"),
+        },
+        is_shown: state == shown,
+    };
+    STATES.into_iter().map(count).collect()
+}

@@ -1,0 +1,96 @@
+//! The logs of a job.
+
+use axum::extract::{Path, State};
+use axum::response::Html;
+use prs_jobs::homes::Home;
+use prs_portal::view::{LogEntry, LogLines, LogPage, Tab};
+
+use crate::api::logs::{At, WINDOW, all, find, home, window};
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::params::Params;
+use crate::problem::{Kind, Problem};
+
+/// Logs that a page lists.
+const MOST: usize = 500;
+/// What a job says last stands first.
+const FIRST: [&str; 2] = ["job_result.txt", "job_error.txt"];
+
+/// `GET /jobs/{job}/logs`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&["name", "at"])?;
+    let home = home(&app, &id).await?;
+    let found = all(&home).await?;
+    // What explains how the job stands.
+    let open = FIRST.into_iter().find(|name| found.iter().any(|log| log.file == *name && log.bytes > 0));
+    let open = open.filter(|_| params.one("name").ok().flatten().is_none());
+    page(&app, &id, &home, open.map(str::to_owned), &params).await
+}
+
+/// `GET /jobs/{job}/logs/{path}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, path)): Path<(String, String)>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&["name", "at"])?;
+    let home = home(&app, &id).await?;
+    page(&app, &id, &home, Some(path), &params).await
+}
+
+async fn page(
+    app: &App,
+    id: &str,
+    home: &Home,
+    open: Option<String>,
+    params: &Params,
+) -> Result<Html<String>, Problem> {
+    let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let query = params.one("name")?.unwrap_or_default();
+    let grows = !seen.result.state.is_final();
+    let mut found = all(home).await?;
+    found.retain(|log| log.bytes > 0 && log.file.contains(query));
+    found.sort_by_key(|log| (!FIRST.contains(&&*log.file), log.file.clone()));
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
+    let open = match open {
+        Some(path) => {
+            // Of what still grows the end is new.
+            let at = At::parse(params)?.unwrap_or(if grows { At::End } else { At::Byte(0) });
+            let log = find(home, &path).await?;
+            let window = window(&log, at, WINDOW.1).await?;
+            let last = window.total_bytes.saturating_sub(WINDOW.1);
+            Some(LogLines {
+                path: window.path,
+                total: window.total_bytes,
+                window: (window.from, window.to),
+                lines: window.lines.into_iter().map(|line| (line.offset, line.text)).collect(),
+                neighbours: (
+                    (window.from > 0).then(|| window.from.saturating_sub(WINDOW.1)),
+                    (!window.at_end).then_some(window.to),
+                ),
+                last,
+            })
+        }
+        None => None,
+    };
+    let spec = &seen.record.spec;
+    let page = LogPage {
+        chrome: &app.chrome,
+        tab: Tab::Logs,
+        job_id: id,
+        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        entries: found.into_iter().map(|log| LogEntry { path: log.file, bytes: log.bytes }).collect(),
+        more,
+        query,
+        open,
+        grows,
+    };
+    Ok(Html(page.html()))
+}

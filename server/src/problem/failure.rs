@@ -1,0 +1,34 @@
+//! What failures of calls on jobs are to whoever asked over HTTP.
+
+use prs_jobs::{Failure, FailureKind};
+use tracing::{error, warn};
+
+use super::{Kind, Problem};
+
+/// Seconds after which servers that are away may be there again.
+const AWAY: u32 = 5;
+
+impl Problem {
+    /// What it means that a call failed; `refused` is the kind where the request is at fault. What only the server's operator may
+    /// know goes to the log.
+    pub(crate) fn of(failure: &Failure, refused: &'static Kind) -> Self {
+        match failure.kind {
+            FailureKind::Usage => Self::new(refused, failure),
+            FailureKind::CannotConnect => {
+                warn!(%failure, "a server does not answer");
+                Self::new(
+                    Kind::SERVERS_UNREACHABLE,
+                    "Storage or ledger of the jobs cannot be used at the moment.",
+                )
+                .retry_after(AWAY)
+            }
+            FailureKind::Failed => {
+                error!(%failure, "a call failed");
+                Self::new(Kind::INTERNAL, "The call failed; the log of the server says why.")
+            }
+            FailureKind::Interrupted => {
+                Self::new(Kind::BUSY, "The server is about to end.").retry_after(AWAY)
+            }
+        }
+    }
+}
