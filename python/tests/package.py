@@ -41,6 +41,29 @@ SLOW = """\
         time.sleep(0.2)
         return list(mini_batch)
 """
+# Waits for `job`, and says so from within the wait.
+WAITS = """
+    wait = prs.child.Child.wait
+    def told(child, timeout=None):
+        print("waits", flush=True)
+        return wait(child, timeout)
+    prs.child.Child.wait = told
+    job.wait()
+"""
+
+
+def held(folder: Path) -> str:
+    """A script that waits with all but the first file until there is a file `go` in the folder."""
+    return f"""\
+    import time
+    from pathlib import Path
+
+    def run(mini_batch):
+        path = Path(mini_batch[0])
+        while path.name != "000.txt" and not Path({str(folder / "go")!r}).exists():
+            time.sleep(0.01)
+        return [path.name]
+    """
 
 
 def job_file(folder: Path, script: str = NAMES, files: int = 4, **keys: Any) -> Path:
@@ -90,6 +113,8 @@ __all__ = [
     "PROGRAM",
     "SLOW",
     "SOURCES",
+    "WAITS",
+    "held",
     "job_file",
     "keys_of_job",
     "prs",

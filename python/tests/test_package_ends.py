@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from package import SLOW, job_file, prs, python, wait_until
+from package import SLOW, WAITS, held, job_file, prs, python, wait_until
 
 Child = prs.child.Child
 
@@ -33,9 +33,10 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_killed_program_is_told_and_its_job_goes_on(folder: Path):
-    job = prs.submit(job_file(folder, SLOW, files=20))
+    job = prs.submit(job_file(folder, held(folder), files=20))
     wait_until(lambda: job.status().mini_batches.ended > 0, "something is done")
     os.kill(job._child._pid, signal.SIGKILL)
+    (folder / "go").touch()
     with pytest.raises(prs.Killed, match=r"killed by signal 9; .* job\.resume\(\) goes on"):
         job.wait()
     found = prs.job(job.id)
@@ -47,9 +48,10 @@ def test_a_killed_program_is_told_and_its_job_goes_on(folder: Path):
 
 
 def test_a_job_that_another_goes_on_with_is_followed(folder: Path):
-    job = prs.submit(job_file(folder, SLOW, files=20))
+    job = prs.submit(job_file(folder, held(folder), files=20))
     wait_until(lambda: job.status().mini_batches.ended > 0, "something is done")
     os.kill(job._child._pid, signal.SIGKILL)
+    (folder / "go").touch()
     wait_until(lambda: job.status().is_final, "it is known to be gone")
     other = prs.job(job.id).resume()
     assert job.wait().complete and other.wait().complete
@@ -78,40 +80,42 @@ def test_a_job_ends_with_its_python_and_goes_on_later(folder: Path, end: str):
 
 def test_ctrl_c_in_a_wait_cancels_the_job(folder: Path):
     job_file(folder, SLOW, files=100)
-    code = f"{SUBMITS}    job.wait()\n"
-    child = python(code, folder=folder, start_new_session=True)
+    child = python(f"{SUBMITS.rstrip()}{WAITS}", folder=folder, start_new_session=True)
     job_id, _ = child.stdout.readline().split()
-    time.sleep(0.3)
+    assert child.stdout.readline() == "waits\n"
     # As a terminal does: to the whole group.
     os.killpg(child.pid, signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert err.rstrip().endswith("KeyboardInterrupt"), err
     assert prs.job(job_id).state == "canceled"
 
 
 def test_ctrl_c_elsewhere_leaves_the_job(folder: Path):
-    job_file(folder, SLOW, files=8)
+    job_file(folder, held(folder), files=8)
     code = f"""{SUBMITS}
     import time
     try:
-        time.sleep(30)
+        print("sleeps", flush=True)
+        time.sleep(60)
     except KeyboardInterrupt:
+        open("go", "w").close()
         print(job.wait().state)
     """
     child = python(code, folder=folder, start_new_session=True)
     child.stdout.readline()
-    time.sleep(0.3)
+    assert child.stdout.readline() == "sleeps\n"
     os.killpg(child.pid, signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert out == "completed\n", err
 
 
 def test_a_fork_of_this_python_ends_no_job(folder: Path):
-    job_file(folder, SLOW, files=10)
+    job_file(folder, held(folder), files=10)
     code = f"""{SUBMITS}
     import multiprocessing
     def look():
         job.leave()
+        open("go", "w").close()
         print(job.wait(progress=False).state, job.result().name, flush=True)
     # As if a thread had it at the time of the fork.
     with job._child._lock:

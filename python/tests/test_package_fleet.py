@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from package import FAILS, PROGRAM, SLOW, job_file, prs, python, wait_until
+from package import FAILS, PROGRAM, SLOW, WAITS, held, job_file, prs, python, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -69,41 +68,46 @@ def test_nobody_needs_to_wait(folder: Path, fleet: prs.Fleet):
 
 
 def test_a_job_goes_on_without_the_python_that_handed_it_in(folder: Path, fleet: prs.Fleet):
-    job_file(folder, SLOW, files=10, name="left", output="out")
+    job_file(folder, held(folder), files=10, name="left", output="out")
     code = f"""
-        import prs, time
-        fleet = prs.Fleet({fleet.broker!r}, {fleet.redis!r}, {fleet.storage!r})
-        job = prs.submit("job.yml", fleet=fleet)
-        print(job.id, job._child._pid, flush=True)
-        job.wait()
-    """
+    import prs
+    fleet = prs.Fleet({fleet.broker!r}, {fleet.redis!r}, {fleet.storage!r})
+    job = prs.submit("job.yml", fleet=fleet)
+    print(job.id, job._child._pid, flush=True)
+    {WAITS}"""
     child = python(code, folder=folder, start_new_session=True)
     job_id, pid = child.stdout.readline().split()
-    time.sleep(0.5)
+    assert child.stdout.readline() == "waits\n"
     os.killpg(child.pid, signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert err.rstrip().endswith("KeyboardInterrupt"), err
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the program that waited is gone")
+    (folder / "go").touch()
     job = prs.job(job_id, fleet=fleet)
     assert job.wait().complete and not (folder / "out/parallel_run_step.txt").exists()
 
 
 def test_a_job_is_waited_for_without_the_program_that_waited(folder: Path, fleet: prs.Fleet):
-    job = prs.submit(job_file(folder, SLOW, files=10, name="followed"), fleet=fleet)
+    job = prs.submit(job_file(folder, held(folder), files=10, name="followed"), fleet=fleet)
     os.kill(job._child._pid, signal.SIGKILL)
+    (folder / "go").touch()
     assert job.wait().complete
 
 
 def test_a_result_is_fetched_where_output_could_not_be_filled(folder: Path, fleet: prs.Fleet):
-    job = prs.submit(job_file(folder, SLOW, name="taken", output="out"), fleet=fleet)
+    job = prs.submit(job_file(folder, held(folder), name="taken", output="out"), fleet=fleet)
     wait_until((folder / "out").is_dir, "the folder is claimed")
     (folder / "out/parallel_run_step.txt").write_text("mine")
+    (folder / "go").touch()
     copied = job.result(folder / "copy")
     assert len(copied.read_text().splitlines()) == 4 and job.wait().complete
     assert any("is not overwritten" in note for note in job.notes)
-    again = prs.submit(job_file(folder, SLOW, name="taken", output="other", allow_reuse="false"), fleet=fleet)
+    (folder / "go").unlink()
+    path = job_file(folder, held(folder), name="taken", output="other", allow_reuse="false")
+    again = prs.submit(path, fleet=fleet)
     wait_until((folder / "other").is_dir, "the folder is claimed")
     (folder / "other/parallel_run_step.txt").write_text("mine")
+    (folder / "go").touch()
     with pytest.raises(prs.PrsError, match=r"is not overwritten.*result.*--output-path"):
         again.result()
     assert again.wait().complete

@@ -192,6 +192,14 @@ fn interrupted_and_killed_jobs_go_on_where_they_were() {
     for signal in [Signal::INT, Signal::KILL] {
         let job =
             async_job(0.1, "pass").with_files(120).with("mini_batch_size", 1).with("max_concurrency", 8);
+        job.code(
+            "main.py",
+            "import asyncio, os\nfrom marks import is_marked\n\
+             async def run(mini_batch, context):\n    index = context.minibatch_index\n    \
+             await asyncio.sleep(0.1)\n    \
+             while index >= 60 and not is_marked('go'): await asyncio.sleep(0.01)\n    \
+             return [f'{index} {os.path.basename(path)}' for path in mini_batch]\n",
+        );
         let mut submit = job.start_submit(&[]);
         submit.wait_until("some that are done", || {
             job.run()
@@ -210,6 +218,7 @@ fn interrupted_and_killed_jobs_go_on_where_they_were() {
         } else {
             job.soon_leaves_nothing();
         }
+        job.mark("go");
         let printed = job.has_completed(&job.resume());
         assert_eq!(printed["mini_batches"], json!({ "scheduled": 120, "succeeded": 120, "failed": 0 }));
         assert_eq!(job.run().rows(), rows(120));

@@ -50,12 +50,15 @@ def pool():
 
 started = False
 
-def run(mini_batch):
+def start_children():
     global started
     if not started:
         started = True
         for start in (plain_fork, daemon, popen, pool):
             start()
+
+def run(mini_batch):
+    start_children()
     mark("ready", os.getpid())
     if is_marked("hold"):
         wait_for("never")
@@ -84,15 +87,15 @@ fn no_child_outlives_a_job_that_completes() {
 
 #[test]
 fn no_child_outlives_its_process() {
-    // The process times out; its children go with it while the job goes on.
-    let job =
-        job().with("run_invocation_timeout", 2).with("run_max_try", 1).with("process_count_per_node", 1);
+    // The process times out; its children go with it while the job goes on. They start before the time is taken.
+    let script = format!("{STARTS_CHILDREN}\ndef init():\n    start_children()\n");
+    let job = Job::new(&script).with_files(12).with("run_invocation_timeout", 2);
+    let job = job.with("run_max_try", 1).with("process_count_per_node", 1);
     job.mark("hold");
     let mut submit = job.start_submit(&[]);
-    submit.wait_until("the first children", || {
-        job.marks("ready").len() == 1 && job.processes().len() > CHILDREN
-    });
-    let first: Vec<i32> = job.marks("child").iter().map(|pid| pid.parse().unwrap()).collect();
+    submit.wait_until("the first children", || !job.marks("ready").is_empty());
+    let children = job.marks("child");
+    let first: Vec<i32> = children.iter().take(CHILDREN).map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(first.len(), CHILDREN);
     job.unmark("hold");
     submit.wait_until("the end of the first process's children", || {

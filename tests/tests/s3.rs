@@ -16,9 +16,9 @@ use prs_common::storage::{
 };
 use prs_tests::conformance::storage::run;
 use prs_tests::deadline::{stays_pending, wait_for};
-use prs_tests::harness::servers::Store;
 use prs_tests::harness::servers::proxy::{Fault, HttpFaults, HttpProxy, TcpProxy};
 use prs_tests::harness::servers::s3::{Conditions, Rights, S3Server, S3Settings};
+use prs_tests::harness::servers::{Store, free_port};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const BUCKET: &str = "bucket";
@@ -93,7 +93,7 @@ mod opening {
     #[tokio::test]
     async fn a_server_that_does_not_run_is_unavailable() {
         let server = server_with(S3Settings::default());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let endpoint = Some(format!("http://127.0.0.1:{port}"));
         let error = refused(BUCKET, &S3Options { endpoint, ..options(&server, Rights::All) }).await;
         assert_told(&error, StorageErrorKind::Unavailable, "AWS_ENDPOINT_URL_S3");

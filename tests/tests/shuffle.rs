@@ -10,12 +10,14 @@ use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Fleet, Job, expected_by_python};
 use serde_json::json;
 
-/// Gives back the keys, the types, and each row.
+/// Gives back the keys, the types, and each row; with the mark `hold`, from some groups on when there is a mark `go`.
 const ROWS: &str = "
-from marks import mark
+from marks import is_marked, mark, wait_for
 
 def run(mini_batch, context):
     mark('run')
+    if context.minibatch_index >= 1000 and is_marked('hold'):
+        wait_for('go')
     types = [str(one) for one in mini_batch.dtypes]
     return [f'{context.partition_key_value} {types} {row}' for row in mini_batch.itertuples()]
 ";
@@ -111,7 +113,8 @@ fn a_job_that_is_killed_in_any_step_goes_on_to_the_same_bytes() {
         rows(&job)
     };
     for step in ["split", "group", "run"] {
-        let job = grouped("csv");
+        let job = grouped("csv").with("run_invocation_timeout", 600);
+        job.mark("hold");
         let live = job.start_submit(&[]);
         let begun = || {
             let mut folders = fs::read_dir(job.path("run/steps")).ok()?.flatten();
@@ -122,6 +125,7 @@ fn a_job_that_is_killed_in_any_step_goes_on_to_the_same_bytes() {
         };
         wait_for(&format!("{step} to begin"), Duration::from_mins(2), begun);
         assert!(live.kill(), "it ended before it was killed in {step}");
+        job.mark("go");
         let ended = job.resume();
         ended.expect_code(0);
         assert!(rows(&job) == expected, "killed in {step}, the rows are others");

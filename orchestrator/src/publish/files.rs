@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use futures_util::{StreamExt, TryStreamExt};
 use prs_common::checksum::Crc32c;
+use prs_common::failpoint;
 use prs_common::job::OutputAction;
 use prs_common::layout::FAILED_MINI_BATCHES;
 use prs_common::mini_batch::{MiniBatchIndex, id_of};
@@ -48,6 +49,7 @@ async fn publish_all(job: &JobContext, files: &[(MiniBatchIndex, OutputFile)]) -
     let mut published = futures_util::stream::iter(to_publish).buffer_unordered(PUBLISHED_AT_ONCE);
     while let Some(done) = published.next().await {
         brought.push(done?);
+        failpoint::pass("file_published");
     }
     former::note(job, brought).await
 }

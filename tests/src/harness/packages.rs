@@ -2,9 +2,9 @@
 //! where a test has to stop an installer, a script that stands in for uv.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::{Job, python};
 
@@ -63,7 +63,12 @@ pub fn installing(job: &Job) -> Vec<u32> {
     job.marks("installs").into_iter().filter_map(parent).collect()
 }
 
+/// Another program writes it: a file that is open for writing here would stay open in whatever a thread starts at this
+/// moment, until its `exec`, and could not be run as long.
 fn executable(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut install = install.spawn().unwrap();
+    install.stdin.take().expect("it is piped").write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success());
 }

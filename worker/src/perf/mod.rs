@@ -123,6 +123,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use std::fs::read_to_string;
+    use std::time::Instant;
 
     use super::*;
 
@@ -137,10 +138,19 @@ mod tests {
         }
     }
 
-    /// Looks for so long.
-    fn looks(logs: &Path, interval: u64, length: u64) {
-        let monitor = Monitor::start(logs, 3, "job-1-3-x-".into(), Duration::from_millis(interval));
-        thread::sleep(Duration::from_millis(length));
+    /// Lines of a file of the node.
+    fn lines(logs: &Path, name: &str) -> usize {
+        read_to_string(logs.join("perf/3").join(name)).unwrap_or_default().lines().count()
+    }
+
+    /// Looks until the file about the host has so many lines, and what is written behind it is there.
+    fn looks(logs: &Path, host: &str, count: usize) {
+        let monitor = Monitor::start(logs, 3, "job-1-3-x-".into(), Duration::from_millis(100));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while lines(logs, host) < count || lines(logs, "processes_resource_usage.csv") < count {
+            assert!(Instant::now() < deadline, "{host} has {} lines", lines(logs, host));
+            thread::sleep(Duration::from_millis(10));
+        }
         drop(monitor);
         // A look may be under way.
         thread::sleep(Duration::from_millis(100));
@@ -149,14 +159,11 @@ mod tests {
     #[test]
     fn another_start_of_a_node_goes_on_in_its_files() {
         let logs = tempfile::tempdir().unwrap();
-        looks(logs.path(), 100, 700);
+        looks(logs.path(), "node_resource_usage.csv", 2);
         let folder = logs.path().join("perf/3");
-        let rows = |name: &str| read_to_string(folder.join(name)).unwrap_or_default().lines().count();
-        let before = rows("node_resource_usage.csv");
-        assert!(before >= 2);
-        looks(logs.path(), 100, 700);
+        let before = lines(logs.path(), "node_resource_usage.csv");
+        looks(logs.path(), "node_resource_usage.csv", before + 1);
         let host = read_to_string(folder.join("node_resource_usage.csv")).unwrap();
-        assert!(host.lines().count() > before, "{host}");
         assert_eq!(host.matches("Time,").count(), 1, "{host}");
         let columns = |line: &str| line.split(',').count();
         assert!(host.lines().all(|line| columns(line) == columns(host.lines().next().unwrap())), "{host}");
@@ -168,16 +175,17 @@ mod tests {
 
         // A host with other columns begins another file.
         std::fs::write(folder.join("node_resource_usage.csv"), "Time,GPU\n1,2\n").unwrap();
-        looks(logs.path(), 100, 700);
-        assert_eq!(rows("node_resource_usage.csv"), 2);
-        assert!(rows("node_resource_usage.2.csv") >= 2);
+        looks(logs.path(), "node_resource_usage.2.csv", 2);
+        assert_eq!(lines(logs.path(), "node_resource_usage.csv"), 2);
     }
 
     #[test]
     fn nobody_looks_where_nobody_asks_or_the_job_is_short() {
         let logs = tempfile::tempdir().unwrap();
         assert!(Monitor::start(logs.path(), 0, String::new(), Duration::ZERO).is_none());
-        looks(logs.path(), 600_000, 100);
+        let monitor = Monitor::start(logs.path(), 3, String::new(), Duration::from_mins(10));
+        thread::sleep(Duration::from_millis(100));
+        drop(monitor);
         assert!(!logs.path().join("perf").exists());
     }
 }

@@ -62,23 +62,21 @@ pub(super) async fn lease_changes_hands_after_it_ran_out(ledger: &dyn Ledger) {
 }
 
 pub(super) async fn racing_lease_has_one_winner(ledger: &dyn Ledger) {
+    let minute = Duration::from_mins(1);
     let job = fresh(ledger, "winner").await;
     let owners: Vec<String> = (0..8).map(|owner| format!("owner-{owner}")).collect();
     let mut fences = Vec::new();
     for _ in 0..3 {
-        let taken = eventually("a free lease", || async {
-            let asked = owners.iter().map(|owner| job.lease(Duty::Watch, owner, Duration::from_millis(400)));
-            let won: Vec<u64> = join_all(asked).await.into_iter().filter_map(Result::unwrap).collect();
-            (!won.is_empty()).then_some(won)
-        })
-        .await;
-        assert_eq!(taken.len(), 1, "one owner at a time");
-        fences.extend(taken);
+        let asked = owners.iter().map(|owner| job.lease(Duty::Watch, owner, minute));
+        let told = join_all(asked).await.into_iter().map(Result::unwrap);
+        let taken: Vec<_> =
+            owners.iter().zip(told).filter_map(|(owner, fence)| Some((owner, fence?))).collect();
+        let [(owner, fence)] = taken[..] else { panic!("one owner at a time: {taken:?}") };
+        job.release(Duty::Watch, owner).await.unwrap();
         // Another owner has it in between, so it changes hands.
-        let between = eventually("another owner", || async {
-            job.lease(Duty::Watch, "else", Duration::from_millis(20)).await.unwrap()
-        });
-        fences.push(between.await);
+        let between = job.lease(Duty::Watch, "else", minute).await.unwrap().expect("the lease is free");
+        job.release(Duty::Watch, "else").await.unwrap();
+        fences.extend([fence, between]);
     }
     assert!(fences.is_sorted_by(|before, after| before < after), "{fences:?}");
 }

@@ -117,9 +117,10 @@ pub(super) async fn one_at_a_time_fills_the_offers(ledger: &dyn Ledger) {
     assert!(!ledger.offers(&target, None, MINUTE).await.unwrap().are_filled);
     let begun = join_all((0..8).map(|_| ledger.begin_to_fill(&target, MINUTE))).await;
     assert_eq!(begun.into_iter().filter(|begun| *begun.as_ref().unwrap()).count(), 1);
-    ledger.filled(&target, Duration::from_millis(200)).await.unwrap();
+    ledger.filled(&target, MINUTE).await.unwrap();
     assert!(ledger.offers(&target, None, MINUTE).await.unwrap().are_filled);
     assert!(!ledger.begin_to_fill(&target, MINUTE).await.unwrap());
+    ledger.filled(&target, Duration::from_millis(200)).await.unwrap();
     eventually("the next comparison", || async {
         ledger.begin_to_fill(&target, MINUTE).await.unwrap().then_some(())
     })
@@ -171,7 +172,8 @@ pub(super) async fn quiet_node_loses_its_seat(ledger: &dyn Ledger) {
     let job = fresh(ledger, "quiet").await;
     let one = Seats { count: 1, quiet: Duration::from_millis(300) };
     let node = job.take_seat(&worker("a"), one).await.unwrap().unwrap();
-    assert_eq!(job.take_seat(&worker("b"), one).await.unwrap(), None);
+    let patient = Seats { quiet: MINUTE, ..one };
+    assert_eq!(job.take_seat(&worker("b"), patient).await.unwrap(), None);
     job.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
     eventually("the seat to be free", || async { job.take_seat(&worker("b"), one).await.unwrap() }).await;
 }

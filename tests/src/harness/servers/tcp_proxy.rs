@@ -167,11 +167,12 @@ async fn swallow(connection: &mut TcpStream) {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
     use std::thread;
     use std::time::{Duration, Instant};
 
     use super::TcpProxy;
+    use crate::harness::servers::free_port;
 
     /// Sends back what comes, to the end.
     fn echo() -> TcpListener {
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_next_server_is_taken_for_one_that_is_away() {
-        let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let away = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let server = echo();
         let proxy = TcpProxy::start_with(&[away, server.local_addr().unwrap()], Duration::ZERO);
         let mut near = TcpStream::connect(proxy.address()).unwrap();
