@@ -74,6 +74,8 @@ impl Start<'_> {
 pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Result<Ended, Failure> {
     let (caller, runs_on) = (start.caller(), start.whereabouts.runs_on());
     caller.prepare()?;
+    let names = given.names.map(Names::anew);
+    let given = Given { names: names.as_ref(), ..given };
     let mut loaded = registry::load(runs_on, job_file, given, start.whereabouts).await?;
     graph::keep(&mut loaded, job_file, given, start.whereabouts).await?;
     let spec = match loaded {
