@@ -24,7 +24,12 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     check(&whereabouts, run_dir.as_deref(), *detach)?;
     let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
     let (names, invocation) = (servers.names(), of_deployment.invocation());
-    let given = Given { overrides: &arguments.set, invocation: Some(&invocation), names: Some(&names) };
+    let given = Given {
+        overrides: &arguments.set,
+        invocation: Some(&invocation),
+        names: Some(&names),
+        ..Given::default()
+    };
     let start = Start {
         whereabouts: &whereabouts,
         run_dir: run_dir.as_deref(),

@@ -297,6 +297,16 @@ impl Names {
             .map(|Used { asset, .. }| format!("azureml:{}:{}", asset.name, asset.version))
     }
 
+    /// Folders of this machine with what was looked up: registered components, and graphs of jobs.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let state = self.state();
+        let folder = |found: &Result<Found, String>| match found {
+            Ok(Found::Component(_, file) | Found::Graph(file)) => file.parent().map(Path::to_owned),
+            _ => None,
+        };
+        state.found.values().filter_map(folder).collect()
+    }
+
     /// The registered model that `path` is, as it stands for its name.
     pub(super) fn model_at(&self, path: &str) -> Option<AssetVersion> {
         let state = self.state();
