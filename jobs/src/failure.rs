@@ -7,8 +7,10 @@ use prs_common::servers::ConnectError;
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// What was asked is wrong: a job file, a setting, something that is not there.
+    /// What was asked is wrong: a job file, a setting, a state of the job in which it cannot be done.
     Usage,
+    /// What was asked for is not there: a job, a log, a registered version. To a person it is a kind of usage.
+    NotFound,
     /// A server of the fleet cannot be used, or refuses this program.
     CannotConnect,
     /// prs itself could not go on.
@@ -26,7 +28,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was asked is wrong, or names something that is not there.
+    /// What was asked is wrong.
     pub fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { kind: FailureKind::Usage, error: error.into() }
     }
@@ -36,9 +38,14 @@ impl Failure {
         Self::usage(anyhow::anyhow!("{message}"))
     }
 
-    /// Whether what was asked is at fault.
+    /// What was asked for is not there.
+    pub fn not_found(message: impl fmt::Display) -> Self {
+        Self { kind: FailureKind::NotFound, ..Self::wrong(message) }
+    }
+
+    /// Whether what was asked is at fault, or asks for what is not there.
     pub fn is_usage(&self) -> bool {
-        self.kind == FailureKind::Usage
+        matches!(self.kind, FailureKind::Usage | FailureKind::NotFound)
     }
 
     /// A server of the fleet cannot be used, or refuses this program.

@@ -3,7 +3,7 @@
 //!
 //! | to | call |
 //! |---|---|
-//! | run a job file, run a former job anew, go on with one | [`submit::submit`], [`submit::resubmit`], [`submit::resume`] |
+//! | run a job file, or the text of one; run a former job anew, go on with one | [`submit::submit`], [`submit::submit_text`], [`submit::resubmit`], [`submit::resume`] |
 //! | find a job by what people call it | [`homes::naming::resolve`], [`homes::find`] |
 //! | see how it stands | [`look`](homes::Seen) at its [`Home`](homes::Home), then [`records::Job::seen`] |
 //! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |

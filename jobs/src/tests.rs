@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use prs_common::job::{JobSpec, Names};
 use prs_common::ledger::JobState;
+use prs_common::registry::{Kind, Which};
 use prs_common::storage::{LocalStorage, PutMode, Storage};
 use prs_orchestrator::JobRecord;
 
@@ -34,7 +35,7 @@ impl Caller for Remembering {
 
 fn here(runs: PathBuf) -> (Arc<Remembering>, Whereabouts) {
     let caller = Arc::new(Remembering::default());
-    (Arc::clone(&caller), Whereabouts { urls: None, runs, names: Names::default(), caller })
+    (Arc::clone(&caller), Whereabouts::new(None, runs, Names::default(), caller))
 }
 
 /// A job of this machine whose program is gone; with a log.
@@ -45,6 +46,33 @@ async fn interrupted(runs: &Path, id: &str, submitted_us: u64) {
     assert!(JobRecord { submitted_us, ..fresh }.create(&storage).await.unwrap());
     let key = "logs/user/stdout/0/process000.stdout.txt";
     storage.put(key, "one\ntwo\n".into(), PutMode::Overwrite).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_from_what_is_wrong() {
+    let runs = tempfile::tempdir().unwrap();
+    let (_, whereabouts) = here(runs.path().to_owned());
+    let kind = |failure: crate::Failure| {
+        assert!(failure.is_usage(), "{failure}");
+        failure.kind
+    };
+    let absent = homes::find(FIRST, &whereabouts).await.unwrap_err();
+    assert!(absent.to_string().starts_with("there is no job"), "{absent}");
+    assert_eq!(kind(absent), FailureKind::NotFound);
+    assert_eq!(kind(naming::resolve("@latest", &whereabouts).await.unwrap_err()), FailureKind::NotFound);
+    assert_eq!(kind(naming::resolve("@oldest", &whereabouts).await.unwrap_err()), FailureKind::Usage);
+
+    interrupted(runs.path(), FIRST, 1_795_262_400_000_000).await;
+    let home = homes::find(FIRST, &whereabouts).await.unwrap();
+    assert_eq!(kind(logs::find(&*home, "x").await.err().unwrap()), FailureKind::NotFound);
+    std::fs::remove_file(runs.path().join(FIRST).join("job.json")).unwrap();
+    assert_eq!(kind(home.look().await.unwrap_err()), FailureKind::NotFound);
+
+    let registry = homes::registry::open(&whereabouts).await.unwrap();
+    let absent = registry.find(Kind::Data, "iris", &Which::Version("1".into())).await.unwrap_err();
+    assert_eq!(kind(homes::registry::failure(absent)), FailureKind::NotFound);
+    let wrong = registry.find(Kind::Data, "a/b", &Which::Version("1".into())).await.unwrap_err();
+    assert_eq!(kind(homes::registry::failure(wrong)), FailureKind::Usage);
 }
 
 const FIRST: &str = "words-20261121-120000-1a2b";

@@ -35,7 +35,7 @@ impl From<Code> for ExitCode {
 impl From<FailureKind> for Code {
     fn from(kind: FailureKind) -> Self {
         match kind {
-            FailureKind::Usage => Self::Usage,
+            FailureKind::Usage | FailureKind::NotFound => Self::Usage,
             FailureKind::CannotConnect => Self::CannotConnect,
             FailureKind::Failed => Self::Failed,
             FailureKind::Interrupted => Self::Interrupted,

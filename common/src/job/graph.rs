@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assets::written;
 use super::names::Names;
-use super::{COMPONENT_FILE, Given, Loaded, form, read_text, yaml};
+use super::{COMPONENT_FILE, Given, Loaded, form, yaml};
 
 /// The graph of a pipeline job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,8 +27,8 @@ impl Graph {
     /// That of the job file at `path`, of which `loaded` came. Nothing where it is no pipeline; where names have then something
     /// [asked](Names::take_asked), it has to be looked up first.
     pub fn of(path: &Path, given: Given<'_>, loaded: &Loaded) -> Option<Self> {
-        let document = yaml::parse(&read_text(path).ok()?).ok()?;
-        let absolute = std::path::absolute(path).ok()?;
+        let document = yaml::parse(&given.text_of(path).ok()?).ok()?;
+        let absolute = given.place_of(path).ok()?;
         let names: Names = given.names.cloned().unwrap_or_default();
         let made = form::graph(document, &absolute, given.overrides, &names)?;
         let code = made.folders.iter().map(|(name, folder)| Some((name.clone(), step_with(loaded, folder)?)));

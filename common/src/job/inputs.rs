@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use super::fence;
 use super::form::RawSetting;
 use super::keys::{INPUT, JOB};
 use super::mltable::{self, Table, Wanted};
@@ -331,6 +332,12 @@ fn local_path(
         return Err("it is empty: give a local path".to_owned());
     }
     refuse_elsewhere(given)?;
+    if is_list && fence::is_up() {
+        return Err(
+            "a list may name any path, so it is read where the job file is one: name the paths themselves"
+                .to_owned(),
+        );
+    }
     let path = absolute(folder, given);
     let Some(text) = path.to_str().map(str::to_owned) else {
         return Err(format!("{} is not UTF-8: rename it", path.display()));

@@ -6,10 +6,7 @@
 //! once. The script's own syntax is not looked at here.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
-use std::sync::OnceLock;
 
 mod arguments;
 mod assets;
@@ -17,6 +14,7 @@ mod built_in;
 pub mod counting;
 mod environment;
 mod error;
+mod fence;
 mod file_name;
 pub(crate) mod form;
 mod given_id;
@@ -40,10 +38,12 @@ mod references;
 mod settings;
 pub mod shuffle;
 mod side_inputs;
+mod source;
 mod spec;
 mod takes;
 #[cfg(test)]
 mod tests;
+mod text;
 mod validate;
 pub(crate) mod yaml;
 
@@ -70,22 +70,19 @@ pub use outputs::{NamedOutput, kept_folders};
 pub use own_id::WithJobId;
 pub use references::{Reference, resolve_references};
 pub use side_inputs::SideInput;
+pub use source::STANDARD_INPUT;
 pub use spec::{CsvFormat, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat};
 pub use takes::Takes;
+pub use text::{Called, JobText};
 pub use validate::{check_name, check_target, script_below};
 
 use form::{Appended, Lifted, RawPipeline, RawSettings, RawStep, SourceFiles};
 use keys::Start;
 use reader::Reader;
+use source::read_text;
 
 use crate::job::pipeline::{Pipeline, Step, name_in_id};
 use crate::registry::Kind;
-
-/// The name of a job file that comes through standard input; relative paths in it start from the current folder.
-pub const STANDARD_INPUT: &str = "-";
-
-/// Bytes beyond which a file is taken for something else than a job file.
-const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// Where the processes of a job will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +131,17 @@ impl Loaded {
         match prepared::pipeline_of(spec) {
             Ok(pipeline) => Self::Pipeline(Box::new(LoadedPipeline { spec: outer, pipeline })),
             Err(spec) => Self::Job(spec),
+        }
+    }
+
+    /// Changes the settings of all jobs in it.
+    fn each_spec(&mut self, mut change: impl FnMut(&mut JobSpec)) {
+        match self {
+            Self::Job(spec) => change(spec),
+            Self::Pipeline(loaded) => {
+                change(&mut loaded.spec);
+                loaded.pipeline.steps.iter_mut().for_each(|step| change(&mut step.spec));
+            }
         }
     }
 
@@ -194,13 +202,25 @@ pub struct Given<'a> {
     /// What names of data, datastores and computes stand for. Where these then have something
     /// [asked](Names::take_asked), what comes of the file does not count before that is looked up.
     pub names: Option<&'a Names>,
+    /// The text that is read in the place of a file; the path of that says nothing then.
+    pub text: Option<JobText<'a>>,
+    /// What the job is called, whatever the file says.
+    pub called: Option<&'a Called>,
 }
 
 /// The same, with all that a command gives.
 ///
 /// # Errors
-/// Every problem of the file, of the components that it names, and of what is given, at once.
+/// Every problem of the file, of the components that it names, and of what is given, at once; of a text whose paths lead out
+/// of what came with it, these alone.
 pub fn load_given(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, JobFileError> {
+    match &given.text {
+        Some(job) => job.load(runs_on, given.names, || load_one(runs_on, Path::new(text::SHOWN), given)),
+        None => load_one(runs_on, path, given),
+    }
+}
+
+fn load_one(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, JobFileError> {
     let mut problems = Vec::new();
     let names = given.names.cloned().unwrap_or_default();
     names.begin();
@@ -295,7 +315,7 @@ fn read(
     problems: &mut Vec<Problem>,
 ) -> Option<Loaded> {
     let mut refuse = |line, message| problems.push(Problem { key: String::new(), line, message });
-    let text = match read_text(path) {
+    let text = match given.text_of(path) {
         Ok(text) => text,
         Err(message) => {
             refuse(None, message);
@@ -309,7 +329,7 @@ fn read(
             return None;
         }
     };
-    let absolute = match std::path::absolute(path) {
+    let absolute = match given.place_of(path) {
         Ok(absolute) => absolute,
         Err(error) => {
             refuse(None, format!("the current folder is not known: {error}"));
@@ -325,7 +345,7 @@ fn read(
     let lifted = form::lift(document, &absolute, &mut overrides, &invocation, &mut files, problems);
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let mut place = Loading { path, folder, runs_on, files, problems };
-    let loaded = lifted.map(|lifted| match lifted {
+    let mut loaded = lifted.map(|lifted| match lifted {
         Lifted::Job(raw) => {
             let spec = place.job(raw, &overrides);
             place.refuse_outputs_of_steps(&spec);
@@ -334,6 +354,9 @@ fn read(
         Lifted::Pipeline(raw) => Loaded::Pipeline(Box::new(place.pipeline(raw, &overrides))),
     });
     let Loading { files, problems, .. } = place;
+    if let (Some(called), Some(loaded)) = (given.called, &mut loaded) {
+        called.put(loaded, problems);
+    }
     names.replace_problems(problems);
     problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
     for problem in problems.iter_mut() {
@@ -473,29 +496,4 @@ fn place_of_output(spec: &JobSpec, output: &str, appended: Option<&Appended>) ->
             named.map_or_else(|| output.to_owned(), |named| named.path.clone())
         }
     }
-}
-
-fn read_text(path: &Path) -> Result<String, String> {
-    /// What came through standard input, which is over once it was read: a file is read again after a look-up.
-    static GIVEN: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
-    let bytes = if path == Path::new(STANDARD_INPUT) {
-        GIVEN.get_or_init(|| read_bytes(std::io::stdin())).clone()?
-    } else {
-        let unreadable = |error| format!("cannot read the job file: {error}{}", near_path::hint(path));
-        read_bytes(File::open(path).map_err(unreadable)?)?
-    };
-    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text: give a job file in UTF-8".to_owned())
-}
-
-/// All bytes of a job file.
-fn read_bytes(source: impl Read) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    source
-        .take(MAX_FILE_SIZE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot read the job file: {error}"))?;
-    if bytes.len() as u64 > MAX_FILE_SIZE {
-        return Err(format!("the file is larger than {MAX_FILE_SIZE} bytes: give a job file"));
-    }
-    Ok(bytes)
 }

@@ -19,7 +19,7 @@ use super::spec::{JobSpec, MiniBatchSize};
 use super::takes::{INT_MAX, Takes};
 use super::yaml::{Node, Value};
 use super::{
-    RunsOn, arguments, built_in, environment, inputs, model, near_path, output_format, outputs,
+    RunsOn, arguments, built_in, environment, fence, inputs, model, near_path, output_format, outputs,
     partition_keys, side_inputs,
 };
 use crate::dataset::input::InputKind;
@@ -309,7 +309,14 @@ fn is_scheme(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// `given`, seen from `folder`, without `.` parts and without a `/` at its end.
+/// `given`, seen from `folder`, without `.` parts and without a `/` at its end; a path that nothing has where `given` leads out of
+/// what came with the job.
 pub(super) fn absolute(folder: &Path, given: &str) -> PathBuf {
+    let path: PathBuf = folder.join(given).components().collect();
+    if fence::pass(&path, given) { path } else { fence::NOWHERE.into() }
+}
+
+/// `given`, seen from `folder`, on the hosts that run the job.
+pub(super) fn absolute_there(folder: &Path, given: &str) -> PathBuf {
     folder.join(given).components().collect()
 }

@@ -48,7 +48,10 @@ pub enum RegistryError {
     /// The store fails.
     #[error("the registry: {0}")]
     Store(#[from] StorageError),
-    /// What is asked for is not there, or may not be.
+    /// What is asked for is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// What is asked for may not be.
     #[error("{0}")]
     Refused(String),
     /// What is noted of a name cannot be understood.
@@ -178,7 +181,7 @@ impl Registry {
         let Some((asset, _)) = self.read(kind, name).await? else {
             return Err(self.no_such_name(kind, name).await?);
         };
-        let found = asset.find(which).map_err(RegistryError::Refused)?;
+        let found = asset.find(which).map_err(RegistryError::NotFound)?;
         Ok(self.view(&asset, found))
     }
 
@@ -252,15 +255,15 @@ impl Registry {
         version: Option<&str>,
         edit: impl Fn(&mut entry::VersionEntry),
     ) -> Result<Vec<AssetVersion>, RegistryError> {
-        if self.read(kind, name).await?.is_none() {
+        let Some((asset, _)) = self.read(kind, name).await? else {
             return Err(self.no_such_name(kind, name).await?);
+        };
+        if let Some(version) = version {
+            asset.find(&Which::Version(version.to_owned())).map_err(RegistryError::NotFound)?;
         }
         self.change(kind, name, |asset| {
             let noun = kind.noun();
             let mut asset = asset.ok_or_else(|| format!("there is no {noun} {name} any more"))?;
-            if let Some(version) = version {
-                asset.find(&Which::Version(version.to_owned()))?;
-            }
             for one in &mut asset.versions {
                 if version.is_none_or(|version| one.version == version) {
                     edit(one);
@@ -322,7 +325,7 @@ impl Registry {
         let Some((asset, _)) = self.read(kind, name).await? else {
             return Err(self.no_such_name(kind, name).await?);
         };
-        let found = asset.find(&Which::Version(version.to_owned())).map_err(RegistryError::Refused)?;
+        let found = asset.find(&Which::Version(version.to_owned())).map_err(RegistryError::NotFound)?;
         match &found.place {
             VersionSource::Content(content) => Ok(content.clone()),
             VersionSource::Url(url) => Err(RegistryError::Refused(format!(
@@ -404,7 +407,7 @@ impl Registry {
             None if known.is_empty() => format!("it has no {noun}; {command} create makes an entry"),
             None => format!("{command} list shows the names there are"),
         };
-        Ok(RegistryError::Refused(format!("there is no {noun} {name} in the registry {self}: {remedy}")))
+        Ok(RegistryError::NotFound(format!("there is no {noun} {name} in the registry {self}: {remedy}")))
     }
 
     fn vanished(&self, kind: Kind, name: &str) -> RegistryError {

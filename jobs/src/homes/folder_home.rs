@@ -81,7 +81,10 @@ impl JobHome for FolderHome {
     }
 
     fn unreadable(&self, error: JobRecordError) -> Failure {
-        Failure::usage(error)
+        match error {
+            error @ JobRecordError::Absent { .. } => Failure::not_found(error),
+            error => Failure::usage(error),
+        }
     }
 
     fn has_ended(&self, _: &JobRecord) -> bool {
@@ -101,7 +104,7 @@ impl JobHome for FolderHome {
         let mut record = record;
         if !record.state.is_final() && !run_folder::is_locked(&self.folder) {
             // It may have ended between the two looks.
-            record = JobRecord::read(&*self.storage).await.map_err(Failure::usage)?;
+            record = JobRecord::read(&*self.storage).await.map_err(|error| self.unreadable(error))?;
             if !record.state.is_final() {
                 record.state = JobState::Failed;
             }

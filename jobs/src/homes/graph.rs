@@ -2,7 +2,6 @@
 //! submitted, and it is made a component on this machine, with the code that the job ran.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::code::archive::{is_intact, pack, unpack};
@@ -48,7 +47,7 @@ pub(crate) async fn component(
     let reader = Reader::connect(whereabouts).await?;
     let found = async {
         let home: Home = match reader {
-            Some(reader) => Box::new(FleetHome::new(Arc::new(reader), job)?),
+            Some(reader) => Box::new(FleetHome::new(reader, &whereabouts.caller, job)?),
             None => in_folder(run_folder::find_to_run(job, &whereabouts.runs)?),
         };
         let record = home.record().await?;

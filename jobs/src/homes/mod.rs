@@ -36,6 +36,7 @@ use prs_common::servers::ServerUrls;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::active::active_ids as active_ids_in;
 use prs_orchestrator::job::record::JobRecordError;
+use tokio::sync::OnceCell;
 
 use self::fleet::{FleetHome, Reader};
 use self::folder_home::FolderHome;
@@ -51,7 +52,7 @@ const CANCEL_PATIENCE: Duration = Duration::from_mins(1);
 /// How long a program may tidy up behind what has ended.
 const TIDY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where jobs are, and who makes the calls on them.
+/// Where jobs are, and who makes the calls on them. Clones share the connections that calls make.
 #[derive(Clone)]
 pub struct Whereabouts {
     /// The servers of the fleet; nothing where the jobs are on this machine.
@@ -62,6 +63,8 @@ pub struct Whereabouts {
     pub names: Names,
     /// Hears what calls have to say.
     pub caller: Arc<dyn Caller>,
+    /// The servers of the fleet, once a call has needed them.
+    reader: Arc<OnceCell<Arc<Reader>>>,
 }
 
 impl fmt::Debug for Whereabouts {
@@ -76,6 +79,17 @@ impl fmt::Debug for Whereabouts {
 }
 
 impl Whereabouts {
+    /// Jobs on the servers at `urls`, or else in the folder `runs`. Connects to nothing yet.
+    pub fn new(urls: Option<ServerUrls>, runs: PathBuf, names: Names, caller: Arc<dyn Caller>) -> Self {
+        Self { urls, runs, names, caller, reader: Arc::default() }
+    }
+
+    /// The same for calls of another caller, over the same connections.
+    #[must_use]
+    pub fn heard_by(self, caller: Arc<dyn Caller>) -> Self {
+        Self { caller, ..self }
+    }
+
     /// Where what is started here runs.
     pub fn runs_on(&self) -> RunsOn {
         if self.urls.is_some() { RunsOn::Workers } else { RunsOn::ThisMachine }
@@ -140,7 +154,7 @@ async fn open(
     find: impl FnOnce(&str, &Path) -> Result<PathBuf, Failure>,
 ) -> Result<Home, Failure> {
     Ok(match Reader::connect(whereabouts).await? {
-        Some(reader) => Box::new(FleetHome::new(Arc::new(reader), name)?),
+        Some(reader) => Box::new(FleetHome::new(reader, &whereabouts.caller, name)?),
         None => in_folder(find(name, &whereabouts.runs)?),
     })
 }
@@ -157,9 +171,9 @@ pub async fn all(whereabouts: &Whereabouts) -> Result<Vec<Home>, Failure> {
         let homes = folders.filter_map(|folder| Some(in_folder(folder.canonicalize().ok()?)));
         return Ok(homes.collect());
     };
-    let reader = Arc::new(reader);
     let ids = reader.job_ids().await?;
-    ids.iter().map(|id| Ok(Box::new(FleetHome::new(Arc::clone(&reader), id)?) as Home)).collect()
+    let home = |id: &String| FleetHome::new(Arc::clone(&reader), &whereabouts.caller, id);
+    ids.iter().map(|id| Ok(Box::new(home(id)?) as Home)).collect()
 }
 
 /// The jobs of the steps of a pipeline, as far as they were started.
@@ -170,12 +184,12 @@ pub async fn steps_of(name: &str, whereabouts: &Whereabouts) -> Result<Vec<Home>
     let Some(plan) = &record.pipeline else {
         return Err(Failure::wrong(format!("job {} is no pipeline, so it has no steps", record.job_id)));
     };
-    let reader = Box::pin(Reader::connect(whereabouts)).await?.map(Arc::new);
+    let reader = Box::pin(Reader::connect(whereabouts)).await?;
     let mut steps = Vec::new();
     for step in &plan.pipeline.steps {
         let id = step_id(&record.job_id, &step.name);
         let step = match &reader {
-            Some(reader) => Box::new(FleetHome::new(Arc::clone(reader), &id)?),
+            Some(reader) => Box::new(FleetHome::new(Arc::clone(reader), &whereabouts.caller, &id)?),
             None => in_folder(run_folder::find(&name, &whereabouts.runs)?.join(run_folder::STEPS).join(&id)),
         };
         if !matches!(JobRecord::read(&**step.storage()).await, Err(JobRecordError::Absent { .. })) {

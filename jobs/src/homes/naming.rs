@@ -99,7 +99,7 @@ pub async fn resolve(text: &str, whereabouts: &Whereabouts) -> Result<String, Fa
     };
     let found = found.ok_or_else(|| {
         let what = if text == FAILED { "that failed" } else { "yet" };
-        Failure::wrong(format!("there is no job {what}; prs list shows the jobs there are"))
+        Failure::not_found(format!("there is no job {what}; prs list shows the jobs there are"))
     })?;
     whereabouts.caller.note(&format_args!("{text} is {found}"));
     Ok(found)

@@ -30,15 +30,17 @@ const OF_RUNS: &str = ".registry";
 const LARGEST_TABLE: u64 = 4 << 20;
 
 /// Opens the registry of the fleet, or that beside the runs of this machine.
-pub async fn open(Whereabouts { urls, runs, .. }: &Whereabouts) -> Result<Registry, Failure> {
-    let storage: Arc<dyn Storage> = if let Some(urls) = urls {
-        let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
-        storage.below(OF_FLEET)
-    } else {
-        let folder = std::path::absolute(runs.join(OF_RUNS)).context("there is no current folder")?;
-        Arc::new(LocalStorage::new(folder))
-    };
-    Ok(Registry::new(storage))
+pub async fn open(whereabouts: &Whereabouts) -> Result<Registry, Failure> {
+    storage_of(whereabouts).await.map(Registry::new)
+}
+
+/// Where the registry is.
+pub(crate) async fn storage_of(whereabouts: &Whereabouts) -> Result<Arc<dyn Storage>, Failure> {
+    if let Some(reader) = Reader::connect(whereabouts).await? {
+        return Ok(reader.storage().below(OF_FLEET));
+    }
+    let folder = std::path::absolute(whereabouts.runs.join(OF_RUNS)).context("there is no current folder")?;
+    Ok(Arc::new(LocalStorage::new(folder)))
 }
 
 /// Makes the folder of the registry beside the runs in `runs`, for this user alone.
@@ -49,7 +51,11 @@ pub fn make(runs: &Path) -> Result<(), Failure> {
 
 /// What is wrong with a registry, or with what it was asked.
 pub fn failure(error: RegistryError) -> Failure {
-    if error.is_of_store() { Failure::server(error) } else { Failure::usage(error) }
+    match error {
+        error if error.is_of_store() => Failure::server(error),
+        error @ RegistryError::NotFound(_) => Failure::not_found(error),
+        error => Failure::usage(error),
+    }
 }
 
 /// Reads a job file, with what its names stand for now: what is registered is looked up in the registry there.
@@ -69,8 +75,8 @@ pub async fn settings(
     whereabouts: &Whereabouts,
     read: impl Fn(&Names) -> Result<JobSpec, JobFileError>,
 ) -> Result<JobSpec, Failure> {
-    let names = &whereabouts.names;
-    known(names, || read(names), whereabouts).await
+    let names = whereabouts.names.anew();
+    known(&names, || read(&names), whereabouts).await
 }
 
 /// What `read` reads once all is known that it asks `names` for.
@@ -149,7 +155,7 @@ async fn asset(
 async fn place_of(asked: &OutputRef, whereabouts: &Whereabouts) -> Result<Result<String, String>, Failure> {
     let OutputRef { job, output, path } = asked;
     let home: Home = match Reader::connect(whereabouts).await? {
-        Some(reader) => Box::new(FleetHome::new(Arc::new(reader), job)?),
+        Some(reader) => Box::new(FleetHome::new(reader, &whereabouts.caller, job)?),
         None => in_folder(run_folder::find(job, &whereabouts.runs)?),
     };
     let Seen { record, result, .. } = home.look().await?;

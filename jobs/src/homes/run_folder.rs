@@ -171,7 +171,7 @@ fn look_in(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
     let found = folders.iter().cloned().chain(of_steps(name, runs).filter(|_| !name.contains('/')));
     let found = found.into_iter().find(|folder| folder.join(layout::JOB).is_file());
     found.ok_or_else(|| {
-        Failure::wrong(format!(
+        Failure::not_found(format!(
             "there is no job {:?}: neither {} nor {} holds a job.json; prs list shows the jobs of a folder",
             name,
             folders[0].display(),

@@ -111,7 +111,7 @@ pub async fn find<'a>(home: &'a dyn JobHome, name: &str) -> Result<LogFile<'a>, 
     }
     home.record().await?;
     let job = home.called();
-    Err(Failure::wrong(format!("there is no log {name:?}; prs logs {job} lists the logs")))
+    Err(Failure::not_found(format!("there is no log {name:?}; prs logs {job} lists the logs")))
 }
 
 #[cfg(test)]

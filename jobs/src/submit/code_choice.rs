@@ -137,7 +137,7 @@ pub(crate) async fn next_start(
         return Ok(same);
     }
     check_script(&same.spec)?;
-    if let Some(check) = ScriptCheck::start(&same.spec, runs_on)? {
+    if let Some(check) = ScriptCheck::start(&same.spec, runs_on, false)? {
         check.finish(caller).await?;
     }
     code_notes::check(&same.spec, &now.files, caller)?;

@@ -1,5 +1,5 @@
-//! Running a job: what it is made of, where it runs, and what becomes of its output. The calls are [`submit`], [`resubmit`] and
-//! [`resume`]; what they are made of is below.
+//! Running a job: what it is made of, where it runs, and what becomes of its output. The calls are [`submit`], [`submit_text`],
+//! [`resubmit`] and [`resume`]; what they are made of is below.
 //!
 //! | file | duty |
 //! |---|---|
@@ -35,4 +35,4 @@ pub(crate) mod script_check;
 
 pub use ended::Ended;
 pub use resume::resume;
-pub use run::{Start, note_settings, resubmit, submit};
+pub use run::{Start, note_settings, resubmit, submit, submit_text};

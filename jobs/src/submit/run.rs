@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::job::{Given, JobSpec, Loaded, Names, change};
+use prs_common::job::{Given, JobSpec, JobText, Loaded, Names, change};
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
@@ -70,17 +70,26 @@ impl Start<'_> {
     }
 }
 
+/// Runs a job whose file is a `text`, with what is `given` beside that, as [`submit`] does one of a file. No local path of it leads
+/// out of what came with it.
+pub async fn submit_text(text: JobText<'_>, given: Given<'_>, start: &Start<'_>) -> Result<Ended, Failure> {
+    // Whatever is said here, the text is read.
+    Box::pin(submit(Path::new(""), Given { text: Some(text), ..given }, start)).await
+}
+
 /// Runs a job file, with what is `given` beside it, to its end, or hands it in.
 pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Result<Ended, Failure> {
     let (caller, runs_on) = (start.caller(), start.whereabouts.runs_on());
     caller.prepare()?;
+    let (is_text, names) = (given.text.is_some(), given.names.map(Names::anew));
+    let given = Given { names: names.as_ref(), ..given };
     let mut loaded = registry::load(runs_on, job_file, given, start.whereabouts).await?;
     graph::keep(&mut loaded, job_file, given, start.whereabouts).await?;
     let spec = match loaded {
         Loaded::Job(spec) => *spec,
-        Loaded::Pipeline(loaded) => return Box::pin(pipeline::submit(*loaded, start)).await,
+        Loaded::Pipeline(loaded) => return Box::pin(pipeline::submit(*loaded, is_text, start)).await,
     };
-    let check = ScriptCheck::start(&spec, runs_on)?;
+    let check = ScriptCheck::start(&spec, runs_on, is_text)?;
     let code = pack_code(&spec)?;
     if let Some(check) = check {
         check.finish(caller).await?;

@@ -32,8 +32,12 @@ pub(crate) struct ScriptCheck {
 }
 
 impl ScriptCheck {
-    /// Starts to compile the script of a job; nothing where there is no such file, or no interpreter here.
-    pub(crate) fn start(spec: &JobSpec, runs_on: RunsOn) -> Result<Option<Self>, Failure> {
+    /// Starts to compile the script of a job; nothing where there is no such file, or no interpreter here. Of a job for workers
+    /// that `is_text`, nothing that it names is run here: who handed that in may run code there and not on this machine.
+    pub(crate) fn start(spec: &JobSpec, runs_on: RunsOn, is_text: bool) -> Result<Option<Self>, Failure> {
+        if is_text && runs_on == RunsOn::Workers {
+            return Ok(None);
+        }
         let script = script_below(&spec.source_directory, &spec.entry_script).filter(|_| !spec.is_built_in());
         // The Python of an environment that is not made yet may be another one.
         let python = match &spec.environment {

@@ -149,7 +149,7 @@ impl Servers {
             return Err(not_on_a_fleet("--runs"));
         }
         let runs = runs.unwrap_or(Path::new(RUNS)).to_owned();
-        Ok(Whereabouts { urls, runs, names: self.names(), caller: Arc::new(Screen) })
+        Ok(Whereabouts::new(urls, runs, self.names(), Arc::new(Screen)))
     }
 }
 

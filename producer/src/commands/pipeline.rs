@@ -48,7 +48,7 @@ pub(super) async fn validate(
     format: Format,
 ) -> Result<ExitCode, Failure> {
     let LoadedPipeline { spec, pipeline } = loaded;
-    StepCodes::pack(&pipeline, runs_on, &Screen).await?;
+    StepCodes::pack(&pipeline, runs_on, false, &Screen).await?;
     note_all_settings(&spec, &pipeline, &Screen);
     for step in &pipeline.steps {
         if runs_on == RunsOn::ThisMachine {

@@ -22,9 +22,14 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     let Submit { servers, runs, run_dir, id_file, detach, of_deployment, .. } = arguments;
     let whereabouts = servers.whereabouts(runs.as_deref())?;
     check(&whereabouts, run_dir.as_deref(), *detach)?;
-    let whereabouts = Whereabouts { caller: Arc::new(IdFile::at(id_file.clone())), ..whereabouts };
+    let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
     let (names, invocation) = (servers.names(), of_deployment.invocation());
-    let given = Given { overrides: &arguments.set, invocation: Some(&invocation), names: Some(&names) };
+    let given = Given {
+        overrides: &arguments.set,
+        invocation: Some(&invocation),
+        names: Some(&names),
+        ..Given::default()
+    };
     let start = Start {
         whereabouts: &whereabouts,
         run_dir: run_dir.as_deref(),
@@ -48,7 +53,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
     let Resume { job, set, code, detach, id_file } = arguments;
     let whereabouts = job.whereabouts.settled()?;
     check(&whereabouts, None, *detach)?;
-    let whereabouts = Whereabouts { caller: Arc::new(IdFile::at(id_file.clone())), ..whereabouts };
+    let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
     let changes = Changes {
         name: &job.name,
         set,

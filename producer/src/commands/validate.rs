@@ -81,7 +81,12 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     let names = arguments.servers.names();
     // Without data all else of a batch deployment is checked.
     let invocation = Invocation { is_check: true, ..arguments.of_deployment.invocation() };
-    let given = Given { overrides: &arguments.set, invocation: Some(&invocation), names: Some(&names) };
+    let given = Given {
+        overrides: &arguments.set,
+        invocation: Some(&invocation),
+        names: Some(&names),
+        ..Given::default()
+    };
     let (spec, preparation) = match registry::load(runs_on, &arguments.job_file, given, &whereabouts).await? {
         Loaded::Job(spec) => (*spec, None),
         Loaded::Pipeline(loaded) => match prepared::as_given(&loaded.pipeline) {

@@ -57,7 +57,7 @@ impl Ungrouped {
         let group_id = format!("{job_id}-{}", std::process::id());
         let folder = run_folder::make(&scratch.path().join("groups"))?;
         let before = steps_before(&pipeline);
-        let codes = StepCodes::pack(&before, RunsOn::ThisMachine, &Screen).await?;
+        let codes = StepCodes::pack(&before, RunsOn::ThisMachine, false, &Screen).await?;
         let plan = PipelinePlan { pipeline: before, codes: codes.keys() };
         let outer = JobSpec { output: None, ..spec };
         let mut record = JobRecord::of_pipeline(group_id.clone(), outer, plan);

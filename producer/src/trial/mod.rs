@@ -97,7 +97,12 @@ impl Trial {
         let whereabouts = &arguments.whereabouts;
         let (names, file) = (whereabouts.servers.names(), Path::new(&arguments.name));
         let invocation = arguments.of_deployment.invocation();
-        let given = Given { overrides: &arguments.set, invocation: Some(&invocation), names: Some(&names) };
+        let given = Given {
+            overrides: &arguments.set,
+            invocation: Some(&invocation),
+            names: Some(&names),
+            ..Given::default()
+        };
         let loaded = registry::load(RunsOn::ThisMachine, file, given, &whereabouts.settled()?).await?;
         let loaded = match loaded {
             Loaded::Pipeline(loaded) if loaded.pipeline.is_shuffled_job() => {

@@ -24,7 +24,7 @@ use super::error::Problem;
 use super::form::{RawSetting, RawSettings};
 use super::reader::Reader;
 use super::spec::JobSpec;
-use super::validate::absolute;
+use super::validate::{absolute, absolute_there};
 use super::yaml::{self, Key, Node, Value};
 pub use packages::{Environment, Packages};
 use requirements::Requirements;
@@ -255,7 +255,7 @@ fn find(place: InterpreterSearch<'_>, text: &str) -> Result<String, String> {
             "there is no command {text} on PATH, and names of environments are not supported yet: give {INTERPRETER}"
         ));
     }
-    let path = absolute(folder, text);
+    let path = absolute_there(folder, text);
     let shown = path.display().to_string();
     let not_utf8 = || format!("{shown} is not UTF-8: rename it");
     if runs_on == RunsOn::Workers {

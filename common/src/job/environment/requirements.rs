@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::super::fence;
 use super::packages::Packages;
 
 /// Bytes beyond which a file is taken for something else.
@@ -241,6 +242,9 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
 /// The text of a file that is to be short.
 pub(super) fn read_text(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    if !fence::pass(path, &path.display().to_string()) {
+        return Err("it is not among what came with the job".to_owned());
+    }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;

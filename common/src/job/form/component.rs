@@ -77,7 +77,7 @@ impl Component {
         }
         let path = given.strip_prefix("file:").unwrap_or(given);
         let folder = file.parent().unwrap_or(Path::new("/"));
-        let path: PathBuf = folder.join(path).components().collect();
+        let path = super::super::validate::absolute(folder, path);
         if path.is_dir() || path.ends_with("flow.dag.yaml") {
             let flow = path.ends_with("flow.dag.yaml") || path.join("flow.dag.yaml").is_file();
             return Err(if flow {

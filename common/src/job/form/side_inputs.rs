@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::super::fence;
 use super::super::yaml::{self, Key, Node, Value};
 use super::RawSetting;
 use super::bindings::{Bound, Data, Input};
@@ -70,6 +71,9 @@ fn path_of(data: &Data, file: &Path) -> Result<String, String> {
         return Ok(folder.map_or_else(|| path.to_owned(), |folder| format!("{folder}/")));
     }
     let local = file.with_file_name(path);
+    if !fence::pass(&local, path) {
+        return Ok(path.to_owned());
+    }
     if data.kind == "uri_file" && local.is_dir() {
         return Err(format!("{path} is a folder: give type: uri_folder"));
     }

@@ -119,7 +119,8 @@ struct Used {
     mark: String,
 }
 
-/// What names stand for while a job file is read. Cheap to clone; clones are the same.
+/// What names stand for while a job file is read. Cheap to clone; clones are the same, and remember what was looked up:
+/// another call begins [anew](Self::anew).
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     inner: Arc<Inner>,
@@ -146,6 +147,12 @@ impl Names {
     pub fn new(configured: ConfiguredNames, storage: Option<String>) -> Self {
         let inner = Inner { configured, storage, state: Mutex::default() };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// The same names, for reading another file: nothing is looked up yet, and nobody else reads with them.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self::new(self.inner.configured.clone(), self.inner.storage.clone())
     }
 
     /// What has to be looked up, each once.
@@ -288,6 +295,16 @@ impl Names {
             .iter()
             .find(is_it)
             .map(|Used { asset, .. }| format!("azureml:{}:{}", asset.name, asset.version))
+    }
+
+    /// Folders of this machine with what was looked up: registered components, and graphs of jobs.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let state = self.state();
+        let folder = |found: &Result<Found, String>| match found {
+            Ok(Found::Component(_, file) | Found::Graph(file)) => file.parent().map(Path::to_owned),
+            _ => None,
+        };
+        state.found.values().filter_map(folder).collect()
     }
 
     /// The registered model that `path` is, as it stands for its name.

@@ -78,6 +78,18 @@ fn at(names: &Names, yaml: &str, place: &[&str]) -> (Option<String>, Vec<String>
 }
 
 #[test]
+fn another_reading_begins_without_what_was_found() {
+    let names = Names::new(ConfiguredNames::default(), Some("s3://fleet".to_owned()));
+    let asked = Asked::Table("s3://b/MLTable".to_owned());
+    names.tell(asked.clone(), Ok(Found::Text("paths: []".to_owned())));
+    assert!(names.clone().table("s3://b/MLTable").is_some());
+    let anew = names.anew();
+    assert!(anew.table("s3://b/MLTable").is_none());
+    assert_eq!(anew.take_asked(), [asked]);
+    assert!(names.take_asked().is_empty(), "nobody else asks with it");
+}
+
+#[test]
 fn references_have_their_values_wherever_a_path_is() {
     let names = names();
     for (yaml, place, expected) in [

@@ -36,7 +36,7 @@ fn load(
     let loaded = load_given(
         RunsOn::ThisMachine,
         &path,
-        Given { overrides: &overrides, invocation: Some(invocation), names: None },
+        Given { overrides: &overrides, invocation: Some(invocation), ..Given::default() },
     );
     loaded.and_then(|loaded| loaded.into_job(&path))
 }

@@ -20,6 +20,7 @@ mod mltable;
 mod pipeline;
 mod side_inputs;
 mod table;
+mod text;
 
 /// The keys that have no default, line 1 to 3.
 const REQUIRED: &str = "name: job-1\nentry_script: score.py\ninputs: [{type: file, path: data}]\n";
@@ -141,7 +142,7 @@ fn a_file_that_is_no_job_file() {
     });
     assert_eq!(project.problem(""), "the file is empty");
     fs::write(project.path("latin.yml"), b"name: caf\xE9").unwrap();
-    fs::write(project.path("big.yml"), vec![b' '; (MAX_FILE_SIZE + 1) as usize]).unwrap();
+    fs::write(project.path("big.yml"), vec![b' '; (source::MAX_FILE_SIZE + 1) as usize]).unwrap();
     for (file, expected) in [
         ("latin.yml", "the file is not UTF-8 text: give a job file in UTF-8"),
         ("big.yml", "the file is larger than 4194304 bytes: give a job file"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prs_common::job::pipeline::step_id;
 use prs_common::layout;
-use prs_common::ledger::{JobLedger, LedgerErrorKind};
+use prs_common::ledger::{JobLedger, Ledger, LedgerErrorKind};
 use prs_common::storage::{Storage, is_valid_key};
 use prs_orchestrator::gc::removal::remove_job;
 use prs_orchestrator::job::record::JobRecordError;
@@ -20,6 +20,7 @@ use super::follow::{LEDGER, ask, until_ended};
 use super::pipeline;
 use super::reader::Reader;
 use super::workers::workers;
+use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::home::{JobHome, Seen};
 use crate::standing::{Shown, Standing, WaitsFor};
@@ -28,17 +29,19 @@ use crate::standing::{Shown, Standing, WaitsFor};
 #[derive(Debug)]
 pub(crate) struct FleetHome {
     reader: Arc<Reader>,
+    caller: Arc<dyn Caller>,
     job_id: String,
     storage: Arc<dyn Storage>,
 }
 
 impl FleetHome {
-    /// The job with this id; what cannot be an id is refused.
-    pub(crate) fn new(reader: Arc<Reader>, job_id: &str) -> Result<Self, Failure> {
+    /// The job with this id; what cannot be an id is refused. `caller` hears what there is to say.
+    pub(crate) fn new(reader: Arc<Reader>, caller: &Arc<dyn Caller>, job_id: &str) -> Result<Self, Failure> {
         if !is_valid_key(job_id) || job_id.contains('/') {
-            return Err(Failure::wrong(format!("{job_id:?} is not the id of a job")));
+            return Err(Failure::not_found(format!("{job_id:?} is not the id of a job")));
         }
-        Ok(Self { storage: reader.job_storage(job_id), job_id: job_id.to_owned(), reader })
+        let (storage, caller) = (reader.job_storage(job_id), Arc::clone(caller));
+        Ok(Self { storage, caller, job_id: job_id.to_owned(), reader })
     }
 }
 
@@ -89,10 +92,10 @@ impl JobHome for FleetHome {
     fn unreadable(&self, error: JobRecordError) -> Failure {
         let Self { job_id, reader, .. } = self;
         match error {
-            JobRecordError::Absent { removed: true, .. } => Failure::wrong(format!(
+            JobRecordError::Absent { removed: true, .. } => Failure::not_found(format!(
                 "job {job_id} is being removed; where that was interrupted, prs rm {job_id} goes on with it"
             )),
-            JobRecordError::Absent { .. } => Failure::wrong(format!(
+            JobRecordError::Absent { .. } => Failure::not_found(format!(
                 "there is no job {job_id:?} in {}; prs list shows the jobs of the fleet",
                 reader.storage()
             )),
@@ -121,23 +124,21 @@ impl JobHome for FleetHome {
             return Ok((record, standing));
         }
         let away = |reason: String| Some(WaitsFor { server: LEDGER, seconds: None, reason });
-        let Some(ledger) = self.reader.ledger().await? else {
+        let Some(ledger) = self.reader.ledger(&*self.caller).await? else {
             standing.waits_for = away("it gives no answer; shown is what storage knows".to_owned());
             return Ok((record, standing));
         };
-        match ask(ledger, &record).await {
+        match ask(&ledger, &record).await {
             Ok((state, status)) if !state.is_final() => {
                 // Workers serve the steps of a pipeline; it has no node itself.
                 if status.nodes == 0 && record.pipeline.is_none() {
-                    standing.workers = workers(ledger, &record).await;
+                    standing.workers = workers(&ledger, &record).await;
                 }
                 Ok((JobRecord { state, status, ..record }, standing))
             }
             Err(error) if error.kind == LedgerErrorKind::Unavailable => {
-                self.reader
-                    .caller()
-                    .note(&format_args!("cannot use Redis: {error}; shown is what storage knows"));
                 standing.waits_for = away(error.to_string());
+                self.reader.without_ledger(error, &*self.caller)?;
                 Ok((record, standing))
             }
             Err(error) if error.kind != LedgerErrorKind::NotFound => Err(Failure::server(error)),
@@ -145,7 +146,7 @@ impl JobHome for FleetHome {
             _ => {
                 let record = (self as &dyn JobHome).record().await?;
                 if record.result.is_none() && record.pipeline.is_none() {
-                    standing.workers = workers(ledger, &record).await;
+                    standing.workers = workers(&ledger, &record).await;
                 }
                 Ok((record, standing))
             }
@@ -157,20 +158,21 @@ impl JobHome for FleetHome {
             return Ok(None);
         }
         let run = run_name(&record.job_id, record.incarnation);
-        Ok(self.reader.ledger().await?.map(|ledger| ledger.job(&run)))
+        Ok(self.reader.ledger(&*self.caller).await?.map(|ledger| ledger.job(&run)))
     }
 
     async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure> {
-        let reader = &self.reader;
-        until_ended(reader.ledger().await?, &*self.storage, &seen.record, view, reader.caller()).await
+        let ledger = self.reader.ledger(&*self.caller).await?;
+        let ledger = ledger.as_ref().map(|ledger| ledger as &dyn Ledger);
+        until_ended(ledger, &*self.storage, &seen.record, view, &*self.caller).await
     }
 
     async fn cancel(&self, who: &str) -> Result<JobResult, Failure> {
         let fleet = connect_fleet(self.reader.urls()).await?;
         let record = (self as &dyn JobHome).record().await?;
         match (&record.pipeline, &record.result) {
-            (Some(_), None) => pipeline::cancel(&fleet, &record, who, self.reader.caller()).await,
-            _ => cancel(&fleet, &record, who, self.reader.caller()).await,
+            (Some(_), None) => pipeline::cancel(&fleet, &record, who, &*self.caller).await,
+            _ => cancel(&fleet, &record, who, &*self.caller).await,
         }
     }
 
@@ -182,7 +184,7 @@ impl JobHome for FleetHome {
         {
             for step in &plan.pipeline.steps {
                 let id = step_id(&self.job_id, &step.name);
-                let step = FleetHome::new(Arc::clone(&self.reader), &id)?;
+                let step = FleetHome::new(Arc::clone(&self.reader), &self.caller, &id)?;
                 let start = JobRecord::read(&*step.storage).await.ok().map(|record| record.incarnation);
                 step.clear(start).await?;
             }

@@ -2,7 +2,8 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `reader` | the servers for commands that only read |
+//! | `reader` | the servers for calls that only read |
+//! | `connection` | the ledger, which may be away for a while |
 //! | `home` | a job in the storage of a fleet |
 //! | `follow` | waiting for its end |
 //! | `cancel` | ending it |
@@ -12,6 +13,7 @@
 //! | `patience` | a step that is repeated while a server fails for a moment |
 
 mod cancel;
+mod connection;
 pub(crate) mod entry;
 mod follow;
 mod home;

@@ -1,16 +1,18 @@
-//! The servers of a fleet as commands see them that only read: storage, and the ledger when they ask for it.
+//! The servers of a fleet as calls see them that only read: storage, and the ledger when they ask for it.
 //!
-//! The broker is never needed. A ledger that cannot be reached is said, and storage has to do.
+//! The broker is never needed. A ledger that cannot be reached is said once, storage has to do meanwhile, and the ledger is
+//! asked again later. So one reader does for a process, however long it lives: its calls share one client of the store and
+//! one connection to Redis.
 
 use std::fmt;
 use std::sync::Arc;
 
-use prs_common::ledger::{Ledger, LedgerErrorKind, RedisLedger};
+use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
 use prs_common::servers::{ConnectError, ServerUrls};
 use prs_common::storage::{self, Storage};
 use prs_orchestrator::job::fleet::{job_ids, job_storage};
-use tokio::sync::OnceCell;
 
+use super::connection::LedgerConnection;
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
@@ -24,9 +26,7 @@ pub fn note_gc(caller: &dyn Caller, by: &str) {
 pub struct Reader {
     urls: ServerUrls,
     storage: Arc<dyn Storage>,
-    /// Connected to when it is asked for; holds nothing when it cannot be reached.
-    ledger: OnceCell<Option<RedisLedger>>,
-    caller: Arc<dyn Caller>,
+    ledger: LedgerConnection,
 }
 
 impl fmt::Debug for Reader {
@@ -36,22 +36,24 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens the storage of the fleet a command is for; nothing when it is for this machine alone.
-    pub async fn connect(whereabouts: &Whereabouts) -> Result<Option<Self>, Failure> {
-        let Some(urls) = whereabouts.urls.clone() else { return Ok(None) };
-        let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
-        let caller = Arc::clone(&whereabouts.caller);
-        Ok(Some(Self { urls, storage, ledger: OnceCell::new(), caller }))
+    /// The reader of the fleet a call is for, which all clones of `whereabouts` share; nothing when the call is for this
+    /// machine alone. The first one opens the storage.
+    ///
+    /// # Errors
+    /// The storage cannot be used; the next call tries again.
+    pub async fn connect(whereabouts: &Whereabouts) -> Result<Option<Arc<Self>>, Failure> {
+        let Some(urls) = &whereabouts.urls else { return Ok(None) };
+        let open = async || {
+            let storage = storage::open(&urls.storage).await.map_err(ConnectError::Storage)?;
+            let ledger = LedgerConnection::new(urls.redis.clone());
+            Ok::<_, Failure>(Arc::new(Self { urls: urls.clone(), storage, ledger }))
+        };
+        whereabouts.reader.get_or_try_init(open).await.map(|reader| Some(Arc::clone(reader)))
     }
 
     /// Where the servers are.
     pub(crate) fn urls(&self) -> &ServerUrls {
         &self.urls
-    }
-
-    /// Hears what there is to say.
-    pub(crate) fn caller(&self) -> &dyn Caller {
-        &*self.caller
     }
 
     /// The storage of the fleet.
@@ -69,18 +71,24 @@ impl Reader {
         job_ids(&*self.storage).await.map_err(Failure::server)
     }
 
-    /// The ledger; nothing when it cannot be reached for now.
-    pub async fn ledger(&self) -> Result<Option<&dyn Ledger>, Failure> {
-        let connect = async || match RedisLedger::connect(&self.urls.redis).await {
-            Ok(ledger) => Ok(Some(ledger)),
-            Err(error) if error.kind == LedgerErrorKind::Unavailable => {
-                self.caller
-                    .note(&format_args!("{}; shown is what storage knows", ConnectError::Redis(error)));
-                Ok(None)
-            }
-            Err(error) => Err(Failure::from(ConnectError::Redis(error))),
-        };
-        let ledger = self.ledger.get_or_try_init(connect).await?;
-        Ok(ledger.as_ref().map(|ledger| ledger as &dyn Ledger))
+    /// The ledger; nothing while it cannot be reached, which `caller` hears once. It is asked again now and then.
+    ///
+    /// # Errors
+    /// It refuses this program.
+    pub async fn ledger(&self, caller: &dyn Caller) -> Result<Option<RedisLedger>, Failure> {
+        self.ledger.open(caller).await.map_err(|error| ConnectError::Redis(error).into())
+    }
+
+    /// What is to be thought of a call to the ledger that failed with `error`: where the ledger is away, that is remembered, so
+    /// that the next calls do not wait for it, and storage has to do.
+    ///
+    /// # Errors
+    /// It is not away: the failure is what the call says.
+    pub fn without_ledger(&self, error: LedgerError, caller: &dyn Caller) -> Result<(), Failure> {
+        if error.kind != LedgerErrorKind::Unavailable {
+            return Err(Failure::server(error));
+        }
+        self.ledger.is_away(error, caller);
+        Ok(())
     }
 }

@@ -26,12 +26,17 @@ pub fn pack_code(spec: &JobSpec) -> Result<CodeArchive, Failure> {
 pub struct StepCodes(BTreeMap<String, (String, Bytes)>);
 
 impl StepCodes {
-    /// Packs the code of all steps, and has the interpreter look at their scripts.
-    pub async fn pack(pipeline: &Pipeline, runs_on: RunsOn, caller: &dyn Caller) -> Result<Self, Failure> {
+    /// Packs the code of all steps, and has the interpreter look at their scripts, as far as it may where the job `is_text`.
+    pub async fn pack(
+        pipeline: &Pipeline,
+        runs_on: RunsOn,
+        is_text: bool,
+        caller: &dyn Caller,
+    ) -> Result<Self, Failure> {
         let mut codes = BTreeMap::new();
         for step in &pipeline.steps {
             let of_step = |failure: Failure| failure.and(format_args!("step {}", step.name));
-            let check = ScriptCheck::start(&step.spec, runs_on)?;
+            let check = ScriptCheck::start(&step.spec, runs_on, is_text)?;
             let code = pack_code(&step.spec).map_err(of_step)?;
             if let Some(check) = check {
                 check.finish(caller).await.map_err(of_step)?;

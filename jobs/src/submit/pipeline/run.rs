@@ -33,10 +33,14 @@ use crate::submit::resume_hint::ResumeHint;
 use crate::submit::reuse;
 use crate::submit::run::{Start, hand_on, holds_a_job, make_folder, note_settings};
 
-/// Runs a pipeline.
-pub(crate) async fn submit(loaded: LoadedPipeline, start: &Start<'_>) -> Result<Ended, Failure> {
-    let codes =
-        StepCodes::pack(&loaded.pipeline, start.whereabouts.runs_on(), &*start.whereabouts.caller).await?;
+/// Runs a pipeline, which came as a text or as a file.
+pub(crate) async fn submit(
+    loaded: LoadedPipeline,
+    is_text: bool,
+    start: &Start<'_>,
+) -> Result<Ended, Failure> {
+    let (runs_on, caller) = (start.whereabouts.runs_on(), &*start.whereabouts.caller);
+    let codes = StepCodes::pack(&loaded.pipeline, runs_on, is_text, caller).await?;
     run(loaded, codes, Vec::new(), start).await
 }
 

@@ -9,6 +9,7 @@ use crate::dataset::http_url::is_http;
 use crate::dataset::remote::RemotePath;
 
 use super::super::super::error::Problem;
+use super::super::super::fence;
 use super::super::super::invocation::Invocation;
 use super::super::super::names::Names;
 use super::super::super::near_path;
@@ -290,6 +291,9 @@ fn located(given: &str, kind: Option<&'static str>) -> Result<(&'static str, Str
         return Ok((of_data, given.to_owned()));
     }
     let path = from_here(given);
+    if !fence::pass(Path::new(&path), given) {
+        return Err(format!("{given} is not among what came with the job"));
+    }
     match Path::new(&path).metadata() {
         Ok(found) if found.is_dir() && kind == Some("uri_file") => {
             Err(format!("{given} is a folder, and --input-type says uri_file: leave that out"))

@@ -1,0 +1,217 @@
+//! A job file that is no file: a text, what came with it, and what the one who hands it in calls the job.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::error::{JobFileError, Problem};
+use super::fence::{self, Outside};
+use super::names::Names;
+use super::validate::check_name;
+use super::yaml::{self, Node, Value};
+use super::{JobSpec, Loaded, RunsOn};
+use crate::dataset::input::{InputMode, InputSource};
+
+/// What messages call it.
+pub(super) const SHOWN: &str = "job file";
+
+/// The text of a job file, in any form that a file may have.
+#[derive(Debug, Clone, Copy)]
+pub struct JobText<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The folder that relative paths in it begin in: what came with it, such as its code. Absolute.
+    pub folder: &'a Path,
+    /// Further folders that its local paths may lead into. Every path that leads elsewhere is refused, but for that of an
+    /// interpreter, which is one of the hosts that run the job.
+    pub allowed: &'a [PathBuf],
+}
+
+/// What a job is called, whatever its text says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Called {
+    /// The name, in the place of its own.
+    pub name: Option<String>,
+    /// The name for people, in the place of its own.
+    pub display_name: Option<String>,
+    /// Tags, beside its own; one of its own of the same name gives way.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl JobText<'_> {
+    /// Where it would stand if it were a file.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.join("job.yml")
+    }
+
+    /// Reads it within its folders. No message names these.
+    pub(super) fn load(
+        &self,
+        runs_on: RunsOn,
+        names: Option<&Names>,
+        read: impl FnOnce() -> Result<Loaded, JobFileError>,
+    ) -> Result<Loaded, JobFileError> {
+        let mut folders = vec![self.folder.to_owned()];
+        folders.extend(self.allowed.iter().cloned());
+        folders.extend(names.map(Names::folders).unwrap_or_default());
+        let (loaded, outside) = fence::around(&folders, || {
+            let mut loaded = read();
+            if let Ok(loaded) = &mut loaded {
+                pass_places(loaded);
+            }
+            loaded
+        });
+        let problems = if outside.is_empty() {
+            match loaded {
+                Ok(mut loaded) => {
+                    let stays =
+                        if runs_on == RunsOn::Workers { self.stays_here(&mut loaded) } else { Vec::new() };
+                    if stays.is_empty() {
+                        return Ok(self.without_folder(loaded));
+                    }
+                    stays
+                }
+                Err(error) => error.problems,
+            }
+        } else {
+            self.refusals(&outside)
+        };
+        let problems = problems.into_iter().map(|problem| Problem {
+            key: self.shown(&problem.key),
+            message: self.shown(&problem.message),
+            ..problem
+        });
+        Err(JobFileError { path: SHOWN.into(), problems: problems.collect() })
+    }
+
+    /// What is said of inputs that workers are to find under the same path: what came with the text is on this machine alone.
+    fn stays_here(&self, loaded: &mut Loaded) -> Vec<Problem> {
+        let is_there = |path: &Path| self.allowed.iter().any(|allowed| path.starts_with(allowed));
+        let stays = |mode: InputMode, source: &InputSource| match source {
+            InputSource::Paths(paths) => {
+                mode == InputMode::Direct && !paths.iter().all(|path| is_there(Path::new(path)))
+            }
+            _ => false,
+        };
+        let mut names: Vec<String> = Vec::new();
+        loaded.each_spec(|spec| {
+            let inputs = spec.inputs.iter().map(|input| (input.mode, &input.source, &*input.name));
+            let side = spec.with_model().map(|side| (side.mode, &side.source, &*side.name));
+            let staying = inputs.chain(side).filter(|(mode, source, _)| stays(*mode, source));
+            names.extend(staying.map(|(.., name)| name.to_owned()));
+        });
+        let problem = |name| Problem {
+            key: String::new(),
+            line: None,
+            message: format!(
+                "{name}: what came with the job is not on its workers, so mode: direct cannot be: leave mode out"
+            ),
+        };
+        names.into_iter().map(problem).collect()
+    }
+
+    /// What is said of paths that lead outside. A path may have been noted under other names, too, which the text does not have.
+    fn refusals(&self, outside: &[Outside]) -> Vec<Problem> {
+        let document = yaml::parse(self.text).ok();
+        let place = |one: &Outside| place_of(document.as_ref()?, &one.given, "");
+        let (named, others): (Vec<_>, Vec<_>) =
+            outside.iter().map(|one| (one, place(one))).partition(|(_, place)| place.is_some());
+        let told = if named.is_empty() { others } else { named };
+        told.into_iter().map(|(one, place)| refusal(one, place)).collect()
+    }
+
+    /// Without the folder, which says nothing to who wrote the text.
+    fn shown(&self, text: &str) -> String {
+        let folder = self.folder.display().to_string();
+        text.replace(&format!("{}/", folder.trim_end_matches('/')), "").replace(&folder, ".")
+    }
+
+    fn without_folder(&self, mut loaded: Loaded) -> Loaded {
+        loaded.each_spec(|spec| {
+            for note in &mut spec.notes {
+                *note = self.shown(note);
+            }
+        });
+        loaded
+    }
+}
+
+/// Has all local paths pass the fence that a job would read or write, however they were put together.
+fn pass_places(loaded: &mut Loaded) {
+    let pass = |path: &Path| {
+        fence::pass(path, &path.display().to_string());
+    };
+    if let Loaded::Pipeline(loaded) = loaded {
+        let places = loaded.pipeline.places.iter().filter(|place| !place.to.contains("://"));
+        places.for_each(|place| pass(Path::new(&place.to)));
+    }
+    loaded.each_spec(|spec| {
+        let code = Some(spec.source_directory.as_path()).filter(|code| !code.as_os_str().is_empty());
+        code.into_iter().chain(spec.output.as_deref()).for_each(pass);
+        for source in spec.sources() {
+            match source {
+                InputSource::Paths(paths) => paths.iter().for_each(|path| pass(Path::new(path))),
+                InputSource::List(path) => pass(path),
+                InputSource::Remote(_)
+                | InputSource::Manifest { .. }
+                | InputSource::Output(_)
+                | InputSource::OneItem => {}
+            }
+        }
+    });
+}
+
+fn refusal(outside: &Outside, place: Option<(String, Option<usize>)>) -> Problem {
+    let (key, line) = place.unwrap_or_default();
+    let message = format!(
+        "{} is not among what came with the job: send it along and give a path relative to that, or an s3:// URL",
+        outside.given
+    );
+    Problem { key, line, message }
+}
+
+/// The key, with its place, that has this text.
+fn place_of(node: &Node, text: &str, place: &str) -> Option<(String, Option<usize>)> {
+    match &node.value {
+        Value::Scalar { text: own, .. } => (own.trim().trim_start_matches("file:")
+            == text.trim_start_matches("file:"))
+        .then(|| (place.to_owned(), node.line)),
+        Value::Sequence(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(at, item)| place_of(item, text, &format!("{place}[{at}]")))
+        }
+        Value::Mapping(entries) => entries.iter().find_map(|(key, value)| {
+            let dot = if place.is_empty() { "" } else { "." };
+            place_of(value, text, &format!("{place}{dot}{}", key.name))
+        }),
+        Value::Null => None,
+    }
+}
+
+impl Called {
+    /// Calls a job so.
+    pub(super) fn put(&self, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
+        if let Some(Err(message)) = self.name.as_deref().map(check_name) {
+            return problems.push(Problem { key: "name".to_owned(), line: None, message });
+        }
+        let put = |spec: &mut JobSpec| {
+            spec.name = self.name.clone().unwrap_or_else(|| std::mem::take(&mut spec.name));
+            spec.display_name = self.display_name.clone().or_else(|| spec.display_name.take());
+            spec.tags.extend(self.tags.clone());
+        };
+        match loaded {
+            Loaded::Job(spec) => put(spec),
+            Loaded::Pipeline(loaded) => {
+                put(&mut loaded.spec);
+                // Of one job to the user, its own settings are those of a step, and all steps have its name.
+                if let Some(main) = &loaded.pipeline.main {
+                    for step in &mut loaded.pipeline.steps {
+                        step.spec.name.clone_from(&loaded.spec.name);
+                        if step.name == *main {
+                            put(&mut step.spec);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The ledger of a process that may live for weeks: connected to when it is first asked for, left alone while it is known to
+//! be away, and asked again after pauses that grow.
+//!
+//! Whoever comes while it is away hears so at once, but for one call a pause: that one asks. So an outage costs the calls of
+//! a process nothing, and what is true of it is known soon after its end.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use prs_common::backoff::Backoff;
+use prs_common::ledger::{LedgerError, LedgerErrorKind, RedisLedger};
+use prs_common::servers::ConnectError;
+use tokio::time::{Instant, timeout};
+
+use crate::caller::Caller;
+
+/// The pause after the ledger was found to be away; they grow up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// How long the call that asks whether it is back waits for the answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// The connection, or when to look for it again.
+pub(super) struct LedgerConnection {
+    url: String,
+    /// Held by the call that connects.
+    connecting: tokio::sync::Mutex<()>,
+    known: Mutex<Known>,
+}
+
+enum Known {
+    /// Nobody has asked for it.
+    Nothing,
+    Open(RedisLedger),
+    Away(Away),
+}
+
+struct Away {
+    since: Instant,
+    pauses: Backoff,
+    ask_at: Instant,
+}
+
+/// What a call does about it.
+enum Next {
+    Use(RedisLedger),
+    GoWithout,
+    /// Connect; `again` after an outage.
+    Connect {
+        again: bool,
+    },
+}
+
+impl LedgerConnection {
+    /// The ledger at `url`, which is not connected to yet.
+    pub(super) fn new(url: String) -> Self {
+        Self { url, connecting: tokio::sync::Mutex::default(), known: Mutex::new(Known::Nothing) }
+    }
+
+    /// The ledger; nothing while it cannot be reached. `caller` hears when it goes, and that it is back.
+    ///
+    /// # Errors
+    /// It refuses this program.
+    pub(super) async fn open(&self, caller: &dyn Caller) -> Result<Option<RedisLedger>, LedgerError> {
+        let _connecting = match self.next() {
+            Next::Use(ledger) => return Ok(Some(ledger)),
+            Next::GoWithout => return Ok(None),
+            // Who comes first of all waits; nobody waits for what was away a moment ago.
+            Next::Connect { again: false } => self.connecting.lock().await,
+            Next::Connect { again: true } => match self.connecting.try_lock() {
+                Ok(connecting) => connecting,
+                Err(_) => return Ok(None),
+            },
+        };
+        // Another call may have connected meanwhile.
+        let again = match self.next() {
+            Next::Use(ledger) => return Ok(Some(ledger)),
+            Next::GoWithout => return Ok(None),
+            Next::Connect { again } => again,
+        };
+        let connect = RedisLedger::connect(&self.url);
+        let connected = if again {
+            timeout(ANSWER, connect).await.unwrap_or_else(|_| Err(no_answer()))
+        } else {
+            connect.await
+        };
+        match connected {
+            Ok(ledger) => {
+                self.is_back(ledger.clone(), caller);
+                Ok(Some(ledger))
+            }
+            Err(error) if error.kind == LedgerErrorKind::Unavailable => {
+                self.is_away(error, caller);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that a call to it failed with `error`: it is away. `caller` hears so where that is new.
+    pub(super) fn is_away(&self, error: LedgerError, caller: &dyn Caller) {
+        let now = Instant::now();
+        let mut known = self.known();
+        if let Known::Away(away) = &mut *known {
+            // Of calls that were under way together one counts.
+            if now >= away.ask_at {
+                away.ask_at = now + away.pauses.pause();
+            }
+            return;
+        }
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let ask_at = now + pauses.pause();
+        *known = Known::Away(Away { since: now, pauses, ask_at });
+        drop(known);
+        caller.note(&format_args!("{}; shown is what storage knows", ConnectError::Redis(error)));
+    }
+
+    fn is_back(&self, ledger: RedisLedger, caller: &dyn Caller) {
+        let former = std::mem::replace(&mut *self.known(), Known::Open(ledger));
+        if let Known::Away(away) = former {
+            caller.note(&format_args!("Redis answers again, after {} s", away.since.elapsed().as_secs()));
+        }
+    }
+
+    fn next(&self) -> Next {
+        match &*self.known() {
+            Known::Nothing => Next::Connect { again: false },
+            Known::Open(ledger) => Next::Use(ledger.clone()),
+            Known::Away(away) if Instant::now() < away.ask_at => Next::GoWithout,
+            Known::Away(_) => Next::Connect { again: true },
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_answer() -> LedgerError {
+    let message = format!("no answer within {} s", ANSWER.as_secs());
+    LedgerError { kind: LedgerErrorKind::Unavailable, job: String::new(), message }
+}
