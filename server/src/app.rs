@@ -51,18 +51,14 @@ impl App {
 
     /// The job with this id.
     pub(crate) async fn home(&self, id: &str) -> Result<Home, Problem> {
-        let absent = || {
-            Problem::new(Kind::JOB_NOT_FOUND, format_args!("There is no job {id:?}."))
-                .hint("prs list lists the jobs")
-        };
         let found = homes::of_id(id, &self.whereabouts).await;
-        found.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?.ok_or_else(absent)
+        found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
     }
 
     /// The job with this id, and how it stands.
     pub(crate) async fn seen(&self, id: &str) -> Result<(Home, Seen), Problem> {
         let home = self.home(id).await?;
-        let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+        let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
         Ok((home, seen))
     }
 }

@@ -33,6 +33,7 @@ use prs_common::job::pipeline::step_id;
 use prs_common::job::{Names, RunsOn};
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
+use prs_common::storage::is_valid_key;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::active::active_ids as active_ids_in;
 use prs_orchestrator::job::record::JobRecordError;
@@ -106,11 +107,15 @@ pub async fn find_to_run(name: &str, whereabouts: &Whereabouts) -> Result<Home, 
     open(name, whereabouts, run_folder::find_to_run).await
 }
 
-/// The job with this id, and no other name; nothing where this machine has none. That a fleet has none, a look says.
-pub async fn of_id(id: &str, whereabouts: &Whereabouts) -> Result<Option<Home>, Failure> {
+/// The job with this id, and no other name. That a fleet has none, a look says.
+pub async fn of_id(id: &str, whereabouts: &Whereabouts) -> Result<Home, Failure> {
+    let absent = || Failure::not_found(format!("there is no job {id:?}"));
+    if !is_valid_key(id) || id.contains('/') {
+        return Err(absent());
+    }
     Ok(match Reader::connect(whereabouts).await? {
-        Some(reader) => Some(Box::new(FleetHome::new(Arc::new(reader), id)?)),
-        None => run_folder::of_id(id, &whereabouts.runs).map(in_folder),
+        Some(reader) => Box::new(FleetHome::new(reader, &whereabouts.caller, id)?),
+        None => run_folder::of_id(id, &whereabouts.runs).map(in_folder).ok_or_else(absent)?,
     })
 }
 

@@ -331,7 +331,7 @@ pub(crate) async fn spec(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let file = show::show(&home.called(), &app.whereabouts).await;
-    let file = file.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let file = file.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("yaml") {
         return Ok(([(CONTENT_TYPE, "application/yaml")], file.text()).into_response());
@@ -351,8 +351,8 @@ pub(crate) async fn steps(
     let mut steps = Vec::new();
     if seen.record.pipeline.is_some() {
         let found = homes::steps_of(&home.called(), &app.whereabouts).await;
-        for step in found.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))? {
-            let seen = step.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+        for step in found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))? {
+            let seen = step.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
             steps.push(JobObject::of(&seen));
         }
     }
@@ -370,7 +370,7 @@ pub(crate) async fn report(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let page = reports::page(&*home, &app.whereabouts, false).await;
-    let page = page.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let page = page.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     // It has its styles in itself, and no script.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
     Ok(([(CONTENT_SECURITY_POLICY, policy)], Html(page.html)).into_response())

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::FailureKind;
 use prs_jobs::homes::{self, Home};
 use prs_jobs::logs::{self, LogFile};
 use prs_jobs::records::Log;
@@ -31,18 +32,22 @@ const LONGEST_LINE: usize = 16 << 10;
 pub(crate) async fn home(app: &App, id: &str) -> Result<Home, Problem> {
     let home = app.home(id).await?;
     let at_work = homes::find_at_work(&home.called(), &app.whereabouts).await;
-    at_work.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))
+    at_work.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
 }
 
 /// The logs that there are, by their names.
 pub(crate) async fn all(home: &Home) -> Result<Vec<Log>, Problem> {
-    logs::list(&**home).await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))
+    logs::list(&**home).await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))
 }
 
 /// The log of this name.
 pub(crate) async fn find<'a>(home: &'a Home, path: &str) -> Result<LogFile<'a>, Problem> {
     logs::find(&**home, path).await.map_err(|failure| {
-        if failure.is_usage() { absent(path) } else { Problem::of(&failure, Kind::FILE_NOT_FOUND) }
+        if failure.kind == FailureKind::NotFound {
+            absent(path)
+        } else {
+            Problem::of(&failure, Kind::FILE_NOT_FOUND)
+        }
     })
 }
 

@@ -110,7 +110,6 @@ async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Ti
 /// The job now, and the parts of its page.
 async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Vec<(&'static str, String)>), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
-    let home = home.ok_or_else(|| Failure::wrong(format!("job {id} was removed")))?;
     tell_watched(&*home);
     let (seen, facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
     let parts = JobPage::new(&facts, &Chrome::default(), false).parts();

@@ -38,7 +38,7 @@ pub(crate) async fn overview(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
-    let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     Ok(Html(JobPage::new(&facts, &app.chrome, who.role >= Role::Submit).html()))
 }
 
@@ -178,7 +178,7 @@ pub(crate) async fn settings(
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[])?;
-    let absent = |failure| Problem::of(&failure, Kind::JOB_NOT_FOUND);
+    let absent = |failure| Problem::of(&failure, Kind::REFUSED);
     let home = app.home(&id).await?;
     let (_, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
     let yaml = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?.text();

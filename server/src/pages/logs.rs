@@ -51,7 +51,7 @@ async fn page(
     open: Option<String>,
     params: &Params,
 ) -> Result<Html<String>, Problem> {
-    let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::JOB_NOT_FOUND))?;
+    let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     let query = params.one("name")?.unwrap_or_default();
     let grows = !seen.result.state.is_final();
     let mut found = all(home).await?;

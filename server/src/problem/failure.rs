@@ -13,6 +13,8 @@ impl Problem {
     /// know goes to the log.
     pub(crate) fn of(failure: &Failure, refused: &'static Kind) -> Self {
         match failure.kind {
+            FailureKind::NotFound if refused.status == 404 => Self::new(refused, failure),
+            FailureKind::NotFound => Self::new(Kind::JOB_NOT_FOUND, failure).hint("prs list lists the jobs"),
             FailureKind::Usage => Self::new(refused, failure),
             FailureKind::CannotConnect => {
                 warn!(%failure, "a server does not answer");
