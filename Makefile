@@ -59,7 +59,7 @@ wheel: $(VENV)/.wheel ## build the wheel prs-run in release into target/wheels
 	@echo "install it: pip install $(WHEELS)/$$(ls $(WHEELS))"
 
 .PHONY: test
-test: test-rust test-python test-wheel test-examples test-bench ## every test
+test: test-rust test-python test-wheel test-manifests test-examples test-bench ## every test
 
 .PHONY: test-build
 test-build: $(VENV)/.dev
@@ -109,6 +109,21 @@ test-python: test-build servers
 .PHONY: test-wheel
 test-wheel: test-build
 	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/wheel
+
+# The files of ops/kubernetes against the schemas of the API; `test-kubernetes` also puts them together.
+.PHONY: test-manifests
+test-manifests: test-build
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py
+
+# Not part of `make test`: it wants promtool, and Go, which builds kustomize once.
+.PHONY: test-kubernetes
+test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together, and the alerts as promtool sees them
+	@command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus; } || \
+		{ echo "the alerts are tested with promtool, which is not here: install prometheus" >&2; exit 1; }
+	ops/kubernetes/install-kustomize "$(TARGET)/kustomize"
+	PRS_TEST_KUSTOMIZE="$(TARGET)/kustomize/kustomize" PRS_TEST_BIN_DIR="$(DEBUG)" \
+		$(VENV)/bin/python -m pytest -q tests/kubernetes
 
 .PHONY: test-examples
 test-examples: test-build servers

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use crate::inputs::InputStores;
 use crate::job::log_shipper::LogShipper;
 use crate::segments::recover::entry;
-use crate::{JobContext, JobRecord, Policy};
+use crate::{JobContext, JobRecord, OrchestratorMetrics, Policy};
 
 /// A job, and the servers it stands on.
 pub(crate) struct Fixture {
@@ -108,6 +108,7 @@ impl Fixture {
                 ..Policy::fleet()
             },
             active: None,
+            metrics: OrchestratorMetrics::default(),
             storage,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A library that knows no process and no command line: it speaks to the nodes of a job through queue, ledger
 //! and storage alone, so that the same code serves an embedded run and a fleet. Its folders, from the bottom up:
-//! `caught`, `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`,
+//! `metrics`, `caught`, `inputs`, `job`, `gc`, `plan`, `report`, `publish`, `segments`, `result`, `watch`, `panics`, `orchestrate`,
 //! `pipeline`; each uses those before it alone.
 
 pub mod caught;
@@ -11,6 +11,7 @@ mod fixtures;
 pub mod gc;
 pub mod inputs;
 pub mod job;
+mod metrics;
 pub mod orchestrate;
 pub mod panics;
 pub mod pipeline;
@@ -25,4 +26,6 @@ pub use job::context::JobContext;
 pub use job::fleet::{Fleet, LocalFolders};
 pub use job::policy::Policy;
 pub use job::record::{JobRecord, JobResult, run_name};
+pub use metrics::OrchestratorMetrics;
 pub use orchestrate::{WatchEnd, orchestrate};
+pub use watch::duty_names;

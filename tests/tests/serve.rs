@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use prs_tests::deadline::wait_for;
-use prs_tests::harness::{Answer, Job, Live, Web};
+use prs_tests::harness::{Answer, Fleet, Job, Live, Web};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -328,6 +328,32 @@ fn a_job_that_runs_is_followed_to_its_end() {
     program.wait().expect_completed();
     let live = web.get(&format!("/jobs/{id}/live")).text();
     assert!(live.contains("event: parts") && live.contains("\"head\""), "{live}");
+}
+
+#[test]
+fn jobs_of_a_fleet_are_served() {
+    let fleet = Fleet::shared();
+    let job = fleet.job(job(SLOW, 20));
+    let worker = fleet.worker(&job, &[]);
+    let id = fleet.hand_in(&job);
+    let web = served(&job);
+    let list = web.get(&format!("/api/v1/jobs?q={id}")).json(200);
+    assert_eq!(list["total"], 1, "{list}");
+    let running = web.get(&format!("/api/v1/jobs/{id}?wait_for=changed&timeout=30")).json(200);
+    assert_eq!(running["job_id"], id.as_str(), "{running}");
+    assert_eq!(web.page(&format!("/jobs/{id}")).status, 200);
+    let ended = web.get(&format!("/api/v1/jobs/{id}?wait_for=ended&timeout=60")).json(200);
+    assert_eq!(ended["state"], "completed", "{ended}");
+    assert_eq!(web.get(&format!("/api/v1/jobs/{id}/result")).text().lines().count(), 20);
+    assert_eq!(web.page(&format!("/jobs/{id}/logs")).status, 200);
+    assert_eq!(web.page(&format!("/jobs/{id}/output")).status, 200);
+    // The list has its end, too, and asks no more for what has ended.
+    wait_for("the list says so", PATIENCE, || {
+        let list = web.get(&format!("/api/v1/jobs?q={id}&state=completed")).json(200);
+        (list["total"] == 1).then_some(())
+    });
+    is_problem(&web.get("/api/v1/jobs/nobody-20260101-000000-aaaa"), 404, "job-not-found");
+    drop(worker);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The node agent: takes mini-batches from a job's queue, runs them in Python processes, commits the outcomes.
 //!
 //! One [`run_node`] serves one job on one host. It owns the processes and everything they write; it plans
-//! nothing and decides nothing about the job as a whole. Its folders, from the bottom up: `host`, `inputs`, `process`,
-//! `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone.
+//! nothing and decides nothing about the job as a whole. Its folders, from the bottom up: `metrics`, `host`, `inputs`,
+//! `process`, `commit`, `intake`, `dispatcher`, `perf`, `node`, `serve`; a folder uses those before it alone.
 
 mod commit;
 mod dispatcher;
@@ -10,6 +10,7 @@ pub mod foreground;
 mod host;
 pub mod inputs;
 mod intake;
+pub mod metrics;
 mod node;
 mod node_settings;
 mod perf;

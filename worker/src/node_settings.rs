@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::Host;
 use crate::inputs::side::SideInputStore;
+use crate::metrics::Metrics;
 
 /// What a node is run with.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct NodeSettings {
     pub instance: String,
     /// Why this host cannot run the job; it is told to the job.
     pub unfit: Option<Unfit>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Why a host cannot run a job.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use prs_common::end_reason::EndReason;
 use prs_common::job::{Environment, JobSpec};
+use prs_worker::metrics::Metrics;
 use prs_worker::{
     Host, MadeEnvironment, NodeSettings, Prefetch, find_extension, find_interpreter, make_environment,
 };
@@ -80,6 +81,7 @@ impl Python {
             memory_bytes: NodeSettings::MEMORY_BYTES,
             side_inputs: None,
             unfit: None,
+            metrics: Metrics::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::log_shipper::LogShipper;
 use super::policy::Policy;
 use super::record::{JobRecord, run_name};
 use crate::inputs::InputStores;
+use crate::metrics::OrchestratorMetrics;
 
 /// Node losses a mini-batch survives (spec S3).
 pub const MAX_NODE_LOSSES: u32 = 10;
@@ -58,6 +59,8 @@ pub struct JobContext {
     pub policy: Policy,
     /// Its place among the jobs that the workers of a fleet are to serve.
     pub active: Option<ActiveJob>,
+    /// What who watches over it counts.
+    pub metrics: OrchestratorMetrics,
 }
 
 impl JobContext {
@@ -90,6 +93,7 @@ impl JobContext {
             work: folder.join("work"),
             policy: Policy::embedded(),
             active: None,
+            metrics: OrchestratorMetrics::default(),
             spec,
         }
     }
@@ -117,6 +121,7 @@ impl JobContext {
             work: folders.work,
             policy: Policy::fleet(),
             active: Some(ActiveJob::new(&fleet.storage, record)),
+            metrics: OrchestratorMetrics::default(),
             storage,
         }
     }

@@ -49,6 +49,7 @@ use crate::JobContext;
 use crate::job::init_failures;
 use crate::job::membership;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Rates, Status};
+use crate::metrics::Watching;
 use crate::report::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::statistics::{Pace, PublishedParts, StatisticsFiles};
@@ -68,6 +69,11 @@ const NEARLY_DONE: Duration = Duration::from_millis(50);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The names of all duties of an orchestrator.
+pub fn duty_names() -> impl Iterator<Item = &'static str> {
+    duties::ALL.iter().map(|(name, _)| *name)
+}
 
 /// Where a job stands, for the other parts of this process.
 #[derive(Debug, Clone, Default)]
@@ -153,6 +159,8 @@ struct Watch<'a> {
     place: &'a str,
     record: JobRecord,
     view: &'a Sender<View>,
+    /// Counts it as watched over.
+    watching: Watching,
     memory: Memory,
     /// Absent only while it reads a segment.
     catalog: Option<Box<Catalog>>,
@@ -205,7 +213,7 @@ impl<'a> Watch<'a> {
         let mut catalog = Box::new(Catalog::new(job, record.started_us, report));
         catalog.statistics.restore(logs);
         let unwatched = Pace::unwatched(job.policy.statistics, job.policy.statistics_lists);
-        let statistics = StatisticsFiles::new(logs, &job.work, unwatched);
+        let statistics = StatisticsFiles::new(logs, &job.work, unwatched, job.metrics.clone());
         let age = Duration::from_micros(now_us().saturating_sub(record.started_us));
         Ok(Self {
             job,
@@ -214,6 +222,7 @@ impl<'a> Watch<'a> {
             place,
             record,
             view,
+            watching: job.metrics.watching(&job.run),
             memory: Memory::new(Instant::now(), age),
             catalog: Some(catalog),
             bundles: Bundles::new(job),
@@ -293,11 +302,13 @@ impl<'a> Watch<'a> {
     async fn look(&mut self) -> Result<Option<Decision>, WatchError> {
         let (policy, spec) = (self.job.policy, Arc::clone(&self.job.spec));
         let seen = self.observe().await?;
+        self.watching.looks(seen.state == JobState::Queued);
         self.memory.advance(&seen, &policy);
         self.tell(&seen);
-        for decide in duties::ALL {
+        for (duty, decide) in duties::ALL {
             let situation = Situation { now: &seen, memory: &self.memory, policy: &policy, spec: &spec };
             let Some(action) = decide(&situation) else { continue };
+            self.job.metrics.acts(duty);
             match self.act(action, &seen).await {
                 Ok(None) => {}
                 Ok(decision) => return Ok(decision),
@@ -305,6 +316,7 @@ impl<'a> Watch<'a> {
                 Err(error) => self.unless_retried(error).await?,
             }
         }
+        self.watching.lags(seen.progress.segments.saturating_sub(self.memory.followed));
         self.write_due_statistics();
         Box::pin(self.publish_due_statistics(seen.progress.is_read)).await;
         Ok(None)

@@ -1,12 +1,13 @@
 //! What can be said to the worker, and to the commands about a fleet and its servers.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 use prs_worker::NodeSettings;
 
 use super::servers::{FleetServers, Servers};
-use super::values::target;
+use super::values::{address, target};
 
 /// Headings of the worker's options: which jobs it serves, and with what of its host.
 const JOBS: &str = "Jobs";
@@ -34,6 +35,10 @@ pub(crate) struct Worker {
     /// Name in logs and reports [default: the name of the host].
     #[arg(long, env = "PRS_WORKER_NAME", hide_env_values = true, help_heading = JOBS)]
     pub(crate) name: Option<String>,
+    /// Serve metrics for Prometheus at this address and port, as in `127.0.0.1:9465`: `/metrics`, and `/livez` [default: none].
+    #[arg(long, env = "PRS_METRICS", hide_env_values = true, value_name = "ADDRESS", value_parser = address)]
+    #[arg(help_heading = HOST)]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Most processes to run [default: as the job says, else one a core, or one on a host with GPUs].
     #[arg(long, env = "PRS_SLOTS", hide_env_values = true, value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(help_heading = HOST)]

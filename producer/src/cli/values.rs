@@ -1,5 +1,6 @@
 //! Values that options take.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use prs_common::job::check_target;
@@ -29,6 +30,12 @@ pub(super) fn target(name: &str) -> Result<String, String> {
     check_target(name).map(|()| name.to_owned())
 }
 
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "give an address of this host and a port, as in 127.0.0.1:9465, or 0.0.0.0:9465 for all of its addresses".to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +49,9 @@ mod tests {
         let times = [("90s", 90), ("30m", 1800), ("2d", 172_800)];
         assert!(times.iter().all(|(text, seconds)| time(text) == Ok(Duration::from_secs(*seconds))));
         assert!(["", "d", "2", "-1d", "2w"].iter().all(|text| time(text).is_err()));
+        assert_eq!(address("[::1]:9465"), Ok(([0, 0, 0, 0, 0, 0, 0, 1], 9465).into()));
+        for text in ["", "9465", ":9465", "localhost:9465", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(address(text).unwrap_err().contains("127.0.0.1:9465"), "{text}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use prs_jobs::submit::resume_hint::ResumeHint;
 use prs_worker::foreground::{Debugger, Foreground, ForegroundError, Tried, run_in_foreground};
 use prs_worker::inputs::side::{SideInputStore, SideInputs, SidePaths, SideProgress, SideWork};
 use prs_worker::inputs::{InputPlace, Localized, Localizer};
+use prs_worker::metrics::Metrics;
 use prs_worker::{MadeEnvironment, NodeSettings};
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +114,15 @@ async fn prepare(trial: Trial, arguments: &Try) -> Result<Prepared, Failure> {
             InputPlace::of(&trial.spec, tree, &trial.folder("node"))
         }
     };
-    let inputs = Localizer::new(stores, trial.spec.clone(), &folder, NodeSettings::CACHE_BYTES, 0, place);
+    let inputs = Localizer::new(
+        stores,
+        trial.spec.clone(),
+        &folder,
+        NodeSettings::CACHE_BYTES,
+        0,
+        place,
+        Metrics::default(),
+    );
     let inputs = inputs.with_context(|| format!("cannot make {}", folder.display()))?;
     let data = inputs.localize(&planned).await.context("cannot fetch the data").map_err(Failure::server)?;
     let side_inputs = side_inputs(&trial, &inputs).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prs_worker::inputs::side::SideInputStore;
+use prs_worker::metrics::{Listener, Metrics};
 use prs_worker::serve::{ServeOutcome, WorkerSettings, let_go_of_broker, serve_job, serve_jobs};
 use prs_worker::{Host, NodeEnd, WorkFolder, connect_fleet, find_extension, give_memory_back, tidy_memory};
 use tokio::task::JoinHandle;
@@ -32,7 +33,17 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
     let work_folder = Arc::new(work_folder);
     let cache_bytes = arguments.cache_gib << 30;
     let side_inputs = Arc::new(SideInputStore::shared(Arc::clone(&work_folder), cache_bytes));
+    let (metrics, collected) = match arguments.metrics {
+        None => (Metrics::default(), None),
+        Some(address) => {
+            let listener = Listener::bind(address).await.map_err(Failure::usage)?;
+            tracing::info!(address = %listener.address(), "metrics are served at /metrics, and /livez");
+            let metrics = Metrics::counted(&arguments.target);
+            (metrics.clone(), Some(tokio::spawn(listener.serve(metrics))))
+        }
+    };
     let settings = WorkerSettings {
+        metrics,
         targets: arguments.target,
         slots: arguments.slots,
         work_folder,
@@ -78,6 +89,9 @@ async fn serve(arguments: Worker) -> Result<Code, Failure> {
         serve_jobs(&fleet, &settings, &end).await;
     }
     caller.abort();
+    if let Some(collected) = collected {
+        collected.abort();
+    }
     let_go_of_broker(&fleet).await;
     tracing::info!("the worker has ended");
     Ok(code)

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outcome::{Ended, Outcome, Ready, Tried, nodes_lost};
 use crate::commit::late_objects::remove_late_objects;
+use crate::metrics::{Metrics, OfServer, TargetMetrics};
 
 /// Rows that make a segment worth writing, bytes.
 const BIG: usize = 8 << 20;
@@ -84,6 +85,8 @@ pub(crate) struct Committer {
     pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// There is no more time: what cannot be committed at once need not be.
     pub(crate) over: CancellationToken,
+    pub(crate) metrics: Metrics,
+    pub(crate) of_target: TargetMetrics,
 }
 
 /// The segment being filled.
@@ -328,7 +331,9 @@ impl Committer {
         let key = layout::segment(self.job.incarnation, self.node_id, &self.service, number);
         let (parts, index) = builder.seal(&key, self.job.incarnation, self.node_id, &self.ip);
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
+        let tries = self.of_target.tries(&index);
         drop(index);
+        let began = std::time::Instant::now();
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
         failpoint::pass("segment_sealed");
         let put = async {
@@ -354,6 +359,10 @@ impl Committer {
         let duplicates: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", may_pass, || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(duplicates) = duplicates else { return };
+        if let Some(tries) = tries {
+            tries.count(&duplicates);
+            self.metrics.committed(began);
+        }
         if !duplicates.is_empty() {
             tracing::info!(
                 segment = key,
@@ -377,7 +386,7 @@ impl Committer {
 
     /// Repeats a call until it is done, or there is no more time; gives up, and says so once, when repeating cannot
     /// help.
-    async fn until_done<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+    async fn until_done<T, E: std::fmt::Display + OfServer, F: Future<Output = Result<T, E>>>(
         &self,
         what: &str,
         may_pass: impl Fn(&E) -> bool,
@@ -393,6 +402,7 @@ impl Committer {
                 outcome = call() => outcome,
                 () = self.last_call() => return None,
             };
+            self.metrics.heard(&outcome);
             match outcome {
                 Ok(done) => return Some(done),
                 Err(error) if may_pass(&error) => {

@@ -45,6 +45,7 @@ impl Dispatcher<'_> {
             FromProcess::Ready { seconds, run, concurrency } => {
                 running.lanes = concurrency.map(|lanes| lanes.max(1) as usize);
                 self.with.main_log.line(format_args!("{name} is ready after {seconds:.3} s"));
+                self.with.metrics.initialized(seconds);
                 if running.stage == Stage::Starting {
                     running.stage = Stage::Ready;
                 }

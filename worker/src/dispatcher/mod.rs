@@ -44,6 +44,7 @@ use self::sources::Sources;
 use self::suspects::Ask;
 use crate::commit::committer::Backlog;
 use crate::commit::outcome::{Outcome, Ready};
+use crate::metrics::TargetMetrics;
 use crate::node_settings::NodeEnd;
 use crate::process::launch::{CODE, Launch};
 use crate::process::{Event, Tending};
@@ -72,6 +73,7 @@ pub(crate) struct Surroundings<'a> {
     /// Where the node stands, as far as copies go: the dispatcher writes, [`Copies`](crate::intake::copies::Copies) reads.
     pub(crate) standing_tx: watch::Sender<Standing>,
     pub(crate) tasks: TaskTracker,
+    pub(crate) metrics: TargetMetrics,
 }
 
 /// The dispatcher of one node.

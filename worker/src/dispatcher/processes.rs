@@ -16,6 +16,7 @@ use super::init_failures::Started;
 use crate::commit::outcome::Ready;
 use crate::dispatcher::slot::{Hang, Kill, Running, Stage, running};
 use crate::host::gpu;
+use crate::metrics::StartReason;
 use crate::process::launch::{CODE, OUTPUTS, process_name};
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
@@ -55,6 +56,7 @@ impl Dispatcher<'_> {
                 return;
             }
         };
+        self.with.metrics.process_started(self.slots[position].next);
         let staging = Arc::from(Path::new(&start.staging_dir));
         process.say(&ToProcess::Start(Box::new(start)));
         let pid = process.pid;
@@ -145,6 +147,7 @@ impl Dispatcher<'_> {
             let file = format!("logs/user/stderr/{}/{name}.stderr.txt", self.launch.node_id);
             self.init_failed(position, &Started::of(&running), &error, &file);
         }
+        self.slots[position].next = why_next(&running, returncode);
         self.slots[position].hung = false;
         if running.killed == Some(Kill::InitTimeout) && self.ending.is_none() {
             self.hung(position, &running);
@@ -188,4 +191,10 @@ impl Dispatcher<'_> {
     pub(super) fn present_stack(&self, running: &Running) -> Stack {
         stack::when_asked(&stack::file(&running.folder), &self.launch.folder.join(CODE))
     }
+}
+
+/// Why another process is started in the place of one that has ended.
+fn why_next(ended: &Running, returncode: i32) -> StartReason {
+    let timed_out = matches!(ended.killed, Some(Kill::RunTimeout | Kill::LoadTimeout | Kill::InitTimeout));
+    StartReason::after(ended.init_failed, timed_out, ended.killed.is_some(), returncode)
 }

@@ -14,6 +14,7 @@ use crate::commit::outcome::Ready;
 use crate::dispatcher::batch_size::Cost;
 use crate::dispatcher::sources::Sources;
 use crate::host::gpu::Gpu;
+use crate::metrics::StartReason;
 use crate::process::Process;
 use crate::process::log::ProcessLog;
 use crate::process::printed::Printed;
@@ -27,6 +28,8 @@ pub(crate) struct Slot {
     pub(crate) restart_at: Option<Instant>,
     /// Whether the last process in it that came to an end hung in `init()`, and none became ready since.
     pub(crate) hung: bool,
+    /// Why the next process in it will be started.
+    pub(crate) next: StartReason,
 }
 
 /// The processes in `slots`.

@@ -65,6 +65,7 @@ impl Dispatcher<'_> {
             .collect();
         longest.sort_by_key(|one| (Reverse(one.age_ms), one.index));
         longest.truncate(MOST_LONGEST);
+        self.with.metrics.busy(busy);
         self.with.report_tx.send_modify(|report| {
             report.busy = busy as u32;
             report.longest = longest;

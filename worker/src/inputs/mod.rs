@@ -42,6 +42,7 @@ pub use place::InputPlace;
 pub(crate) use place::Mount;
 
 use crate::host::memory_folder::MemoryFolder;
+use crate::metrics::Metrics;
 
 /// Downloads of small files at a time, over all mini-batches: these wait for the store more than for their bytes.
 const DOWNLOADS: usize = 256;
@@ -94,6 +95,7 @@ struct Inner {
     cache: Arc<Cache>,
     place: InputPlace,
     downloads: Semaphore,
+    metrics: Metrics,
 }
 
 impl fmt::Debug for Localizer {
@@ -160,7 +162,8 @@ impl File<'_> {
 impl Localizer {
     /// Keeps files of at most `limit` bytes in `folder`, which is its own and empty or absent; a single mini-batch may
     /// need more, and is then the only one there. Of these bytes at most `in_memory`, and no more than half, are of small
-    /// files in memory. Scripts see them below the folder that `place` gives for the one with the files. Blocks.
+    /// files in memory. Scripts see them below the folder that `place` gives for the one with the files. What is fetched is
+    /// counted in `metrics`. Blocks.
     pub fn new(
         stores: InputStores,
         spec: Arc<JobSpec>,
@@ -168,12 +171,13 @@ impl Localizer {
         limit: u64,
         in_memory: u64,
         place: impl FnOnce(&Path) -> InputPlace,
+        metrics: Metrics,
     ) -> std::io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let folder = std::fs::canonicalize(folder)?;
         let in_memory = if spec.inputs.iter().any(is_fetched) { in_memory.min(limit / 2) } else { 0 };
         let memory = MemoryFolder::open(in_memory, &folder);
-        Self::with_memory(stores, spec, folder, limit, memory, place)
+        Self::with_memory(stores, spec, folder, limit, memory, place, metrics)
     }
 
     fn with_memory(
@@ -183,16 +187,22 @@ impl Localizer {
         limit: u64,
         memory: Option<MemoryFolder>,
         place: impl FnOnce(&Path) -> InputPlace,
+        metrics: Metrics,
     ) -> std::io::Result<Self> {
         let cache = Arc::new(Cache::new(folder, limit, memory)?);
         let place = place(cache.tree());
         let downloads = Semaphore::new(DOWNLOADS);
-        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, place, downloads }) })
+        Ok(Self { inner: Arc::new(Inner { stores, spec, cache, place, downloads, metrics }) })
     }
 
     /// Where scripts see the files.
     pub fn place(&self) -> &InputPlace {
         &self.inner.place
+    }
+
+    /// Bytes of the files that are kept.
+    pub(crate) fn cached(&self) -> u64 {
+        self.inner.cache.used()
     }
 
     /// The folder with all files.
@@ -481,7 +491,7 @@ impl Localizer {
         medium: Medium,
         file: &File<'_>,
     ) -> Result<SeenFile, LocalizeError> {
-        let Inner { stores, cache, .. } = &*self.inner;
+        let Inner { stores, cache, metrics, .. } = &*self.inner;
         // A store that cannot be opened here says nothing of the mini-batch.
         let store = stores.get(file.store).await.map_err(LocalizeError::Store)?;
         let mut evicted = Vec::new();
@@ -497,6 +507,7 @@ impl Localizer {
             let fetched = fetching.await;
             match fetched {
                 Ok((bytes, seen)) => {
+                    metrics.fetched(bytes);
                     cache.arrived(path, bytes);
                     return Ok(seen);
                 }

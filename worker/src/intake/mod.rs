@@ -30,6 +30,7 @@ use crate::commit::outcome::{InHand, Ready};
 use crate::inputs::{Localized, Localizer, Pin};
 use crate::intake::plan_end::PlanEnd;
 use crate::intake::stalled_consumer::StalledConsumerCheck;
+use crate::metrics::Metrics;
 
 /// Deliveries taken at a time.
 const AT_ONCE: usize = 512;
@@ -92,6 +93,7 @@ pub(crate) struct Intake {
     pub(crate) fatal_tx: watch::Sender<Option<String>>,
     /// Fetches under way.
     pub(crate) tasks: TaskTracker,
+    pub(crate) metrics: Metrics,
 }
 
 impl Intake {
@@ -109,6 +111,7 @@ impl Intake {
                 consuming = self.job.queue.consume(&queue, prefetch) => consuming,
                 () = self.end.stop.cancelled() => return,
             };
+            self.metrics.heard(&consuming);
             match consuming {
                 Ok(deliveries) => {
                     backoff = pauses();

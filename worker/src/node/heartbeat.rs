@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::commit::outcome::InHand;
+use crate::metrics::Metrics;
 
 /// The heartbeat of one node.
 pub(crate) struct Heartbeat {
@@ -18,6 +19,7 @@ pub(crate) struct Heartbeat {
     pub(crate) in_hand: InHand,
     /// What the job wants: the heartbeat writes, node and dispatcher read.
     pub(crate) signal_tx: watch::Sender<Signal>,
+    pub(crate) metrics: Metrics,
 }
 
 impl Heartbeat {
@@ -41,7 +43,10 @@ impl Heartbeat {
                 ..self.report_rx.borrow().clone()
             };
             told = said.errors.len();
-            match job.ledger.heartbeat(node_id, &self.info.worker, &said).await {
+            self.metrics.turns();
+            let heard = job.ledger.heartbeat(node_id, &self.info.worker, &said).await;
+            self.metrics.heard(&heard);
+            match heard {
                 // The ledger was rebuilt. Logs and segments keep the id they began with.
                 Ok(Signal::Rejoin) => match job.ledger.join(&self.info, Some(self.node_id)).await {
                     Ok(joined) => node_id = joined,

@@ -81,6 +81,7 @@ pub async fn run_node(
         report_rx: report_rx.clone(),
         in_hand: in_hand.clone(),
         signal_tx,
+        metrics: settings.metrics.clone(),
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
@@ -189,9 +190,11 @@ async fn unwanted(mut signal_rx: watch::Receiver<Signal>) {
 async fn localizer(job: &JobContext, settings: &NodeSettings, folder: &Path) -> io::Result<Localizer> {
     let (stores, spec, folder) = (job.inputs.clone(), Arc::clone(&job.spec), folder.to_owned());
     let (cache_bytes, memory_bytes) = (settings.cache_bytes, settings.memory_bytes);
+    let metrics = settings.metrics.clone();
     let made = blocking(move || {
         let place = |tree: &Path| InputPlace::of(&spec, tree, &folder);
-        Localizer::new(stores, Arc::clone(&spec), &folder.join("inputs"), cache_bytes, memory_bytes, place)
+        let (spec, folder) = (Arc::clone(&spec), folder.join("inputs"));
+        Localizer::new(stores, spec, &folder, cache_bytes, memory_bytes, place, metrics)
     });
     made.await
 }
@@ -257,6 +260,13 @@ impl Service<'_> {
         let (copy_news_tx, copy_news_rx) = mpsc::unbounded_channel();
         let (fatal_tx, fatal_rx) = watch::channel(None);
         let backlog = Backlog::default();
+        let metrics = &settings.metrics;
+        let of_target = metrics.of_target(&job.spec.compute_target);
+        let _slots = of_target.has_slots(settings.slots);
+        let _at_work = {
+            let (backlog, localizer) = (backlog.clone(), localizer.clone());
+            metrics.at_work(move || backlog.bytes() as u64, move || localizer.cached())
+        };
         let over = end.stop.child_token();
         let prefetch = Arc::new(AtomicUsize::new(match settings.prefetch {
             Prefetch::Fixed(fixed) => fixed,
@@ -272,6 +282,7 @@ impl Service<'_> {
             localizer,
             fatal_tx: fatal_tx.clone(),
             tasks: tasks.clone(),
+            metrics: metrics.clone(),
         });
         let worker = settings.worker.clone();
         tasks.spawn(Copies { intake: Arc::clone(&intake), worker, standing_rx, copy_news_tx }.run());
@@ -293,6 +304,8 @@ impl Service<'_> {
             backlog: backlog.clone(),
             fatal_tx,
             over: over.clone(),
+            metrics: metrics.clone(),
+            of_target: of_target.clone(),
         };
         let mut committing = tokio::spawn(committer.run(outcomes_rx, idle_rx));
         let launch = Launch {
@@ -316,6 +329,7 @@ impl Service<'_> {
             report_tx,
             standing_tx,
             tasks: tasks.clone(),
+            metrics: of_target,
         };
         let drain = end.drain.clone();
         let stop_intake = intake_end.stop.clone();

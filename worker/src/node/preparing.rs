@@ -105,6 +105,9 @@ impl Preparing<'_> {
         let store = settings.side_inputs.clone();
         let store = store.unwrap_or_else(|| store_of_job(self.folder, settings.cache_bytes));
         let told = |SideProgress { label, done, total, of_all, work }: SideProgress| {
+            if work == SideWork::IsSettled {
+                settings.metrics.fetched(total);
+            }
             let awaited = match work {
                 SideWork::Comes => None,
                 SideWork::IsAwaited => Some("another worker of this host fetches it"),

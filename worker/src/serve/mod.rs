@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::host::unique::unique;
 use crate::inputs::side::SideInputStore;
+use crate::metrics::Metrics;
 use crate::{Host, NodeEnd, WorkFolder};
 use choice::{Choice, Left, choices};
 use pipelines::{Pipelines, is_pipeline};
@@ -61,6 +62,8 @@ pub struct WorkerSettings {
     pub side_inputs: Arc<SideInputStore>,
     /// How long to wait for a job before the worker ends.
     pub idle_limit: Option<Duration>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
@@ -152,8 +155,12 @@ impl Search<'_> {
     async fn look(&mut self) -> Vec<Choice> {
         let mut offered = Vec::new();
         let mut are_all = true;
+        let metrics = &self.settings.metrics;
         for target in &self.settings.targets {
-            match membership::offers(self.fleet, target, Some(&self.info)).await {
+            metrics.turns();
+            let offers = membership::offers(self.fleet, target, Some(&self.info)).await;
+            metrics.heard(&offers);
+            match offers {
                 Ok(offers) => offered.extend(offers.offered.into_iter().map(|one| (target.clone(), one))),
                 Err(error) => {
                     tracing::warn!(target, %error, "whether there is a job is not known; looking again");
@@ -186,8 +193,7 @@ impl Search<'_> {
                 return false;
             }
             let run = choice.offer.run.clone();
-            let looking =
-                self.pipelines.look_while_busy(self.fleet, &self.settings.targets, &self.info.instance);
+            let looking = self.pipelines.look_while_busy(self.fleet, self.settings, &self.info.instance);
             let outcome = tokio::select! {
                 outcome = service.serve_offer(choice) => outcome,
                 () = looking => unreachable!("it looks for ever"),
@@ -221,7 +227,11 @@ pub async fn serve_job(
     let instance = instance(settings);
     loop {
         let service = Service { fleet, settings, end, instance: &instance };
-        match service.serve(job_id).await {
+        let outcome = tokio::select! {
+            outcome = service.serve(job_id) => outcome,
+            () = settings.metrics.turns_meanwhile() => unreachable!("it turns for ever"),
+        };
+        match outcome {
             // Its result is being written by another node: how it ends shows then.
             ServeOutcome::EndsElsewhere
             | ServeOutcome::Again

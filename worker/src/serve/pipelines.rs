@@ -15,7 +15,7 @@ use prs_orchestrator::pipeline::{Driven, drive};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::spread;
+use super::{WorkerSettings, spread};
 
 /// The pipelines that one worker drives.
 #[derive(Debug, Clone, Default)]
@@ -65,10 +65,11 @@ impl Pipelines {
     }
 
     /// Looks for pipelines while this worker serves a job, and so does not look for jobs. Never returns.
-    pub(super) async fn look_while_busy(&self, fleet: &Fleet, targets: &[String], owner: &str) {
+    pub(super) async fn look_while_busy(&self, fleet: &Fleet, settings: &WorkerSettings, owner: &str) {
         loop {
             tokio::time::sleep(spread(BUSY_LOOK_INTERVAL)).await;
-            for target in targets {
+            for target in &settings.targets {
+                settings.metrics.turns();
                 match membership::offers(fleet, target, None).await {
                     Ok(offers) => {
                         for offered in offers.offered.into_iter().filter(is_pipeline) {

@@ -161,7 +161,8 @@ impl Service<'_> {
             }
         };
         let folders = LocalFolders { logs: folder.join("logs"), work: folder.join("work") };
-        let job = JobContext::on(self.fleet, record, folders);
+        let metrics = self.settings.metrics.orchestrator();
+        let job = JobContext { metrics, ..JobContext::on(self.fleet, record, folders) };
         let outcome = match role {
             Some(Role::Steward) => self.end_it(&job, &worker).await,
             Some(Role::Node) if !self.takes_seat(&job, &worker).await => ServeOutcome::Full,
@@ -220,6 +221,7 @@ impl Service<'_> {
                 return ServeOutcome::NotHere;
             }
         }
+        let _serving = self.settings.metrics.of_target(&job.spec.compute_target).serves();
         let (node_end, watch_end) = (NodeEnd::default(), OrchestratorEnd::default());
         let is_steward = settings.is_none();
         if is_steward {
@@ -313,6 +315,7 @@ impl Service<'_> {
             cache_bytes: settings.cache_bytes,
             memory_bytes: settings.memory_bytes,
             side_inputs: Some(Arc::clone(&settings.side_inputs)),
+            metrics: settings.metrics.clone(),
         }
     }
 

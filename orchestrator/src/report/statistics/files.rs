@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use prs_common::statistics::{Activity, Errors, FOLDER, Live, NAMES, Nodes, Part, Summary, WATCHED};
 
 use super::{Standing, Statistics};
+use crate::metrics::OrchestratorMetrics;
 
 /// Nobody reads any more when [`WATCHED`] was not touched for so long.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
@@ -64,13 +65,15 @@ pub(crate) struct StatisticsFiles {
     written: BTreeMap<&'static str, Instant>,
     looked: Option<(Instant, bool)>,
     has_failed: bool,
+    /// Counts their sizes.
+    metrics: OrchestratorMetrics,
 }
 
 impl StatisticsFiles {
     /// The files below the folder of the logs; `work` is a folder on the same file system.
-    pub(crate) fn new(logs: &Path, work: &Path, unwatched: Pace) -> Self {
+    pub(crate) fn new(logs: &Path, work: &Path, unwatched: Pace, metrics: OrchestratorMetrics) -> Self {
         let (folder, aside) = (logs.join(FOLDER), work.to_owned());
-        Self { folder, aside, unwatched, written: BTreeMap::new(), looked: None, has_failed: false }
+        Self { folder, aside, unwatched, metrics, ..Self::default() }
     }
 
     /// Writes the parts that are due at this time.
@@ -90,8 +93,9 @@ impl StatisticsFiles {
         }
     }
 
-    fn write(&mut self, name: &str, statistics: &Statistics, standing: &Standing) {
+    fn write(&mut self, name: &'static str, statistics: &Statistics, standing: &Standing) {
         let Some(part) = statistics.part(name, standing) else { return };
+        self.metrics.part_written(name, part.len());
         let aside = self.aside.join(format!("statistics.{name}"));
         let place = self.folder.join(name);
         let written = std::fs::write(&aside, part)

@@ -13,6 +13,7 @@ use prs_common::statistics::{
 };
 
 use super::*;
+use crate::OrchestratorMetrics;
 use crate::job::status::Status;
 
 const ORIGIN: u64 = 1_790_000_000_000_000;
@@ -209,7 +210,8 @@ fn what_nodes_say_is_in_the_timeline_and_goes_on_with_a_successor() {
     assert_eq!(total.idle_us(), 30 * seconds);
 
     let logs = tempfile::tempdir().unwrap();
-    let mut files = StatisticsFiles::new(logs.path(), logs.path(), Pace::default());
+    let mut files =
+        StatisticsFiles::new(logs.path(), logs.path(), Pace::default(), OrchestratorMetrics::default());
     with_standing(JobState::Running, &nodes, |standing| files.write_all(&first, standing));
     let mut next = Statistics::new(1, ORIGIN);
     next.restore(logs.path());

@@ -90,25 +90,28 @@ pub(super) enum Action {
     StartAgain(Vec<Straggler>),
 }
 
-/// Every duty.
-pub(super) const ALL: &[fn(&Situation) -> Option<Action>] = &[
-    states::decide,
-    seats::decide,
-    conclusion::decide,
-    thresholds::decide,
-    init::decide,
-    patience::decide,
-    segments::decide,
-    columns::decide,
-    completion::decide,
-    assembly::decide,
-    overview::decide,
-    record::decide,
-    offer::decide,
-    queue::decide,
-    scheduling::decide,
-    stalled::decide,
-    speculation::decide,
+/// A duty: what it decides in a situation.
+type Decide = fn(&Situation) -> Option<Action>;
+
+/// Every duty, with its name.
+pub(super) const ALL: &[(&str, Decide)] = &[
+    ("states", states::decide),
+    ("seats", seats::decide),
+    ("conclusion", conclusion::decide),
+    ("thresholds", thresholds::decide),
+    ("init", init::decide),
+    ("patience", patience::decide),
+    ("segments", segments::decide),
+    ("columns", columns::decide),
+    ("completion", completion::decide),
+    ("assembly", assembly::decide),
+    ("overview", overview::decide),
+    ("record", record::decide),
+    ("offer", offer::decide),
+    ("queue", queue::decide),
+    ("scheduling", scheduling::decide),
+    ("stalled", stalled::decide),
+    ("speculation", speculation::decide),
 ];
 
 /// The action that lets the job fail.
@@ -192,7 +195,8 @@ pub(super) mod tests {
 
     #[test]
     fn nothing_is_to_be_done_while_all_goes_well() {
-        let done: Vec<_> = ALL.iter().filter_map(|duty| Given::running().decides(*duty, |_| {})).collect();
+        let done: Vec<_> =
+            ALL.iter().filter_map(|(_, duty)| Given::running().decides(*duty, |_| {})).collect();
         assert_eq!(done, []);
     }
 }

@@ -224,6 +224,12 @@ impl Cache {
         self.memory_limit.load(Ordering::Relaxed)
     }
 
+    /// Bytes of its files.
+    pub(super) fn used(&self) -> u64 {
+        let state = self.state();
+        state.memory.used + state.disk.used
+    }
+
     /// Takes note that there was no room in memory for what was to have it when its limit was `before`: others fill it.
     /// Half of it is given up, and all in the end. The disk gets it back.
     pub(super) fn memory_is_full(&self, before: u64, error: &DiskError) {

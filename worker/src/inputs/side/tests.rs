@@ -12,6 +12,7 @@ use prs_orchestrator::inputs::{Audience, Where, resolve};
 
 use super::*;
 use crate::inputs::InputPlace;
+use crate::metrics::Metrics;
 
 /// A fleet in a folder.
 struct Fleet {
@@ -71,7 +72,9 @@ impl Fleet {
     /// Where the scripts of a node see them.
     fn shown(&self, spec: &JobSpec, side_inputs: &SideInputs, node: &str) -> SidePaths {
         let (stores, spec) = (self.stores.clone(), Arc::new(spec.clone()));
-        let localizer = Localizer::new(stores, spec, &self.path(node), 1_000, 0, InputPlace::own).unwrap();
+        let localizer =
+            Localizer::new(stores, spec, &self.path(node), 1_000, 0, InputPlace::own, Metrics::default())
+                .unwrap();
         side_inputs.show(&localizer).unwrap()
     }
 

@@ -59,7 +59,7 @@ fn localizer(fleet: &Fleet, memory: &Memory, limit: u64, in_memory: u64) -> Loca
     let (stores, spec, folder) =
         (fleet.stores.clone(), Arc::new(with_a_bucket()), folder.canonicalize().unwrap());
     let memory = MemoryFolder::open_in(&memory.path(), in_memory);
-    Localizer::with_memory(stores, spec, folder, limit, memory, InputPlace::own).unwrap()
+    Localizer::with_memory(stores, spec, folder, limit, memory, InputPlace::own, Metrics::default()).unwrap()
 }
 
 /// Whether the bytes of a file that is seen at `path` lie in memory.

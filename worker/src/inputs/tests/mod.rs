@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::*;
+use crate::metrics::Metrics;
 
 /// A fleet in a folder: its storage, its buckets, a job's data and a node's cache.
 struct Fleet {
@@ -61,7 +62,7 @@ impl Fleet {
 
     fn localizer(&self, name: &str, limit: u64) -> Localizer {
         let (stores, spec) = (self.stores.clone(), Arc::new(with_a_bucket()));
-        Localizer::new(stores, spec, &self.path(name), limit, 0, InputPlace::own).unwrap()
+        Localizer::new(stores, spec, &self.path(name), limit, 0, InputPlace::own, Metrics::default()).unwrap()
     }
 
     /// The descriptors of `spec`, as any host plans them.

@@ -1,0 +1,113 @@
+"""The files of ops/kubernetes as they stand: no program of Kubernetes is needed.
+
+Needs `PRS_TEST_BIN_DIR`, the folder with the built programs: what they are called with must exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from objects import MANIFESTS, ROOT, Object, check, containers, name_of, pod_of, read, unsafe
+
+RESOURCES = sorted(
+    path
+    for path in MANIFESTS.rglob("*.yaml")
+    if path.name != "kustomization.yaml" and read(path)[0].get("apiVersion")
+)
+KUSTOMIZATIONS = sorted(
+    [*MANIFESTS.rglob("kustomization.yaml"), *(ROOT / "ops").glob("*/kustomization.yaml")]
+)
+OBJECTS = [pytest.param(one, id=name_of(one)) for path in RESOURCES for one in read(path)]
+
+
+@pytest.mark.parametrize("one", OBJECTS)
+def test_an_object_is_what_its_api_takes(one: Object) -> None:
+    check(one)
+
+
+@pytest.mark.parametrize("one", OBJECTS)
+def test_a_pod_is_as_safe_as_the_namespace_demands(one: Object) -> None:
+    pod = pod_of(one)
+    assert pod is None or unsafe(pod) == []
+
+
+@pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=lambda path: path.parent.name)
+def test_a_kustomization_names_what_is_there(path: Path) -> None:
+    (one,) = read(path)
+    named = one.get("resources", []) + [
+        file for generator in one.get("configMapGenerator", []) for file in generator["files"]
+    ]
+    assert named and [name for name in named if not (path.parent / name).exists()] == []
+    beside = {file.name for file in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
+    if MANIFESTS in path.parents:
+        assert beside - set(named) == set(), "a file that nothing names"
+
+
+def test_the_image_is_of_this_version() -> None:
+    version = re.search(r'(?m)^version = "(.*)"', (ROOT / "Cargo.toml").read_text())
+    assert version
+    tags = [
+        image["newTag"]
+        for path in KUSTOMIZATIONS
+        for image in read(path)[0].get("images", [])
+        if image["name"] == "prs"
+    ]
+    assert tags and set(tags) == {version[1]}
+
+
+@cache
+def options_of(command: str) -> set[str]:
+    program = Path(os.environ["PRS_TEST_BIN_DIR"]) / "prs"
+    help_text = subprocess.run([program, command, "--help"], check=True, capture_output=True, text=True)
+    return set(re.findall(r"--[a-z][a-z-]*", help_text.stdout))
+
+
+def test_programs_are_called_with_options_that_they_have() -> None:
+    called = set()
+    for parameter in OBJECTS:
+        pod = pod_of(parameter.values[0])
+        for one in containers(pod) if pod else ():
+            words = [*one.get("command", []), *one.get("args", [])]
+            if words[:1] == ["prs-worker"]:
+                words[:1] = ["prs", "worker"]
+            if words[:1] == ["prs"]:
+                called.add(words[1])
+                options = {word for word in words if word.startswith("--")}
+                assert options <= options_of(words[1]), words
+    assert called == {"worker", "gc", "submit"}
+
+
+def alerts() -> list[Object]:
+    return yaml.safe_load((ROOT / "ops/prometheus/alerts.yml").read_text())["groups"]
+
+
+def test_the_operator_has_the_same_alerts() -> None:
+    (rule,) = read(MANIFESTS / "overlays/monitoring/alerts.yaml")
+    assert rule["spec"]["groups"] == alerts()
+
+
+def test_alerts_are_over_metrics_that_exist_and_are_documented() -> None:
+    page = (ROOT / "docs/metrics.md").read_text()
+    exported = set(re.findall(r"(?m)^\| `(prs_\w+)`", page))
+    for rule in (rule for group in alerts() for rule in group["rules"]):
+        named = set(re.findall(r"\bprs_\w+", rule["expr"]))
+        assert named and named <= exported
+        assert f"| `{rule['alert']}` |" in page
+
+
+def test_the_workers_port_is_the_one_that_is_collected() -> None:
+    (deployment,) = read(MANIFESTS / "overlays/workers-deployment/deployment.yaml")
+    (worker,) = deployment["spec"]["template"]["spec"]["containers"]
+    (port,) = worker["ports"]
+    assert f"0.0.0.0:{port['containerPort']}" in worker["args"]
+    (monitor,) = read(MANIFESTS / "overlays/monitoring/pod-monitor.yaml")
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
+    policies = {one["metadata"]["name"]: one for one in read(MANIFESTS / "base/network-policies.yaml")}
+    opened = policies["collect-metrics"]["spec"]["ingress"][0]["ports"]
+    assert [one["port"] for one in opened] == [port["containerPort"]]
