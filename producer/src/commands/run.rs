@@ -36,7 +36,7 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         id: of_deployment.job_id(),
         detach: *detach,
     };
-    print(submit::submit(&arguments.job_file, given, &start).await?, format)
+    print(Box::pin(submit::submit(&arguments.job_file, given, &start)).await?, format)
 }
 
 /// Runs a former job again as a new one. The former one is only read.
