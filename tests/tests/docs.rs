@@ -86,6 +86,7 @@ fn every_file_that_the_architecture_names_is_there() {
         "portal",
         "producer",
         "python",
+        "server",
         "tabular",
         "tests",
         "worker",
