@@ -25,8 +25,10 @@ mod stream;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod token;
 mod try_one;
 mod validate;
+mod who;
 mod worker;
 mod workers;
 
@@ -87,6 +89,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Model(arguments) => Box::pin(assets::model(arguments.command, format)).await,
             Command::Environment(arguments) => Box::pin(assets::environment(arguments.command, format)).await,
             Command::Component(arguments) => Box::pin(assets::component(arguments.command, format)).await,
+            Command::Token(arguments) => Box::pin(token::token(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
