@@ -14,7 +14,7 @@ pub mod dataset;
 pub mod end_reason;
 pub mod failpoint;
 pub mod file_version;
-mod hexadecimal;
+pub mod hexadecimal;
 mod host_name;
 pub mod job;
 pub mod layout;

@@ -10,10 +10,11 @@
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
 //! | get its result, a page about it | [`result::result`], [`report::page`] |
+//! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
+//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
 
 mod caller;
 pub mod errors;
@@ -33,6 +34,7 @@ pub mod standing;
 pub mod submit;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 pub use caller::{Caller, JobView, Unattended, Uploads};
 pub use failure::{Failure, FailureKind};

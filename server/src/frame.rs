@@ -62,7 +62,7 @@ pub(crate) async fn admit(
 ) -> Result<Response, Problem> {
     let access = &app.access;
     access.hosts.check(request.uri(), request.headers())?;
-    let principal = access.principal(request.headers())?;
+    let principal = access.principal(request.headers()).await?;
     let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
     access.hosts.check_origin(request.method(), request.headers(), by_session)?;
     if let Some(principal) = principal {

@@ -9,7 +9,8 @@ use axum::body::Body;
 use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
-use prs_jobs::Whereabouts;
+use prs_jobs::tokens::Tokens;
+use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -70,6 +71,9 @@ pub enum ServeError {
     /// Programs of this user cannot be told of it.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The storage of the jobs cannot be used.
+    #[error("{0}")]
+    Jobs(Failure),
     /// It broke off.
     #[error("the server ended: {0}")]
     Broken(io::Error),
@@ -87,7 +91,11 @@ pub struct Server {
 
 impl Server {
     /// Begins to listen, in front of the jobs that are there. Requests wait until [`Self::run`].
-    pub fn start(options: &Options, whereabouts: Whereabouts, place: String) -> Result<Self, ServeError> {
+    pub async fn start(
+        options: &Options,
+        whereabouts: Whereabouts,
+        place: String,
+    ) -> Result<Self, ServeError> {
         let address = options.listen;
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback(address));
@@ -99,12 +107,13 @@ impl Server {
             .url
             .as_ref()
             .map_or_else(|| format!("http://{address}"), |url| url.as_str().trim_end_matches('/').to_owned());
+        let tokens = Tokens::open(&whereabouts).await.map_err(ServeError::Jobs)?;
         let secret = Secret::new();
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
         let assets = Assets::new();
         let user = if options.is_open { "" } else { "local" };
         let app = App::new(Shared {
-            access: Access::new(hosts, address.port(), &secret, options.is_open),
+            access: Access::new(hosts, address.port(), &secret, options.is_open, tokens),
             index: Index::new(whereabouts.clone()),
             watches: Watches::new(whereabouts.clone()),
             chrome: Chrome {

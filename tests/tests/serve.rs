@@ -253,6 +253,34 @@ fn only_who_is_let_in_sees_anything() {
 }
 
 #[test]
+fn a_token_may_what_its_role_says_until_it_is_revoked() {
+    let job = job(NAMES, 1);
+    let id = submitted(&job);
+    let mut web = served(&job);
+    let made = job.command(&["token", "create", "viewer", "--role", "read", "-o", "json"]);
+    let made = made.json();
+    web.set_token(made["secret"].as_str().unwrap());
+    let who = web.get("/api/v1/whoami").json(200);
+    assert_eq!(
+        (&who["principal"], &who["role"], &who["how"]),
+        (&"viewer".into(), &"read".into(), &"token".into())
+    );
+    assert_eq!(web.get(&format!("/api/v1/jobs/{id}")).status, 200);
+    for (method, path) in [("POST", "/cancel"), ("DELETE", "")] {
+        let refused = web.ask_with(method, &format!("/api/v1/jobs/{id}{path}"), &[], "");
+        is_problem(&refused, 403, "forbidden");
+    }
+    assert!(
+        !web.page(&format!("/jobs/{id}")).text().contains("Remove"),
+        "what may not be done is not offered"
+    );
+    job.command(&["token", "revoke", made["id"].as_str().unwrap()]).expect_code(0);
+    wait_for("the token is refused", Duration::from_secs(20), || {
+        (web.get("/api/v1/whoami").status == 401).then_some(())
+    });
+}
+
+#[test]
 fn other_sites_and_other_names_are_kept_out() {
     let job = job(SLOW, 100);
     let (mut program, id) = started(&job);
@@ -297,7 +325,7 @@ fn the_document_names_what_the_server_answers() {
             // Whatever it says of a job that is not there, the address is one, and so is the method.
             let text = answer.text();
             assert!(answer.status < 500 && answer.status != 405, "{method} {path}: {text}");
-            assert!(!text.contains("/problems/not-found"), "{method} {path}: {text}");
+            assert!(!text.starts_with("{\"type\":\"/problems/not-found\""), "{method} {path}: {text}");
         }
     }
     is_problem(&web.ask_with("PUT", "/api/v1/jobs", &[], ""), 405, "method-not-allowed");

@@ -11,6 +11,7 @@
 //! | `errors` | the errors of a job and its failed items |
 //! | `lists` | jobs, logs, workers, what was removed, what `gc` found |
 //! | `shown` | the settings of a job |
+//! | `tokens` | tokens |
 //! | `versioned` | the number of their form |
 
 mod assets;
@@ -20,6 +21,7 @@ mod lists;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod shown;
+mod tokens;
 mod versioned;
 
 pub use assets::{Asset, AssetList, Data, DataList};
@@ -31,4 +33,5 @@ pub use lists::{
 };
 pub use shown::Shown;
 pub(crate) use shown::Step;
+pub use tokens::{CreatedToken, Token, Tokens};
 pub use versioned::{SCHEMA, Versioned};

@@ -128,6 +128,13 @@ Examples:
   prs component show --name prepare
   prs component archive --name prepare --version 1";
 
+pub(super) const TOKEN: &str = "\
+Examples:
+  prs token create ci --role submit         # prints the token, once
+  prs token create app --role invoke --endpoint heart --days 30
+  prs token list
+  prs token revoke 0a1b2c3d4e5f             # the second part of the token";
+
 pub(super) const WORKER: &str = "\
 Examples:
   prs worker                                # for the compute target `default`

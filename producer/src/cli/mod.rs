@@ -8,6 +8,7 @@ mod run;
 mod server;
 mod servers;
 mod shell;
+mod tokens;
 mod values;
 
 use std::ffi::{OsStr, OsString};
@@ -38,6 +39,7 @@ pub(crate) use server::{Auth, Serve};
 pub(crate) use servers::FleetServers;
 pub(crate) use servers::{Servers, not_on_a_fleet};
 pub(crate) use shell::{Completions, Manual, Shell};
+pub(crate) use tokens::{CreateToken, ListTokens, RevokeToken, Token, TokenCommand};
 
 /// The other name of `prs worker`.
 const WORKER: &str = "prs-worker";
@@ -218,6 +220,9 @@ pub(crate) enum Command {
     /// Register components under names with versions, which pipelines name as azureml:NAME:VERSION.
     #[command(after_help = examples::COMPONENT)]
     Component(Component),
+    /// Create, list and revoke tokens, with which programs show a server who they are.
+    #[command(after_help = examples::TOKEN)]
+    Token(Token),
     /// Serve the jobs of a fleet on this host.
     #[command(after_help = examples::WORKER)]
     Worker(Worker),
@@ -281,6 +286,7 @@ impl Command {
             Self::Environment(Environment { command }) | Self::Component(Component { command }) => {
                 return Asks::Jobs(command.whereabouts_mut());
             }
+            Self::Token(Token { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Try(Try { name, whereabouts, .. }) => {
                 return if is_job_file(name) {
                     Asks::Jobs(whereabouts)

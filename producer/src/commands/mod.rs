@@ -27,8 +27,10 @@ mod stream;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod token;
 mod try_one;
 mod validate;
+mod who;
 mod worker;
 mod workers;
 
@@ -89,6 +91,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Model(arguments) => Box::pin(assets::model(arguments.command, format)).await,
             Command::Environment(arguments) => Box::pin(assets::environment(arguments.command, format)).await,
             Command::Component(arguments) => Box::pin(assets::component(arguments.command, format)).await,
+            Command::Token(arguments) => Box::pin(token::token(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
             Command::Serve(arguments) => Box::pin(serve::serve(&arguments, format)).await,

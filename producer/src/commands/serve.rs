@@ -32,7 +32,7 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         allowed_hosts: arguments.allowed_hosts.clone(),
         is_open: arguments.auth == Auth::None,
     };
-    let server = Server::start(&options, whereabouts, place.clone()).map_err(failure)?;
+    let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
     let link = (!options.is_open).then(|| server.link());
     let record = Served { url: server.url().to_owned(), link };
     output::print(format, &record, |record| {
@@ -67,6 +67,7 @@ fn failure(error: ServeError) -> Failure {
         ServeError::NotLoopback(_) | ServeError::Listen { .. } | ServeError::Link(LinkError::NoFolder) => {
             Failure::usage(error)
         }
+        ServeError::Jobs(failure) => failure,
         error => Failure::from(anyhow::Error::from(error)),
     }
 }

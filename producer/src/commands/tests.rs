@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use prs_jobs::records::{
-    Asset, AssetList, Collected, Data, DataList, Errors, FailedItems, Job, Jobs, Logs, Removed, ReportMade,
-    SCHEMA, Served, Shown, Submitted, Versioned, Workers,
+    Asset, AssetList, Collected, CreatedToken, Data, DataList, Errors, FailedItems, Job, Jobs, Logs, Removed,
+    ReportMade, SCHEMA, Served, Shown, Submitted, Token, Tokens, Versioned, Workers,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -29,12 +29,13 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 25] {
+fn records() -> [(&'static str, String); 28] {
     [
         ("asset-list", text::<AssetList>()),
         ("asset", text::<Asset>()),
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
+        ("created-token", text::<CreatedToken>()),
         ("data-list", text::<DataList>()),
         ("data", text::<Data>()),
         ("diagnosis", text::<Diagnosis>()),
@@ -52,6 +53,8 @@ fn records() -> [(&'static str, String); 25] {
         ("served", text::<Served>()),
         ("shown", text::<Shown>()),
         ("submitted", text::<Submitted>()),
+        ("token", text::<Token>()),
+        ("tokens", text::<Tokens>()),
         ("tried", text::<trial::Shown>()),
         ("validated-pipeline", text::<ValidatedPipeline>()),
         ("validated", text::<Validated>()),

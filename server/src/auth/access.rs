@@ -9,11 +9,13 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prs_common::timestamp::now_us;
+use prs_jobs::tokens::{Role, Tokens};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tracing::warn;
 
 use super::link::{Codes, Secret};
-use super::role::{How, Principal, Role};
+use super::role::{How, Principal};
 use super::session::Sessions;
 use crate::http::hosts::Hosts;
 use crate::problem::{Kind, Problem};
@@ -35,41 +37,57 @@ pub(crate) struct Access {
     secret: [u8; 32],
     /// Whether everybody who reaches the server may do everything.
     pub(crate) is_open: bool,
+    /// What `prs token create` made.
+    tokens: Tokens,
     /// When wrong credentials came.
     wrong: Mutex<VecDeque<Instant>>,
 }
 
 impl Access {
     /// Access to the server at `port` with this secret.
-    pub(crate) fn new(hosts: Hosts, port: u16, secret: &Secret, is_open: bool) -> Self {
+    pub(crate) fn new(hosts: Hosts, port: u16, secret: &Secret, is_open: bool, tokens: Tokens) -> Self {
         Self {
             hosts,
             sessions: Sessions::new(port, secret.key("sessions")),
             codes: Codes::new(secret),
             secret: Sha256::digest(secret.text().as_bytes()).into(),
             is_open,
+            tokens,
             wrong: Mutex::default(),
         }
     }
 
     /// Who sends a request with `headers`; nothing where that is not said. Wrong credentials are a problem.
-    pub(crate) fn principal(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
-        let local = || Principal { name: "local".to_owned(), role: Role::Admin, how: How::Local };
+    pub(crate) async fn principal(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
         if let Some(value) = headers.get(AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|text| {
                 let (scheme, token) = text.split_once(' ')?;
                 scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
             });
-            if self.is_secret(token.unwrap_or_default()) {
-                return Ok(Some(local()));
-            }
-            self.count_wrong()?;
-            return Err(Problem::new(Kind::WRONG_CREDENTIALS, "The token is not one of this server."));
+            return self.bearer(token.unwrap_or_default()).await.map(Some);
         }
         if self.is_open {
             return Ok(Some(local()));
         }
         Ok(self.sessions.principal(headers, now_us()))
+    }
+
+    /// Who sends this token.
+    async fn bearer(&self, token: &str) -> Result<Principal, Problem> {
+        if self.is_secret(token) {
+            return Ok(local());
+        }
+        match self.tokens.verify(token, now_us()).await {
+            Ok(of) => Ok(Principal { name: of.name, role: of.role, how: How::Token }),
+            Err(refusal) if refusal.is_of_store() => {
+                warn!(%refusal, "cannot look a token up");
+                Err(Problem::new(Kind::SERVERS_UNREACHABLE, "The token cannot be looked up.").retry_after(5))
+            }
+            Err(refusal) => {
+                self.count_wrong()?;
+                Err(Problem::new(Kind::WRONG_CREDENTIALS, refusal))
+            }
+        }
     }
 
     /// Whether it is the secret of this server.
@@ -93,6 +111,11 @@ impl Access {
     }
 }
 
+/// The user of the server.
+fn local() -> Principal {
+    Principal { name: "local".to_owned(), role: Role::Admin, how: How::Local }
+}
+
 /// Who asks, where they have the role with this number at least: 0 reads, 1 submits, 2 administers.
 #[derive(Debug)]
 pub(crate) struct May<const ROLE: u8>(pub(crate) Principal);
@@ -113,7 +136,7 @@ impl<const ROLE: u8, S: Sync> FromRequestParts<S> for May<ROLE> {
             return Err(Problem::new(Kind::UNAUTHENTICATED, "Log in, or send a token.")
                 .hint("prs serve --link prints a link that logs a browser in"));
         };
-        if who.role < needed {
+        if !who.role.allows(needed) {
             let (role, name) = (who.role, &who.name);
             return Err(Problem::new(
                 Kind::FORBIDDEN,

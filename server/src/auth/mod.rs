@@ -2,7 +2,7 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `role` | roles, and who has one |
+//! | `role` | who asks |
 //! | `signed` | texts that only this server can have written |
 //! | `link` | links that log a browser in once; the file that tells programs of this user where the server is |
 //! | `session` | the cookie of a browser that has logged in |
@@ -18,7 +18,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 pub(crate) use access::{Access, May, MayAdmin, MayRead, MaySubmit};
-pub(crate) use role::{How, Principal, Role};
+pub(crate) use prs_jobs::tokens::Role;
+pub(crate) use role::{How, Principal};
 
 /// A text of `N` random bytes that may stand in an address.
 pub(crate) fn random_text<const N: usize>() -> String {

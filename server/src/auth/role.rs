@@ -1,30 +1,7 @@
-//! Roles, and who has one.
+//! Who asks.
 
-use std::fmt;
-
+use prs_jobs::tokens::Role;
 use serde::Serialize;
-
-/// What somebody may do. Each role may what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
-    /// See all jobs, their logs and outputs.
-    Read,
-    /// Submit, cancel, resume.
-    Submit,
-    /// Remove jobs of others.
-    Admin,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "read",
-            Self::Submit => "submit",
-            Self::Admin => "admin",
-        })
-    }
-}
 
 /// How somebody is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,6 +11,8 @@ pub(crate) enum How {
     Local,
     /// By the session of a browser.
     Session,
+    /// By a token of the registry.
+    Token,
 }
 
 /// Who asks.

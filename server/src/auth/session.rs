@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
+use prs_jobs::tokens::Role;
 
-use super::role::{How, Principal, Role};
+use super::role::{How, Principal};
 use super::signed::Key;
 
 /// How long a session lasts.

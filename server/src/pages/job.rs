@@ -39,7 +39,9 @@ pub(crate) async fn overview(
     let home = app.home(&id).await?;
     let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
     let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
-    Ok(Html(JobPage::new(&facts, &app.chrome, who.role >= Role::Submit).html()))
+    // One that runs can be canceled, one that has ended removed.
+    let needed = if facts.state.is_final() { Role::Admin } else { Role::Submit };
+    Ok(Html(JobPage::new(&facts, &app.chrome, who.role.allows(needed)).html()))
 }
 
 /// Tells the parts of a page that changed.

@@ -62,7 +62,7 @@ pub struct JobPage<'a> {
 }
 
 impl<'a> JobPage<'a> {
-    /// The page about what is known of a job; `may_change` says whether who looks may cancel it.
+    /// The page about what is known of a job; `may_change` says whether who looks may cancel it, or remove it where it has ended.
     pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool) -> Self {
         let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
         Self {
