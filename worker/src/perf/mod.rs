@@ -146,7 +146,7 @@ mod tests {
     /// Looks until the file about the host has so many lines, and what is written behind it is there.
     fn looks(logs: &Path, host: &str, count: usize) {
         let monitor = Monitor::start(logs, 3, "job-1-3-x-".into(), Duration::from_millis(100));
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while lines(logs, host) < count || lines(logs, "processes_resource_usage.csv") < count {
             assert!(Instant::now() < deadline, "{host} has {} lines", lines(logs, host));
             thread::sleep(Duration::from_millis(10));
