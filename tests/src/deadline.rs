@@ -1,5 +1,5 @@
 //! Waiting for a condition, never for a time: each wait ends when its condition holds, or in a panic that says
-//! what did not come.
+//! what did not come. What is promised within a time is measured with a [`Stopwatch`].
 
 use std::time::{Duration, Instant};
 
@@ -50,4 +50,39 @@ pub fn comes_within<T>(patience: Duration, mut ask: impl FnMut() -> Option<T>) -
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Measures what is promised within a time. On a machine that is busy with other things a program waits for a core, which
+/// breaks no promise: the time in which anything here did so, by the kernel's count, is left out. Where the kernel does
+/// not count it, all time is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch {
+    began: Instant,
+    waited: Duration,
+}
+
+impl Stopwatch {
+    /// Begins to measure.
+    pub fn start() -> Self {
+        Self { began: Instant::now(), waited: waited_for_a_core() }
+    }
+
+    /// The time since then in which nothing waited for a core.
+    pub fn elapsed(&self) -> Duration {
+        self.left_of(self.began.elapsed())
+    }
+
+    /// What is left of a time that began later, and is over, without the waits since then.
+    pub fn left_of(&self, time: Duration) -> Duration {
+        time.saturating_sub(waited_for_a_core().saturating_sub(self.waited))
+    }
+}
+
+/// How long any program of this machine waited for a core, since the machine was started.
+fn waited_for_a_core() -> Duration {
+    // some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS
+    let told = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let total =
+        told.lines().find_map(|line| line.strip_prefix("some ")?.rsplit_once("total=")?.1.parse().ok());
+    Duration::from_micros(total.unwrap_or_default())
 }

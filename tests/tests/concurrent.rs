@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::{Stopwatch, wait_for};
 use prs_tests::harness::{Fleet, Job};
 use rustix::process::Signal;
 use serde_json::json;
@@ -208,10 +208,10 @@ fn interrupted_and_killed_jobs_go_on_where_they_were() {
                 .count()
                 > 10
         });
-        let before = Instant::now();
+        let watch = Stopwatch::start();
         assert!(submit.signal(signal));
         let ended = submit.wait();
-        assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+        assert!(watch.elapsed() < LIMIT, "{:?}", watch.elapsed());
         if signal == Signal::INT {
             ended.expect_code(130);
             job.has_left_nothing();

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::{Stopwatch, wait_for};
 use prs_tests::harness::servers::free_port;
 use prs_tests::harness::servers::proxy::TcpProxy;
 use prs_tests::harness::servers::s3::Rights;
@@ -263,10 +263,10 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     let mut job = job(&fleet, HOLDS, target).with_own_variable("USER", "ana");
     // Nobody serves it: the command itself ends the job.
     let queued = fleet.hand_in(&job);
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     let canceled = job.command(&["cancel", &queued, "-o", "json"]);
     canceled.expect_code(0);
-    assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(4), "{:?}", watch.elapsed());
     let canceled = canceled.json();
     assert_eq!(canceled["state"], "canceled");
     assert!(canceled["reason"].as_str().unwrap().starts_with("canceled by ana@"), "{canceled}");
@@ -279,10 +279,10 @@ fn a_job_is_canceled_wherever_it_stands_and_can_be_resumed() {
     submit.wait_until("two held mini-batches", || job.marks("held").len() == 2);
     let id = fleet.id_of("runs-and-is-canceled").unwrap();
     until_status(&fleet, &job, &id, |status| status["mini_batches"]["succeeded"] == 1);
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     let canceled = job.command(&["cancel", &id, "-o", "json"]);
     canceled.expect_code(0);
-    assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(4), "{:?}", watch.elapsed());
     let submitted = submit.wait();
     submitted.expect_code(130);
     assert_eq!(submitted.json(), canceled.json());
@@ -425,10 +425,10 @@ fn ctrl_c_while_a_job_is_handed_in_says_what_is_left_behind() {
     wait_for("the job to be stored", SECONDS, || submit.is_stopped().then_some(()));
     way.cut_off();
     assert!(submit.signal(Signal::CONT));
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     submit.interrupt();
     let ended = submit.wait();
-    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(2), "{:?}", watch.elapsed());
     refused(&ended, 130, &["prs resume test-job-", "prs cancel test-job-"]);
     let id = ended.stderr.split_whitespace().find(|word| word.starts_with("test-job-")).unwrap();
     let job = job(&fleet, ECHO, target);

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::{Stopwatch, wait_for};
 use prs_tests::harness::{Job, RunFolder};
 use rustix::process::Signal;
 use serde_json::json;
@@ -42,10 +42,10 @@ fn interrupted_by(signal: Signal) {
         let report = job.run().text_so_far("logs/sys/job_report/processed_mini-batches.csv");
         job.marks("held").len() == 2 && report.matches("RUN_DONE").count() == 10
     });
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     assert!(submit.signal(signal));
     let ended = submit.wait();
-    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    assert!(watch.elapsed() < LIMIT, "{:?}", watch.elapsed());
     ended.expect_code(130);
     job.has_left_nothing();
     assert!(job.run().first_line().starts_with("canceled: interrupted"), "{}", job.run().first_line());
@@ -84,9 +84,9 @@ fn the_second_ctrl_c_ends_the_program_at_once() {
     submit.interrupt();
     // It may have ended by the first already.
     submit.signal(Signal::INT);
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     submit.wait().expect_code(130);
-    assert!(before.elapsed() < LIMIT);
+    assert!(watch.elapsed() < LIMIT);
     job.soon_leaves_nothing();
     job.mark("go");
     job.has_completed(&job.resume());
@@ -101,9 +101,9 @@ fn ctrl_c_works_from_the_first_moment_on() {
     let mut submit = job.start_submit(&[]);
     submit.wait_until("a run folder", || job.run().path().join("job.json").exists());
     submit.interrupt();
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     let ended = submit.wait();
-    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    assert!(watch.elapsed() < LIMIT, "{:?}", watch.elapsed());
     ended.expect_code(130);
     job.has_left_nothing();
     // Also where nothing of it had begun.
@@ -130,10 +130,10 @@ def run(mini_batch):
     let job = Job::new(script).with_files(4);
     let mut submit = job.start_submit(&[]);
     submit.wait_until("both processes at work", || job.marks("held").len() == 2);
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     submit.interrupt();
     submit.wait().expect_code(130);
-    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    assert!(watch.elapsed() < LIMIT, "{:?}", watch.elapsed());
     job.has_left_nothing();
 }
 
@@ -161,10 +161,10 @@ def run(mini_batch, context):
     let mut submit = job.start_submit(&[]);
     wait_for("the first published files", PATIENCE, || submit.is_stopped().then_some(()));
     submit.interrupt();
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     assert!(submit.signal(Signal::CONT));
     let ended = submit.wait();
-    assert!(before.elapsed() < LIMIT, "{:?}", before.elapsed());
+    assert!(watch.elapsed() < LIMIT, "{:?}", watch.elapsed());
     ended.expect_code(130);
     job.has_left_nothing();
     let published = place.files("").len();

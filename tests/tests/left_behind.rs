@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use prs_tests::deadline::wait_for;
+use prs_tests::deadline::{Stopwatch, wait_for};
 use prs_tests::harness::{Job, Tmpfs, is_running};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -117,10 +117,10 @@ fn no_child_outlives_an_interrupt() {
     job.mark("hold");
     let mut submit = job.start_submit(&[]);
     submit.wait_until("both processes with children", || job.marks("ready").len() == 2);
-    let before = Instant::now();
+    let watch = Stopwatch::start();
     submit.interrupt();
     submit.wait().expect_code(130);
-    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    assert!(watch.elapsed() < Duration::from_secs(2), "{:?}", watch.elapsed());
     job.has_left_nothing();
 }
 
