@@ -246,13 +246,12 @@ impl Tokens {
         let presented = Presented::read(text)?;
         let id = presented.id;
         let unknown = || Refusal::Unknown { place: self.storage.to_string() };
-        let entry = match self.cache.get(id) {
-            Some(entry) => entry,
-            None => {
-                let asked = self.cache.ask();
-                let (entry, _) = self.read(id).await?.ok_or_else(unknown)?;
-                self.cache.keep(id, entry, asked)
-            }
+        let entry = if let Some(entry) = self.cache.get(id) {
+            entry
+        } else {
+            let asked = self.cache.ask();
+            let (entry, _) = self.read(id).await?.ok_or_else(unknown)?;
+            self.cache.keep(id, entry, asked)
         };
         let kept = bytes_of(&entry.sha256).unwrap_or_default();
         if !bool::from(kept.ct_eq(&presented.digest)) {
