@@ -56,7 +56,7 @@ if (job && window.EventSource) {
     source.addEventListener("end", () => {
       close();
       job.removeAttribute("data-live");
-      // What is offered for a job that has ended differs.
+      for (const each of job.querySelectorAll("[data-running]")) each.remove();
       for (const part of parts.values()) if (part.waiting) fill(part, part.waiting);
       say("ended", "The job has ended.");
     });

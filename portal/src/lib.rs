@@ -16,3 +16,6 @@ pub const CSS: &str = include_str!("../assets/app.css");
 
 /// The script of the pages that a server sends: it keeps them new, and they work without it.
 pub const JS: &str = include_str!("../assets/app.js");
+
+/// The picture of the pages in a browser's tabs.
+pub const ICON: &str = include_str!("../assets/icon.svg");

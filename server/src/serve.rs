@@ -120,6 +120,7 @@ impl Server {
                 place,
                 css: assets.css,
                 js: assets.js,
+                icon: assets.icon,
                 user: user.to_owned(),
                 is_open: options.is_open,
             },

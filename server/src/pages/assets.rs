@@ -1,4 +1,4 @@
-//! The stylesheet and the script, under names that change with them: a browser asks for each once.
+//! The stylesheet, the script and the picture of the tab, under names that change with them: a browser asks for each once.
 
 use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -7,16 +7,21 @@ use axum::response::{IntoResponse, Response};
 use crate::http::conditional::short_checksum;
 use crate::problem::{Kind, Problem};
 
-/// The addresses of both.
+/// Their addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Assets {
     pub(crate) css: String,
     pub(crate) js: String,
+    pub(crate) icon: String,
 }
 
 impl Assets {
     pub(crate) fn new() -> Self {
-        Self { css: address("app", "css", prs_portal::CSS), js: address("app", "js", prs_portal::JS) }
+        Self {
+            css: address("app", "css", prs_portal::CSS),
+            js: address("app", "js", prs_portal::JS),
+            icon: address("icon", "svg", prs_portal::ICON),
+        }
     }
 }
 
@@ -32,6 +37,8 @@ pub(crate) async fn one(Path(name): Path<String>) -> Result<Response, Problem> {
         ("text/css; charset=utf-8", prs_portal::CSS)
     } else if wanted == assets.js {
         ("text/javascript; charset=utf-8", prs_portal::JS)
+    } else if wanted == assets.icon {
+        ("image/svg+xml", prs_portal::ICON)
     } else {
         return Err(Problem::new(Kind::NOT_FOUND, "There is no such file; another version of prs had it."));
     };

@@ -6,7 +6,7 @@
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
 //! | `logs` | its logs |
 //! | `login` | logging in and out |
-//! | `assets` | stylesheet and script |
+//! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
 
 mod assets;

@@ -21,6 +21,8 @@ pub struct Chrome {
     pub css: String,
     /// Address of the script.
     pub js: String,
+    /// Address of the picture in the tab.
+    pub icon: String,
     /// Who is logged in; empty where nobody is, or nobody has to.
     pub user: String,
     /// Whether everybody who reaches the server may do everything.
