@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use prs_tests::deadline::wait_for;
@@ -38,7 +40,10 @@ def run(mini_batch):
     return mini_batch
 ";
 
-const PATIENCE: Duration = Duration::from_mins(1);
+/// So many files that a job of [`SLOW`] is not done before a test is.
+const ENDLESS: usize = 3000;
+
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A job whose servers tell of themselves in a folder of its own.
 fn job(script: &str, files: usize) -> Job {
@@ -282,7 +287,7 @@ fn a_token_may_what_its_role_says_until_it_is_revoked() {
 
 #[test]
 fn other_sites_and_other_names_are_kept_out() {
-    let job = job(SLOW, 100);
+    let job = job(SLOW, ENDLESS);
     let (mut program, id) = started(&job);
     let mut web = served(&job);
     for host in ["evil.example.org", "localhost.evil.example.org", "127.0.0.1.nip.io:80"] {
@@ -370,7 +375,10 @@ fn jobs_of_a_fleet_are_served() {
     let running = web.get(&format!("/api/v1/jobs/{id}?wait_for=changed&timeout=30")).json(200);
     assert_eq!(running["job_id"], id.as_str(), "{running}");
     assert_eq!(web.page(&format!("/jobs/{id}")).status, 200);
-    let ended = web.get(&format!("/api/v1/jobs/{id}?wait_for=ended&timeout=60")).json(200);
+    let ended = wait_for("it ends", PATIENCE, || {
+        let seen = web.get(&format!("/api/v1/jobs/{id}?wait_for=ended&timeout=60")).json(200);
+        (seen["ended"] != Value::Null).then_some(seen)
+    });
     assert_eq!(ended["state"], "completed", "{ended}");
     assert_eq!(web.get(&format!("/api/v1/jobs/{id}/result")).text().lines().count(), 20);
     assert_eq!(web.page(&format!("/jobs/{id}/logs")).status, 200);
@@ -386,7 +394,7 @@ fn jobs_of_a_fleet_are_served() {
 
 #[test]
 fn a_server_ends_when_it_is_told_to_and_leaves_nothing() {
-    let job = job(SLOW, 50);
+    let job = job(SLOW, ENDLESS);
     let (mut program, id) = started(&job);
     let mut web = served(&job);
     let file = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
@@ -394,18 +402,23 @@ fn a_server_ends_when_it_is_told_to_and_leaves_nothing() {
     // A stream that is open does not hold it up.
     let address = web.url.trim_start_matches("http://").to_owned();
     let token = web_token(&job, &web);
+    let (heard, news) = std::sync::mpsc::channel();
     let stream = std::thread::spawn(move || {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let mut stream = TcpStream::connect(&address).unwrap();
         let request = format!(
             "GET /api/v1/jobs/{id}/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).unwrap();
+        let mut lines = BufReader::new(stream);
         let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
+        while !said.contains("event: status") {
+            assert_ne!(lines.read_line(&mut said).unwrap(), 0, "{said}");
+        }
+        heard.send(()).unwrap();
+        lines.read_to_string(&mut said).unwrap();
         said
     });
-    std::thread::sleep(Duration::from_millis(1500));
+    news.recv_timeout(PATIENCE).unwrap();
     assert!(web.program.signal(Signal::TERM));
     web.program.wait().expect_code(0);
     let said = stream.join().unwrap();
