@@ -86,9 +86,11 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("site"))
-    assert site.start("ended", 10).wait(DEADLINE) == 0
-    yield site
-    site.server.send_signal(signal.SIGTERM)
+    try:
+        assert site.start("ended", 10).wait(DEADLINE) == 0
+        yield site
+    finally:
+        site.server.send_signal(signal.SIGTERM)
     assert site.server.wait(DEADLINE) == 0
 
 
