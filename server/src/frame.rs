@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -34,7 +35,8 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
         Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
     };
     if let Some(problem) = problem_of(&mut response) {
-        let headers = std::mem::take(response.headers_mut());
+        let mut headers = std::mem::take(response.headers_mut());
+        headers.remove(CONTENT_LENGTH);
         response = if wants_page { page(&app.chrome, &problem, &id) } else { problem.answer(&path, &id) };
         for (name, value) in headers {
             if let Some(name) = name.filter(|name| !response.headers().contains_key(name)) {
@@ -79,6 +81,12 @@ fn problem_of(response: &mut Response) -> Option<Problem> {
     let (kind, detail) = match response.status() {
         StatusCode::METHOD_NOT_ALLOWED => {
             (Kind::METHOD_NOT_ALLOWED, "The address does not take this method.")
+        }
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+            (Kind::BAD_REQUEST, "The address or the body of the request cannot be read.")
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            (Kind::WRONG_MEDIA_TYPE, "The address takes application/x-www-form-urlencoded.")
         }
         StatusCode::PAYLOAD_TOO_LARGE => (Kind::TOO_LARGE, "The body is larger than the address takes."),
         StatusCode::INTERNAL_SERVER_ERROR => (Kind::INTERNAL, "The log of the server says why."),

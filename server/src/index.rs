@@ -159,7 +159,7 @@ impl Summary {
 }
 
 /// What needs a person, in one line.
-fn attention(seen: &Seen) -> Option<String> {
+pub(crate) fn attention(seen: &Seen) -> Option<String> {
     let Seen { record, result, .. } = seen;
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let error = || {

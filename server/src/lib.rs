@@ -16,12 +16,14 @@
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
 //! | `api/` | the API |
 //! | `pages/` | the pages |
+//! | `heard` | what calls say beside their answers, for the log |
 //! | `serve` | the listener, from its start to its end |
 
 mod api;
 mod app;
 mod auth;
 mod frame;
+mod heard;
 mod http;
 mod index;
 mod live;

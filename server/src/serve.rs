@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +22,7 @@ use crate::app::{App, Shared};
 use crate::auth::Access;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
 use crate::frame::{admit, frame};
+use crate::heard::Heard;
 use crate::http::hosts::Hosts;
 use crate::index::Index;
 use crate::live::Watches;
@@ -107,6 +109,7 @@ impl Server {
             .url
             .as_ref()
             .map_or_else(|| format!("http://{address}"), |url| url.as_str().trim_end_matches('/').to_owned());
+        let whereabouts = whereabouts.heard_by(Arc::new(Heard::default()));
         let tokens = Tokens::open(&whereabouts).await.map_err(ServeError::Jobs)?;
         let secret = Secret::new();
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);

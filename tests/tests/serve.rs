@@ -393,6 +393,35 @@ fn jobs_of_a_fleet_are_served() {
 }
 
 #[test]
+fn a_damaged_job_is_told_once_and_hides_no_other() {
+    let job = job(NAMES, 1);
+    let id = submitted(&job);
+    fs::create_dir(job.path("prs-runs/broken")).unwrap();
+    fs::write(job.path("prs-runs/broken/job.json"), "{").unwrap();
+    let web = served(&job);
+    let moment = || web.get("/api/v1/jobs").json(200)["as_of"].as_str().unwrap().to_owned();
+    let first = moment();
+    // The folder is looked at again and again.
+    wait_for("the list is of another moment", PATIENCE, || (moment() != first).then_some(()));
+    assert_eq!(web.get("/api/v1/jobs").json(200)["value"][0]["job_id"], id.as_str());
+    let said = web.program.stderr();
+    assert_eq!(said.matches("broken").count(), 1, "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_is_a_problem_too() {
+    let job = job(NAMES, 1);
+    let web = served(&job);
+    is_problem(
+        &web.ask_with("POST", "/login", &[("Content-Type", "text/plain")], "x"),
+        415,
+        "wrong-media-type",
+    );
+    is_problem(&web.get("/api/v1/jobs/%ff"), 400, "bad-request");
+    is_problem(&web.ask_with("GET", "/static/app.js", &[], ""), 404, "not-found");
+}
+
+#[test]
 fn a_server_ends_when_it_is_told_to_and_leaves_nothing() {
     let job = job(SLOW, ENDLESS);
     let (mut program, id) = started(&job);

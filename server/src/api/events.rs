@@ -18,7 +18,7 @@ use crate::problem::Problem;
 struct Status(Option<Value>);
 
 impl Streams for Status {
-    fn events(&mut self, tick: &Tick, _: bool) -> Vec<Event> {
+    fn events(&mut self, tick: &Tick) -> Vec<Event> {
         let Some(seen) = tick.seen.as_deref() else { return Vec::new() };
         let Ok(now) = JobObject::of(seen).with_fields(None) else { return Vec::new() };
         if self.0.as_ref() == Some(&now) {

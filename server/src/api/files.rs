@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    ETAG, IF_NONE_MATCH,
+    ETAG,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prs_common::storage::{GetOptions, Storage, StorageError, StorageErrorKind, is_valid_key};
 use tracing::warn;
 
+use crate::http::conditional;
 use crate::http::range::{Asked, asked};
 use crate::problem::{Kind, Problem};
 
@@ -42,8 +43,7 @@ impl File {
         }
         let meta = self.storage.head(&self.key).await.map_err(|error| of_storage(&error))?;
         let tag = format!("\"{}\"", meta.version.replace(['"', '\\'], ""));
-        let has_it = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        if self.tail.is_none() && has_it.is_some_and(|tags| tags.split(',').any(|each| each.trim() == tag)) {
+        if self.tail.is_none() && conditional::has(headers, &tag) {
             return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
         }
         let size = meta.size;
@@ -86,7 +86,7 @@ impl File {
         }
         let options = GetOptions { range: Some(from - 1..from - 1 + (64 << 10)), version: None };
         let found = self.storage.get_opts(&self.key, options).await.map_err(|error| of_storage(&error))?;
-        let newline = memchr(&found.bytes);
+        let newline = found.bytes.iter().position(|byte| *byte == b'\n');
         Ok(newline.map_or(from, |at| from + at as u64))
     }
 
@@ -114,10 +114,6 @@ impl File {
             });
         Body::from_stream(pieces.boxed())
     }
-}
-
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|byte| *byte == b'\n')
 }
 
 fn header(name: axum::http::HeaderName, value: &str) -> Option<(axum::http::HeaderName, HeaderValue)> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::http::conditional::{self, short_checksum};
-use crate::index::Summary;
+use crate::index::{Summary, attention};
 use crate::problem::{Kind, Problem};
 
 /// Addresses about a job.
@@ -120,7 +120,7 @@ impl JobObject {
             target: record.spec.compute_target.clone(),
             parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             incarnation: record.incarnation,
-            attention: Summary::of(seen).attention,
+            attention: attention(seen),
             links: Links::of(&record.job_id),
             record: Job::seen(seen).into(),
         }

@@ -178,7 +178,7 @@ impl Wanted {
             begin = found.partition_point(|(at, _)| self.order(at, &after) != Ordering::Greater);
         }
         let page = found.get(begin..).unwrap_or_default();
-        let next = page.get(limit.wrapping_sub(1)).filter(|_| page.len() > limit);
+        let next = page.get(limit - 1).filter(|_| page.len() > limit);
         let next = next.map(|(at, _)| cursor::write(&self.of, at));
         let jobs = page.iter().take(limit).map(|(_, job)| Arc::clone(job)).collect();
         Ok(Found { jobs, next, total, counts })

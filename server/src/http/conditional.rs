@@ -24,7 +24,7 @@ pub(crate) fn short_checksum(bytes: &[u8]) -> String {
 }
 
 /// Whether a request with `headers` names what has this tag. Tags are compared weakly.
-fn has(headers: &HeaderMap, tag: &str) -> bool {
+pub(crate) fn has(headers: &HeaderMap, tag: &str) -> bool {
     let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     let tags = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     tags.flat_map(|tags| tags.split(',')).any(|each| each.trim() == "*" || plain(each) == plain(tag))

@@ -32,8 +32,8 @@ impl Watches {
 
 /// What one watcher is told of each look.
 pub(crate) trait Streams: Send + 'static {
-    /// The events of this look; `is_first` is whether the watcher knows nothing yet.
-    fn events(&mut self, tick: &Tick, is_first: bool) -> Vec<Event>;
+    /// The events of this look.
+    fn events(&mut self, tick: &Tick) -> Vec<Event>;
 }
 
 struct State<S> {
@@ -105,7 +105,7 @@ impl<S: Streams> State<S> {
         }
         self.is_stale = tick.stale.is_some();
         if tick.stale.is_none() {
-            events.extend(self.told.events(&tick, self.is_first));
+            events.extend(self.told.events(&tick));
             self.is_first = false;
         }
         if tick.is_last {

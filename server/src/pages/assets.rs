@@ -1,9 +1,10 @@
 //! The stylesheet, the script and the picture of the tab, under names that change with them: a browser asks for each once.
 
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
+use crate::app::App;
 use crate::http::conditional::short_checksum;
 use crate::problem::{Kind, Problem};
 
@@ -30,8 +31,8 @@ fn address(name: &str, kind: &str, content: &str) -> String {
 }
 
 /// `GET /static/{name}`.
-pub(crate) async fn one(Path(name): Path<String>) -> Result<Response, Problem> {
-    let assets = Assets::new();
+pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let assets = &app.chrome;
     let wanted = format!("/static/{name}");
     let (kind, content) = if wanted == assets.css {
         ("text/css; charset=utf-8", prs_portal::CSS)

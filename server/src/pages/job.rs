@@ -49,7 +49,7 @@ pub(crate) async fn overview(
 struct Parts(BTreeMap<&'static str, Arc<str>>);
 
 impl Streams for Parts {
-    fn events(&mut self, tick: &Tick, _: bool) -> Vec<Event> {
+    fn events(&mut self, tick: &Tick) -> Vec<Event> {
         let is_new = |(name, html): &(&&'static str, &Arc<str>)| self.0.get(**name) != Some(html);
         let changed: BTreeMap<&str, &str> =
             tick.parts.iter().filter(is_new).map(|(name, html)| (*name, &**html)).collect();

@@ -36,17 +36,16 @@ pub(crate) async fn list(
     let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
     let state = wanted.states.first().cloned().unwrap_or_default();
     let rest = params.without(&["cursor", "part"]);
+    let rows = with(&params.without(&["part"]), "part=rows");
     let page = JobsPage {
         chrome: &app.chrome,
         rows: found.jobs.iter().map(|job| row(job)).collect(),
         states: states(&params, &found.counts, &state),
         query: params.one("q")?.unwrap_or_default().to_owned(),
-        state,
         total: found.total,
         is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
         pages: pages(&found, &rest, params.one("cursor")?.is_some()),
-        rows_address: format!("/jobs?{}{}part=rows", params.without(&["part"]), "&"),
-        url: app.url.clone(),
+        rows_address: rows,
         at_us: snapshot.made_us,
     };
     Ok(Html(match params.one("part")? {
@@ -58,13 +57,17 @@ pub(crate) async fn list(
 
 /// The addresses of the first page, where this is another, and of the next one.
 fn pages(found: &Found, rest: &str, is_behind: bool) -> (String, String) {
-    let address = |more: &str| {
-        let parts: Vec<&str> = [rest, more].into_iter().filter(|part| !part.is_empty()).collect();
-        format!("/jobs?{}", parts.join("&"))
-    };
-    let first = if is_behind { address("") } else { String::new() };
-    let next = found.next.as_ref().map(|next| address(&format!("cursor={next}")));
+    let first = if is_behind { with(rest, "") } else { String::new() };
+    let next = found.next.as_ref().map(|next| with(rest, &format!("cursor={next}")));
     (first, next.unwrap_or_default())
+}
+
+/// The address of the list with these parameters, and one more.
+fn with(rest: &str, more: &str) -> String {
+    match [rest, more].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&").as_str() {
+        "" => "/jobs".to_owned(),
+        query => format!("/jobs?{query}"),
+    }
 }
 
 fn row(job: &Summary) -> JobRow {
@@ -93,11 +96,9 @@ fn states(params: &Params, counts: &BTreeMap<&'static str, u64>, shown: &str) ->
             "active" => ["queued", "scheduling", "running", "finalizing"].into_iter().map(of).sum(),
             state => of(state),
         },
-        link: match (state, rest.as_str()) {
-            ("", "") => "/jobs".to_owned(),
-            ("", rest) => format!("/jobs?{rest}"),
-            (state, "") => format!("/jobs?state={state}"),
-            (state, rest) => format!("/jobs?{rest}&state={state}"),
+        link: match state {
+            "" => with(&rest, ""),
+            state => with(&rest, &format!("state={state}")),
         },
         is_shown: state == shown,
     };

@@ -30,8 +30,8 @@ kinds! {
         "A parameter of the address or of the request is unknown, stands twice, or has a value that it cannot have. Unknown parameters are refused, so that a slip of the pen does not give a list without its filter. The detail names the parameter and what it takes.";
     BAD_CURSOR, "bad-cursor", 400, "A cursor cannot be used",
         "A cursor goes on with the list that it came from, with the same filters and the same order. Ask for the list again without it.";
-    BAD_BODY, "bad-body", 400, "The body of the request cannot be read",
-        "The body is not JSON, or not of the form that the address takes. The detail says where.";
+    BAD_REQUEST, "bad-request", 400, "The request cannot be read",
+        "The address or the body is not text, or not of the form that the address takes.";
     UNAUTHENTICATED, "unauthenticated", 401, "Who asks is not known",
         "A program sends a token in the header Authorization: Bearer. A browser logs in at /login: with a token, or with the link that the server prints when it starts and that prs serve --link prints again.";
     WRONG_CREDENTIALS, "wrong-credentials", 401, "The credentials are not accepted",
@@ -46,8 +46,6 @@ kinds! {
         "No job has this id: it was removed, it lives in another folder or fleet than this server looks at, or the id is misspelt. The list of jobs has all that there are.";
     FILE_NOT_FOUND, "file-not-found", 404, "There is no such file",
         "The job has no log, or no file in its output, of this name. The list above it has those that there are; logs of a fleet arrive some seconds after they are written.";
-    NO_STATISTICS, "no-statistics", 404, "The job has no statistics",
-        "It ended before any were written, another version of prs ran it, or it ran nothing itself: a pipeline has those of its steps.";
     METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The address does not take this method",
         "The header Allow of the answer names those that it takes.";
     NO_RESULT, "no-result", 409, "The job has no result",

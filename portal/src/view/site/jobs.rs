@@ -106,8 +106,6 @@ pub struct JobsPage<'a> {
     pub states: Vec<StateCount>,
     /// What is searched for.
     pub query: String,
-    /// The state that is shown, as the address has it; empty for all.
-    pub state: String,
     /// How many jobs fit the filters.
     pub total: u64,
     /// Whether there is a filter.
@@ -116,8 +114,6 @@ pub struct JobsPage<'a> {
     pub pages: (String, String),
     /// The address of the rows of this page alone.
     pub rows_address: String,
-    /// The address of this server.
-    pub url: String,
     /// When they were seen, microseconds since the Unix epoch.
     pub at_us: u64,
 }
