@@ -54,8 +54,9 @@ pub use crate::dataset::step_output::StepOutput;
 pub use crate::near_name::nearest;
 pub use arguments::given_arguments;
 pub use assets::{
-    AssetFile, COMPONENT_FILE, ModelSource, StagedComponent, change_about, check_model, data_source,
-    environment_document, model_source, stage_component,
+    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, ModelSource, StagedComponent,
+    StagedDeployment, change_about, check_model, data_source, environment_document,
+    model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;
 pub use environment::{Environment, Packages};

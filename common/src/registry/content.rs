@@ -43,7 +43,7 @@ pub struct Local {
 
 /// Content of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Content {
+pub struct Content {
     /// SHA-256 of its listing, in hexadecimal.
     pub(super) checksum: String,
     /// The name of the one file that it is; nothing for a folder.

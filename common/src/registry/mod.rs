@@ -1,43 +1,45 @@
-//! The registry: names for data, models, environments and components, each with immutable versions (dialects C.3 to C.5, V2).
+//! The registry: names for data, models, environments and components, each with immutable versions (dialects C.3 to C.5, V2);
+//! and batch endpoints with their deployments (C.1, C.2).
 //!
 //! | module | duty |
 //! |---|---|
 //! | `kind` | the kinds of what is registered, and their types |
 //! | `entry` | what is noted of a name and its versions, and which version a label means |
 //! | `content` | local files brought into the store, named by what it holds |
+//! | `endpoint` | an endpoint with its deployments, and which of these answers |
+//! | `change` | one object, replaced by conditional writes |
 //!
 //! All versions of a name are in one object, which every change replaces by one conditional write: so two programs cannot
 //! create the same version, all versions of data have one type, and which was created last needs no clock. The content of
 //! local files lies beside it, in folders named by checksum, and belongs to the registry: no job and no `gc` removes it.
 //! Where the registry is, is for the caller to say: a folder of this machine, or a part of the storage of a fleet.
 
+mod change;
 mod content;
+mod endpoint;
 mod entry;
 mod kind;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::backoff::Backoff;
 use crate::near_name::nearest;
-use crate::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt};
+use crate::storage::{Storage, StorageError, StorageExt};
 use crate::timestamp::{format_us, now_us};
 
-pub use content::Local;
+pub use content::{Content, Local};
+pub use endpoint::{
+    Deployment, DeploymentKind, Endpoint, EndpointError, NewDeployment, check_deployment_name,
+};
 pub use entry::{About, AssetVersion, Which, check_name, check_version};
 use entry::{Asset, VersionSource};
 pub use kind::{AssetType, Kind};
 
 /// What follows a name in the key of its object.
 const SUFFIX: &str = ".json";
-/// Attempts at a change while others change the same name.
-const ATTEMPTS: usize = 200;
-/// First and longest pause before the next attempt, shortened at random: programs that are refused together come back apart.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 /// Names that are read side by side.
 const READ_AT_ONCE: usize = 16;
 
@@ -321,7 +323,7 @@ impl Registry {
         kind: Kind,
         name: &str,
         version: &str,
-    ) -> Result<content::Content, RegistryError> {
+    ) -> Result<Content, RegistryError> {
         let Some((asset, _)) = self.read(kind, name).await? else {
             return Err(self.no_such_name(kind, name).await?);
         };
@@ -335,53 +337,35 @@ impl Registry {
         }
     }
 
-    /// Does one change of what is noted of `name`, again where another program did one at the same time. What `decide`
-    /// gives beside the new state is given back once that is stored.
+    /// Does one change of what is noted of `name`. What `decide` gives beside the new state is given back once that is stored.
     async fn change(
         &self,
         kind: Kind,
         name: &str,
         decide: impl Fn(Option<Asset>) -> Result<(Asset, String), String>,
     ) -> Result<String, RegistryError> {
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        for _ in 0..ATTEMPTS {
-            let (asset, mode) = match self.read(kind, name).await? {
-                Some((asset, version)) => (Some(asset), PutMode::Update(version)),
-                None => (None, PutMode::Create),
-            };
-            let former = asset.clone();
-            let (asset, told) = decide(asset).map_err(RegistryError::Refused)?;
-            if former.as_ref() == Some(&asset) {
-                return Ok(told);
-            }
-            let body = Bytes::from(serde_json::to_vec_pretty(&asset).expect("it holds plain values only"));
-            match self.storage.put(&key(kind, name), body.into(), mode).await {
-                Ok(_) => return Ok(told),
-                Err(error) if is_conflict(error.kind) => backoff.wait().await,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(RegistryError::Refused(format!(
-            "other programs change {} {name} all the time: try again when they are done",
-            kind.noun()
-        )))
+        check_name(kind, name).map_err(RegistryError::Refused)?;
+        let called = || format!("{} {name}", kind.noun());
+        let decide = |there: Option<(Asset, &String)>| {
+            decide(there.map(|(asset, _)| asset)).map_err(RegistryError::Refused)
+        };
+        let read = |body: &[u8]| self.understand(kind, name, body);
+        let changed = change::change(&*self.storage, &key(kind, name), called, read, decide).await?;
+        Ok(changed.told)
     }
 
     async fn read(&self, kind: Kind, name: &str) -> Result<Option<(Asset, String)>, RegistryError> {
         check_name(kind, name).map_err(RegistryError::Refused)?;
-        match self.storage.get_versioned(&key(kind, name)).await {
-            Ok((body, version)) => {
-                let asset = Asset::read(kind, name, &body).map_err(|reason| RegistryError::Damaged {
-                    noun: kind.noun(),
-                    name: name.to_owned(),
-                    place: self.storage.uri(&key(kind, name)),
-                    reason,
-                })?;
-                Ok(Some((asset, version)))
-            }
-            Err(error) if error.kind == StorageErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        change::find(&*self.storage, &key(kind, name), |body| self.understand(kind, name, body)).await
+    }
+
+    fn understand(&self, kind: Kind, name: &str, body: &[u8]) -> Result<Asset, RegistryError> {
+        Asset::read(kind, name, body).map_err(|reason| RegistryError::Damaged {
+            noun: kind.noun(),
+            name: name.to_owned(),
+            place: self.storage.uri(&key(kind, name)),
+            reason,
+        })
     }
 
     async fn names(&self, kind: Kind) -> Result<Vec<String>, RegistryError> {
@@ -439,10 +423,6 @@ fn key(kind: Kind, name: &str) -> String {
     format!("{}{name}{SUFFIX}", kind.folder())
 }
 
-/// Whether another program wrote first.
-fn is_conflict(kind: StorageErrorKind) -> bool {
-    matches!(kind, StorageErrorKind::Changed | StorageErrorKind::NotFound | StorageErrorKind::AlreadyExists)
-}
 
 #[cfg(test)]
 mod tests;

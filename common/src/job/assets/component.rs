@@ -61,7 +61,7 @@ pub fn stage_component(
 }
 
 /// Writes the archive of `made` below `into`.
-fn write(made: &Portable, into: &Path) -> Result<PathBuf, String> {
+pub(super) fn write(made: &Portable, into: &Path) -> Result<PathBuf, String> {
     let folder = into.join("files");
     let failed = |path: &Path| {
         let shown = path.display().to_string();

@@ -6,10 +6,12 @@
 //! | `model` | the same for models; what `MLflow` says of them |
 //! | `environment` | an environment as one document that needs no other file |
 //! | `component` | a component with its code and all else that it needs, as one archive |
+//! | `deployment` | the same of a batch deployment |
 //! | `written` | a tree of YAML as text |
 
 mod component;
 mod data;
+mod deployment;
 mod environment;
 mod model;
 mod written;
@@ -29,6 +31,9 @@ use crate::registry::{About, AssetType, Kind};
 
 pub use component::{COMPONENT_FILE, StagedComponent, stage_component};
 pub use data::data_source;
+pub use deployment::{
+    DEPLOYMENT_FILE, DeployedModel, DeploymentFile, StagedDeployment,
+};
 pub use environment::environment_document;
 pub use model::{ModelSource, check_model, model_source};
 pub(super) use written::written;

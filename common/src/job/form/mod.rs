@@ -34,11 +34,12 @@ use super::invocation::Invocation;
 use super::keys::JOB;
 use super::names::Names;
 use super::yaml::{Node, Value};
+pub(super) use deployment::SETTINGS as SETTINGS_OF_DEPLOYMENTS;
 pub(super) use document::apply_settings;
 pub(super) use graph::graph;
 use parallel_run_config::BLOCK;
 pub(super) use pipeline::{Appended, RawPipeline, RawStep};
-pub(super) use portable::{MAIN, Portable, portable};
+pub(super) use portable::{MAIN, Portable, portable, portable_deployment};
 pub(super) use side_inputs::names_outside;
 pub(super) use source_files::SourceFiles;
 

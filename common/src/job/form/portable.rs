@@ -1,5 +1,5 @@
-//! A component made independent of the files around it, so that it can be registered: components that it names become
-//! documents beside it, code becomes folders beside it, environments stand in it, and names have the version that they mean
+//! A component, or a batch deployment, made independent of the files around it, so that it can be registered: components that it
+//! names become documents beside it, code becomes folders beside it, environments stand in it, and names have the version that they mean
 //! now.
 //!
 //! Data and models of this machine stay out: they are registered by themselves, and a component names them. The [graph](super::graph)
@@ -16,6 +16,7 @@ use super::super::yaml::{self, Key, Node, Value};
 use super::super::{near_path, read_text};
 use super::bindings::VALUES;
 use super::component::{self, Declared, Kind};
+use super::deployment::job_of;
 use super::expressions::{parts, whole};
 use super::{command, parallel, pipeline};
 use crate::registry::Kind as Registered;
@@ -56,6 +57,25 @@ pub(super) fn portable_graph(node: Node, file: &Path, names: &Names) -> Option<P
     let making = Making { is_graph: true, ..Making::new(names, &mut problems, &mut notes, file) };
     let made = make(node, file, making);
     (problems.is_empty() && !names.is_asked()).then_some(made)
+}
+
+/// The same of the batch deployment `node`, which is called `name` beside its files. A model of this machine stays out, too.
+pub(in super::super) fn portable_deployment(
+    mut node: Node,
+    file: &Path,
+    name: &str,
+    names: &Names,
+    problems: &mut Vec<Problem>,
+    notes: &mut Vec<Problem>,
+) -> Portable {
+    let mut making = Making::new(names, problems, notes, file);
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    making.job_definition(&mut node);
+    making.job(&mut node, At { place: "", folder });
+    let mut done = making.done;
+    done.documents.push((name.to_owned(), node));
+    done.documents.reverse();
+    done
 }
 
 fn make(node: Node, file: &Path, mut making: Making<'_>) -> Portable {
@@ -145,7 +165,28 @@ impl Making<'_> {
         Some(kind)
     }
 
-    /// Takes the keys of a component, or of a step.
+    /// Puts the graph of the job that a deployment names in the place of its component.
+    fn job_definition(&mut self, node: &mut Node) {
+        let Value::Mapping(entries) = &mut node.value else { return };
+        let Some((key, definition)) = entries.iter_mut().find(|(key, _)| key.name == "job_definition") else {
+            return;
+        };
+        match job_of(definition).map(|job| self.names.graph(&job)).and_then(Option::transpose) {
+            // It has to be looked up first.
+            Ok(None) => {}
+            Ok(Some(graph)) => {
+                "component".clone_into(&mut key.name);
+                *definition = Node::text(graph.to_string_lossy(), definition.line);
+                self.is_graph = true;
+            }
+            Err(message) => {
+                let line = definition.line;
+                self.refuse("job_definition", line, message);
+            }
+        }
+    }
+
+    /// Takes the keys of a component, of a step, or of a deployment.
     fn job(&mut self, node: &mut Node, at: At<'_>) {
         let is_alone = node.get("component").is_none();
         let line = node.line.unwrap_or(1);
@@ -177,6 +218,7 @@ impl Making<'_> {
                         self.output(output, At { place: &place, ..at });
                     }
                 }
+                ("code_configuration", Value::Mapping(_)) => self.job(value, at),
                 ("task", Value::Mapping(task)) => {
                     let has_code = task.iter().any(|(key, value)| key.name == "code" && !value.is_null());
                     if is_alone && !has_code {

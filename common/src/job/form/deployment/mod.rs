@@ -25,6 +25,7 @@ use super::derived_name::derived_name;
 use super::expressions::{Scope, Uses};
 use super::parallel::{self, KEYS_WIN, Lift, NO_MEANING, RETRIES};
 use super::{RawSetting, RawSettings, document};
+use crate::registry::check_deployment_name;
 pub(super) use pipeline::{KEYS as PIPELINE_KEYS, job_of, lift as lift_pipeline};
 use run::Run;
 
@@ -48,7 +49,7 @@ const OWN: [&str; 16] = [
     "services",
 ];
 /// Keys that `type: model` has below `settings`, and older files beside the others.
-const SETTINGS: [&str; 11] = [
+pub(in super::super) const SETTINGS: [&str; 11] = [
     "instance_count",
     "max_concurrency_per_instance",
     "mini_batch_size",
@@ -85,8 +86,6 @@ const PREDICTIONS: &str = "predictions.csv";
 const MODEL: [&str; 10] =
     ["$schema", "name", "version", "type", "path", "description", "tags", "properties", "stage", "flavors"];
 const MODEL_TYPES: [&str; 3] = ["custom_model", "mlflow_model", "triton_model"];
-/// What Azure takes for the name of an endpoint or a deployment.
-const NAME: &str = "3 to 32 letters, digits and `-` that begin with a letter and end with a letter or digit";
 
 /// Lifts the deployment of a model, for one run.
 pub(super) fn lift(
@@ -178,23 +177,19 @@ fn set_variables_where_they_are(document: &Node, overrides: &mut [(String, Strin
 
 /// Judges the names of the deployment and of its endpoint.
 fn check_names(fields: &mut Reader<'_>) {
-    for key in ["name", "endpoint_name"] {
+    for (key, what) in [("name", "a deployment"), ("endpoint_name", "an endpoint")] {
         let Some(setting) = fields.get(key) else { continue };
-        let is_named = setting.value.as_text().is_some_and(is_name);
+        let given = setting.value.as_text();
         // One that no job could have is refused as such.
-        let is_told = key == "name" && !setting.value.as_text().is_some_and(parallel::is_name);
-        if !is_named && !is_told {
-            let what = if key == "name" { "a deployment" } else { "an endpoint" };
-            let given = setting.value.describe();
-            fields.refuse(&setting, format!("{given} is not the name of {what}: give {NAME}"));
+        let is_told = key == "name" && !given.is_some_and(parallel::is_name);
+        let message = match given {
+            Some(given) => check_deployment_name(what, given).err(),
+            None => Some(format!("{} is not the name of {what}: give a text", setting.value.describe())),
+        };
+        if let Some(message) = message.filter(|_| !is_told) {
+            fields.refuse(&setting, message);
         }
     }
-}
-
-fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-    begins && (3..=32).contains(&text.len()) && !text.ends_with('-') && text.bytes().all(plain)
 }
 
 /// Puts what stands below `settings` beside the rest; what stands in both places is to be the same, but that `--set` wins
