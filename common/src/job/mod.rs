@@ -54,7 +54,7 @@ pub use crate::dataset::step_output::StepOutput;
 pub use crate::near_name::nearest;
 pub use arguments::given_arguments;
 pub use assets::{
-    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, ModelSource, StagedComponent,
+    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile, ModelSource, StagedComponent,
     StagedDeployment, change_about, check_model, data_source, environment_document,
     model_source, stage_component,
 };
@@ -72,7 +72,7 @@ pub use own_id::WithJobId;
 pub use references::{Reference, resolve_references};
 pub use side_inputs::SideInput;
 pub use source::STANDARD_INPUT;
-pub use spec::{CsvFormat, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat};
+pub use spec::{CsvFormat, Deployed, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat};
 pub use takes::Takes;
 pub use text::{Called, JobText};
 pub use validate::{check_name, check_target, script_below};

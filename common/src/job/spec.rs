@@ -150,6 +150,9 @@ pub struct JobSpec {
     /// What another job with other inputs is made of, where the job file is a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<Box<Graph>>,
+    /// The deployment that was called, where the job is a call of an endpoint. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployed: Option<Deployed>,
     /// What the job file calls the output, where the id of the job is in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_job_id: Option<Box<WithJobId>>,
@@ -210,6 +213,17 @@ impl JobSpec {
     pub(super) fn of_stored(settings: Map<String, Json>) -> Self {
         serde_json::from_value(Json::Object(settings)).expect("the table of keys has the types of the fields")
     }
+}
+
+/// A deployment that was called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deployed {
+    /// The endpoint.
+    pub endpoint: String,
+    /// The deployment.
+    pub deployment: String,
+    /// What it was then.
+    pub revision: u64,
 }
 
 /// How much input goes into one mini-batch.

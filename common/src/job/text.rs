@@ -8,7 +8,7 @@ use super::fence::{self, Outside};
 use super::names::Names;
 use super::validate::check_name;
 use super::yaml::{self, Node, Value};
-use super::{JobSpec, Loaded, RunsOn};
+use super::{Deployed, JobSpec, Loaded, RunsOn};
 use crate::dataset::input::{InputMode, InputSource};
 
 /// What messages call it.
@@ -35,6 +35,8 @@ pub struct Called {
     pub display_name: Option<String>,
     /// Tags, beside its own; one of its own of the same name gives way.
     pub tags: BTreeMap<String, String>,
+    /// The deployment that is called.
+    pub deployed: Option<Deployed>,
 }
 
 impl JobText<'_> {
@@ -197,6 +199,7 @@ impl Called {
             spec.name = self.name.clone().unwrap_or_else(|| std::mem::take(&mut spec.name));
             spec.display_name = self.display_name.clone().or_else(|| spec.display_name.take());
             spec.tags.extend(self.tags.clone());
+            spec.deployed.clone_from(&self.deployed);
         };
         match loaded {
             Loaded::Job(spec) => put(spec),

@@ -196,6 +196,12 @@ impl Asset {
         Ok((self, version))
     }
 
+    /// The version that was created last, where its content is at `place`, and it is not archived.
+    pub(super) fn last_version_at(&self, place: &VersionSource) -> Option<String> {
+        let last = self.versions.iter().rev().find(|one| !one.archived)?;
+        (last.place == *place).then(|| last.version.clone())
+    }
+
     /// The content of the registry that came last.
     pub(super) fn last_content(&self) -> Option<&Content> {
         self.versions.iter().rev().find_map(|one| match &one.place {

@@ -140,6 +140,27 @@ impl Registry {
         new: &NewAsset,
         sent: &(dyn Fn(u64) + Sync),
     ) -> Result<AssetVersion, RegistryError> {
+        self.create_unless(false, new, sent).await
+    }
+
+    /// The same, unless the version that was created last has the same content: that one is given back then.
+    ///
+    /// # Errors
+    /// As those of [`create`](Self::create).
+    pub async fn create_once(
+        &self,
+        new: &NewAsset,
+        sent: &(dyn Fn(u64) + Sync),
+    ) -> Result<AssetVersion, RegistryError> {
+        self.create_unless(true, new, sent).await
+    }
+
+    async fn create_unless(
+        &self,
+        is_there: bool,
+        new: &NewAsset,
+        sent: &(dyn Fn(u64) + Sync),
+    ) -> Result<AssetVersion, RegistryError> {
         let kind = new.kind.kind();
         check_name(kind, &new.name).map_err(RegistryError::Refused)?;
         new.version.as_deref().map_or(Ok(()), check_version).map_err(RegistryError::Refused)?;
@@ -163,7 +184,10 @@ impl Registry {
         let number = self
             .change(kind, &new.name, |asset| {
                 let asset = asset.unwrap_or_else(|| Asset::new(&new.name, new.kind));
-                asset.with(new, place.clone(), created_us)
+                match asset.last_version_at(&place).filter(|_| is_there && new.version.is_none()) {
+                    Some(version) => Ok((asset, version)),
+                    None => asset.with(new, place.clone(), created_us),
+                }
             })
             .await?;
         let (asset, _) = self.read(kind, &new.name).await?.ok_or_else(|| self.vanished(kind, &new.name))?;

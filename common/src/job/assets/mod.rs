@@ -7,11 +7,13 @@
 //! | `environment` | an environment as one document that needs no other file |
 //! | `component` | a component with its code and all else that it needs, as one archive |
 //! | `deployment` | the same of a batch deployment |
+//! | `endpoint` | a batch endpoint |
 //! | `written` | a tree of YAML as text |
 
 mod component;
 mod data;
 mod deployment;
+mod endpoint;
 mod environment;
 mod model;
 mod written;
@@ -34,6 +36,7 @@ pub use data::data_source;
 pub use deployment::{
     DEPLOYMENT_FILE, DeployedModel, DeploymentFile, StagedDeployment,
 };
+pub use endpoint::EndpointFile;
 pub use environment::environment_document;
 pub use model::{ModelSource, check_model, model_source};
 pub(super) use written::written;

@@ -1,0 +1,224 @@
+//! A deployment is created: its file is judged as that of a job, its model gets a version in the registry, and all that it needs
+//! is packed and kept there. Then the endpoint has it, in one write.
+
+use std::path::Path;
+
+use anyhow::Context;
+use prs_common::code::archive::is_intact;
+use prs_common::job::{
+    DEPLOYMENT_FILE, DeployedModel, DeploymentFile, Given, Invocation, Loaded, ModelSource, check_model,
+    model_source,
+};
+use prs_common::registry::{
+    self as common, About, AssetVersion, Deployment, DeploymentKind, Endpoint, Local, NewAsset, NewSource,
+    Registry, RegistryError, check_deployment_name,
+};
+use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::timestamp::now_us;
+
+use super::{IfThere, found, not_found, open, with_options};
+use crate::failure::Failure;
+use crate::homes::registry::{failure, fetch, load};
+use crate::homes::{Whereabouts, cache};
+use crate::submit::code_notes;
+use crate::submit::pipeline::code::pack_code;
+use crate::submit::script_check::ScriptCheck;
+
+/// A deployment that is to be created.
+#[derive(Debug, Clone, Copy)]
+pub struct NewDeployment<'a> {
+    /// Its file.
+    pub file: &'a Path,
+    /// What replaces keys of the file.
+    pub set: &'a [(String, String)],
+    /// The name, in the place of that of the file.
+    pub name: Option<&'a str>,
+    /// The endpoint, in the place of that of the file.
+    pub endpoint: Option<&'a str>,
+    /// What is done where it is there already.
+    pub if_there: IfThere,
+    /// Whether it becomes the default.
+    pub set_default: bool,
+    /// Whether nobody looks whether its script can be compiled.
+    pub skip_script_validation: bool,
+}
+
+/// Creates a deployment, or a new revision of one. Gives the endpoint back, and the name of the deployment.
+///
+/// # Errors
+/// What is wrong with the file, the endpoint is not there, the deployment is, or the registry fails.
+pub async fn create_deployment(
+    new: &NewDeployment<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<(Endpoint, String), Failure> {
+    let set = with_options(new.set, &[("name", new.name), ("endpoint_name", new.endpoint)]);
+    let mut read = DeploymentFile::read(new.file, &set).map_err(Failure::usage)?;
+    let missing = |key: &str, option: &str| {
+        Failure::wrong(format!("the {key} is missing: give {option}, or {key}: in the file"))
+    };
+    let name = read.name.clone().ok_or_else(|| missing("name", "--name"))?;
+    let endpoint_name = read.endpoint.clone().ok_or_else(|| missing("endpoint_name", "--endpoint-name"))?;
+    check_deployment_name("a deployment", &name).map_err(Failure::wrong)?;
+    let registry = open(whereabouts).await?;
+    // What is refused is refused before anything is registered.
+    let (endpoint, _) = registry.endpoint(&endpoint_name).await.map_err(failure)?;
+    check_absent(&endpoint, &name, new.if_there).map_err(failure)?;
+    judge(new, &set, whereabouts).await?;
+    if let Some(model) = read.model(&whereabouts.names.anew()) {
+        let registered = register(&registry, model, &read, &endpoint_name, whereabouts).await?;
+        read.put("model", &format!("azureml:{}:{}", registered.name, registered.version));
+    }
+    let content = pack(&registry, &read, whereabouts).await?;
+    let kind = if read.is_pipeline { DeploymentKind::Pipeline } else { DeploymentKind::Model };
+    let made = common::NewDeployment {
+        name: name.clone(),
+        description: read.description.clone(),
+        tags: read.tags.clone(),
+        properties: read.properties.clone(),
+        kind,
+        settings: read.settings(),
+        content,
+    };
+    let changed = registry.change_endpoint(&endpoint_name, |there| {
+        let (mut endpoint, _) =
+            there.ok_or_else(|| not_found(format!("endpoint {endpoint_name} was deleted meanwhile")))?;
+        check_absent(&endpoint, &name, new.if_there)?;
+        endpoint.deploy(made.clone(), now_us());
+        if new.set_default {
+            endpoint.set_default(&name).map_err(not_found)?;
+        }
+        Ok((Some(endpoint.clone()), endpoint))
+    });
+    Ok((changed.await.map_err(failure)?.0, name))
+}
+
+/// Changes settings of the deployment `name` of `endpoint`, which is a new revision of it.
+///
+/// # Errors
+/// It is not there, what is set is wrong, or the registry fails.
+pub async fn change_deployment(
+    endpoint: &str,
+    name: &str,
+    set: &[(String, String)],
+    whereabouts: &Whereabouts,
+) -> Result<(Endpoint, String), Failure> {
+    let registry = open(whereabouts).await?;
+    let (there, _) = registry.endpoint(endpoint).await.map_err(failure)?;
+    let deployment = there.deployment(name).map_err(Failure::not_found)?;
+    let file = unpacked(&registry, deployment).await?;
+    let new = NewDeployment {
+        file: &file,
+        set,
+        name: Some(&deployment.name),
+        endpoint: Some(&there.name),
+        if_there: IfThere::Overwrite,
+        set_default: false,
+        skip_script_validation: false,
+    };
+    create_deployment(&new, whereabouts).await
+}
+
+/// The file of `deployment` on this machine, beside all that it needs.
+pub(super) async fn unpacked(
+    registry: &Registry,
+    deployment: &Deployment,
+) -> Result<std::path::PathBuf, Failure> {
+    let archive = registry.archive(deployment).await.map_err(failure)?;
+    let checksum = deployment.archive_checksum();
+    if !is_intact(&archive, checksum) {
+        return Err(Failure::wrong(format!(
+            "what deployment {} is made of is damaged in {registry}: create it again with --overwrite",
+            deployment.name
+        )));
+    }
+    Ok(cache::code(&archive, checksum)?.join(DEPLOYMENT_FILE))
+}
+
+fn check_absent(endpoint: &Endpoint, name: &str, if_there: IfThere) -> Result<(), RegistryError> {
+    match endpoint.deployment(name) {
+        Ok(there) if if_there == IfThere::Refuse => Err(RegistryError::Refused(format!(
+            "endpoint {} has a deployment {} already; use prs deployment update, or create --overwrite",
+            endpoint.name, there.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Judges the file as that of a job, without data.
+async fn judge(
+    new: &NewDeployment<'_>,
+    set: &[(String, String)],
+    whereabouts: &Whereabouts,
+) -> Result<(), Failure> {
+    let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
+    let invocation = Invocation { is_check: true, ..Invocation::default() };
+    let names = whereabouts.names.anew();
+    let given = Given {
+        overrides: set,
+        invocation: Some(&invocation),
+        names: Some(&names),
+        ..Given::default()
+    };
+    let loaded = load(runs_on, new.file, given, whereabouts).await?;
+    // What a pipeline runs is looked at when that has its data.
+    let Loaded::Job(spec) = loaded else { return Ok(()) };
+    for note in &spec.notes {
+        caller.note(&format_args!("note: {note}"));
+    }
+    if new.skip_script_validation || spec.is_built_in() {
+        return Ok(());
+    }
+    if let Some(check) = ScriptCheck::start(&spec, runs_on, false)? {
+        check.finish(caller).await?;
+    }
+    code_notes::check(&spec, &pack_code(&spec)?.files, caller)
+}
+
+/// Registers the model that stands in the file.
+async fn register(
+    registry: &Registry,
+    model: DeployedModel,
+    read: &DeploymentFile,
+    endpoint: &str,
+    whereabouts: &Whereabouts,
+) -> Result<AssetVersion, Failure> {
+    let names = whereabouts.names.anew();
+    let find =
+        || model_source(&model.path, read.folder(), model.kind, &names).map_err(Failure::wrong);
+    let scratch = scratch()?;
+    let path = match found(&names, whereabouts, find).await? {
+        ModelSource::Local(path) => path,
+        ModelSource::Url(url) => fetch(&url, scratch.path()).await?,
+    };
+    let flavors = check_model(&path, model.kind).map_err(Failure::wrong)?;
+    let DeployedModel { name, version, kind, path: given, description, tags } = model;
+    let deployment = read.name.as_deref().unwrap_or_default();
+    let name = name.unwrap_or_else(|| format!("{endpoint}-{deployment}"));
+    let source = NewSource::Local(Local { keeps_name: path.is_dir(), path });
+    let about = About { description, tags, flavors, ..About::default() };
+    let new = NewAsset { name, version, kind, source, given, about };
+    let made = registry.create_once(&new, &|_| {}).await.map_err(failure)?;
+    whereabouts.caller.note(&format_args!("the model is azureml:{}:{}", made.name, made.version));
+    Ok(made)
+}
+
+/// Packs the deployment, and brings it into the registry.
+async fn pack(
+    registry: &Registry,
+    read: &DeploymentFile,
+    whereabouts: &Whereabouts,
+) -> Result<common::Content, Failure> {
+    let (names, scratch) = (whereabouts.names.anew(), scratch()?);
+    let stage = || read.stage(&names, scratch.path()).map_err(Failure::usage);
+    let staged = found(&names, whereabouts, stage).await?;
+    for note in &staged.notes {
+        whereabouts.caller.note(&format_args!("note: {note}"));
+    }
+    let local = Local { path: staged.archive, keeps_name: false };
+    registry.bring(&local, &|_| {}).await.map_err(failure)
+}
+
+fn scratch() -> Result<TemporaryFolder, Failure> {
+    let made = TemporaryFolder::make("prs-deploy-").context("cannot make a temporary folder");
+    made.map_err(Failure::usage)
+}

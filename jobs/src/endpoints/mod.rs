@@ -1,0 +1,204 @@
+//! Batch endpoints: created, changed and deleted, with their deployments, and called with data (dialects C.1, C.2, C.6, C.7).
+//!
+//! | file | duty |
+//! |---|---|
+//! | `deploy` | a deployment from its file, with its model registered and its code in the registry |
+//! | `invoke` | a call: the deployment that answers it, run as a job |
+//!
+//! Jobs keep the revision of the deployment that they began with, and outlive it.
+
+mod deploy;
+mod invoke;
+
+use prs_common::job::{EndpointFile, Names};
+use prs_common::registry::{Endpoint, Registry, RegistryError, check_deployment_name};
+
+use crate::failure::Failure;
+use crate::homes::{Whereabouts, registry};
+
+pub use deploy::{NewDeployment, change_deployment, create_deployment};
+pub use invoke::{Invoke, invoke};
+
+/// What an endpoint is to be, where there may be one of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfThere {
+    /// It is refused.
+    Refuse,
+    /// What it says replaces what there is.
+    Overwrite,
+}
+
+/// Opens the registry of endpoints, which is made where it is on this machine.
+async fn open(whereabouts: &Whereabouts) -> Result<Registry, Failure> {
+    let registry = registry::open(whereabouts).await?;
+    if whereabouts.urls.is_none() {
+        registry::make(&whereabouts.runs)?;
+    }
+    Ok(registry)
+}
+
+/// The endpoint that is called so.
+///
+/// # Errors
+/// There is none, or the registry fails.
+pub async fn endpoint(name: &str, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
+    let found = registry::open(whereabouts).await?.endpoint(name).await;
+    found.map(|(endpoint, _)| endpoint).map_err(registry::failure)
+}
+
+/// All endpoints, by name; what cannot be understood is told and left out.
+///
+/// # Errors
+/// The registry fails.
+pub async fn all(whereabouts: &Whereabouts) -> Result<Vec<Endpoint>, Failure> {
+    let registry = registry::open(whereabouts).await?;
+    let (endpoints, damaged) = registry.endpoints().await.map_err(registry::failure)?;
+    for error in damaged {
+        whereabouts.caller.error(&error);
+    }
+    Ok(endpoints)
+}
+
+/// Creates the endpoint `name`, or replaces what is said of it; its deployments stay.
+///
+/// # Errors
+/// There is one already, the default is no deployment of it, or the registry fails.
+pub async fn create(
+    name: &str,
+    file: &EndpointFile,
+    if_there: IfThere,
+    whereabouts: &Whereabouts,
+) -> Result<Endpoint, Failure> {
+    check_deployment_name("an endpoint", name).map_err(Failure::wrong)?;
+    for note in &file.notes {
+        whereabouts.caller.note(&format_args!("note: {note}"));
+    }
+    let registry = open(whereabouts).await?;
+    let changed = registry.change_endpoint(name, |there| {
+        if let (Some((there, _)), IfThere::Refuse) = (&there, if_there) {
+            return Err(RegistryError::Refused(format!(
+                "endpoint {} exists; use prs endpoint update, or create --overwrite",
+                there.name
+            )));
+        }
+        let former = there.map_or_else(|| Endpoint::new(name), |(endpoint, _)| endpoint);
+        let mut made = Endpoint {
+            description: file.description.clone(),
+            tags: file.tags.clone(),
+            properties: file.properties.clone(),
+            default_deployment: None,
+            ..former
+        };
+        default_to(&mut made, file)?;
+        Ok((Some(made.clone()), made))
+    });
+    changed.await.map(|(made, _)| made).map_err(registry::failure)
+}
+
+/// Changes of the endpoint `name` what `file` says; tags are added to those that there are.
+///
+/// # Errors
+/// There is none, the default is no deployment of it, or the registry fails.
+pub async fn update(
+    name: &str,
+    file: &EndpointFile,
+    whereabouts: &Whereabouts,
+) -> Result<Endpoint, Failure> {
+    change(name, whereabouts, |mut endpoint| {
+        if file.description.is_some() {
+            endpoint.description.clone_from(&file.description);
+        }
+        endpoint.tags.extend(file.tags.clone());
+        default_to(&mut endpoint, file)?;
+        Ok((Some(endpoint.clone()), endpoint))
+    })
+    .await
+}
+
+/// Deletes the endpoint `name` with its deployments. Its jobs go on, and stay.
+///
+/// # Errors
+/// There is none, or the registry fails.
+pub async fn delete(name: &str, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
+    change(name, whereabouts, |endpoint| Ok((None, endpoint))).await
+}
+
+/// Deletes the deployment `name` of `endpoint`; the default one only with `anyway` where there are others. Its jobs go on, and stay.
+///
+/// # Errors
+/// There is none, it is the default, or the registry fails.
+pub async fn delete_deployment(
+    endpoint: &str,
+    name: &str,
+    anyway: bool,
+    whereabouts: &Whereabouts,
+) -> Result<Endpoint, Failure> {
+    change(endpoint, whereabouts, |mut there| {
+        let name = there.deployment(name).map_err(not_found)?.name.clone();
+        let is_default = there.default_deployment.as_ref() == Some(&name);
+        if is_default && there.deployments.len() > 1 && !anyway {
+            return Err(RegistryError::Refused(format!(
+                "deployment {name} is the default of endpoint {}: make another one the default first (prs endpoint update \
+                 --name {} --default NAME), or give --yes",
+                there.name, there.name
+            )));
+        }
+        if is_default {
+            there.default_deployment = None;
+        }
+        there.deployments.retain(|one| one.name != name);
+        Ok((Some(there.clone()), there))
+    })
+    .await
+}
+
+/// Does one change of an endpoint that is there.
+async fn change<R>(
+    name: &str,
+    whereabouts: &Whereabouts,
+    decide: impl Fn(Endpoint) -> Result<(Option<Endpoint>, R), RegistryError>,
+) -> Result<R, Failure> {
+    let registry = open(whereabouts).await?;
+    let changed = registry.change_endpoint(name, |there| match there {
+        Some((endpoint, _)) => decide(endpoint).map(|(made, told)| (made, Some(told))),
+        None => Ok((None, None)),
+    });
+    match changed.await.map_err(registry::failure)? {
+        (Some(told), _) => Ok(told),
+        (None, _) => {
+            let absent = registry.no_such_endpoint(name).await;
+            Err(registry::failure(absent.unwrap_or_else(|error| error)))
+        }
+    }
+}
+
+fn default_to(endpoint: &mut Endpoint, file: &EndpointFile) -> Result<(), RegistryError> {
+    file.default_deployment.as_deref().map_or(Ok(()), |name| endpoint.set_default(name).map_err(not_found))
+}
+
+fn not_found(error: impl ToString) -> RegistryError {
+    RegistryError::NotFound(error.to_string())
+}
+
+/// Asks `find` until it needs no name to be looked up any more.
+async fn found<T>(
+    names: &Names,
+    whereabouts: &Whereabouts,
+    find: impl Fn() -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let mut opened = None;
+    loop {
+        let found = find();
+        // What is said before a name is known does not count.
+        if registry::look_up(names, &mut opened, whereabouts).await? {
+            continue;
+        }
+        return found?.ok_or_else(|| Failure::wrong("it names something that prs cannot look up"));
+    }
+}
+
+/// `set`, with what a command says by options.
+fn with_options(set: &[(String, String)], options: &[(&str, Option<&str>)]) -> Vec<(String, String)> {
+    let given = options.iter().filter_map(|(key, value)| Some(((*key).to_owned(), (*value)?.to_owned())));
+    set.iter().cloned().chain(given).collect()
+}
