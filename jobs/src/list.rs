@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use prs_common::job::Deployed;
 use prs_common::ledger::JobState;
 use prs_common::timestamp::{format_us, now_us};
 
@@ -24,8 +25,31 @@ pub struct Wanted {
     pub since: Option<Duration>,
     /// The jobs of the steps of this pipeline, in place of all others.
     pub parent: Option<String>,
+    /// Calls of this endpoint.
+    pub endpoint: Option<String>,
+    /// Calls that this deployment answered.
+    pub deployment: Option<String>,
     /// What comes first.
     pub order: Order,
+}
+
+impl Wanted {
+    /// Whether records have to be read to know what is asked for.
+    fn is_of_records(&self) -> bool {
+        !self.states.is_empty()
+            || self.order != Order::Time
+            || self.endpoint.is_some()
+            || self.deployment.is_some()
+    }
+
+    /// Whether the job answers a call that is asked for.
+    fn is_called(&self, deployed: Option<&Deployed>) -> bool {
+        let fits = |wanted: &Option<String>, name: fn(&Deployed) -> &str| {
+            let is = |wanted: &String| deployed.is_some_and(|it| name(it).eq_ignore_ascii_case(wanted));
+            wanted.as_ref().is_none_or(is)
+        };
+        fits(&self.endpoint, |it| &it.endpoint) && fits(&self.deployment, |it| &it.deployment)
+    }
 }
 
 /// The order of a list.
@@ -59,7 +83,7 @@ impl Listed {
 
 /// Looks at the jobs that are asked for. What their ids tell is not looked at.
 pub async fn list(wanted: &Wanted, whereabouts: &Whereabouts) -> Result<Listed, Failure> {
-    let Wanted { limit, states, name, since, parent, order } = wanted;
+    let Wanted { limit, states, name, since, parent, order, .. } = wanted;
     let homes = match parent {
         Some(parent) => homes::steps_of(parent, whereabouts).await?,
         None => homes::all(whereabouts).await?,
@@ -73,7 +97,7 @@ pub async fn list(wanted: &Wanted, whereabouts: &Whereabouts) -> Result<Listed, 
     known.retain(|(id, _)| fits(id.as_ref(), name.as_deref(), day_and_time.as_deref()));
     known.sort_by_cached_key(|(id, _)| Reverse(id.as_ref().map(|id| id.submitted.clone())));
     let mut left_out = 0;
-    if let Some(wanted) = limit.filter(|_| states.is_empty() && *order == Order::Time) {
+    if let Some(wanted) = limit.filter(|_| !wanted.is_of_records()) {
         left_out = known.len().saturating_sub(wanted);
         // Of the jobs of one second the records know the order.
         let last = known.get(wanted.saturating_sub(1)).and_then(|(id, _)| id.clone());
@@ -86,7 +110,9 @@ pub async fn list(wanted: &Wanted, whereabouts: &Whereabouts) -> Result<Listed, 
     let mut jobs =
         look_at_all(known.into_iter().map(|(_, home)| home).collect(), &*whereabouts.caller).await?;
     jobs.retain(|Seen { record, result, .. }| {
-        record.submitted_us >= since && (states.is_empty() || states.contains(&result.state))
+        record.submitted_us >= since
+            && (states.is_empty() || states.contains(&result.state))
+            && wanted.is_called(record.spec.deployed.as_ref())
     });
     jobs.sort_by(|one, other| {
         let key = |seen: &Seen| match order {

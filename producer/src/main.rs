@@ -18,9 +18,9 @@ fn main() -> ExitCode {
     commands::answer_shell();
     let arguments = cli::parse();
     output::begin(arguments.telling.color, arguments.telling.quiet);
-    let format = arguments.output;
+    let format = arguments.format();
     prs_worker::raise_descriptor_limit();
-    let outcome = commands::run(arguments);
+    let outcome = arguments.choose_shape().and_then(|()| commands::run(arguments));
     match outcome {
         Ok(code) => code,
         Err(failure) => {

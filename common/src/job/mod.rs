@@ -11,6 +11,7 @@ use std::path::Path;
 mod arguments;
 mod assets;
 mod built_in;
+mod call;
 pub mod counting;
 mod environment;
 mod error;
@@ -35,6 +36,7 @@ pub mod pipeline;
 pub mod prepared;
 pub(crate) mod reader;
 mod references;
+mod secrets;
 mod settings;
 pub mod shuffle;
 mod side_inputs;
@@ -59,6 +61,7 @@ pub use assets::{
     model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;
+pub use call::CallFile;
 pub use environment::{Environment, Packages};
 pub use error::{JobFileError, Problem};
 pub use file_name::check_file_name;
@@ -70,6 +73,7 @@ pub use names::{Asked, AssetRef, ConfiguredNames, Found, NamedAsset, Names, Outp
 pub use outputs::{NamedOutput, kept_folders};
 pub use own_id::WithJobId;
 pub use references::{Reference, resolve_references};
+pub use secrets::hide_secrets;
 pub use side_inputs::SideInput;
 pub use source::STANDARD_INPUT;
 pub use spec::{CsvFormat, Deployed, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat};
@@ -207,6 +211,8 @@ pub struct Given<'a> {
     pub text: Option<JobText<'a>>,
     /// What the job is called, whatever the file says.
     pub called: Option<&'a Called>,
+    /// What messages call the file, where its path says nothing to people.
+    pub shown: Option<&'a str>,
 }
 
 /// The same, with all that a command gives.
@@ -231,7 +237,7 @@ fn load_one(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, Jo
         _ => {
             problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
             let is_input = path == Path::new(STANDARD_INPUT);
-            let path = if is_input { Path::new("standard input") } else { path };
+            let path = if is_input { Path::new("standard input") } else { given.shown.map_or(path, Path::new) };
             Err(JobFileError { path: path.to_owned(), problems })
         }
     }
@@ -345,6 +351,7 @@ fn read(
     let mut files = SourceFiles::new(names.clone());
     let lifted = form::lift(document, &absolute, &mut overrides, &invocation, &mut files, problems);
     let folder = absolute.parent().unwrap_or(Path::new("/"));
+    let path = given.shown.map_or(path, Path::new);
     let mut place = Loading { path, folder, runs_on, files, problems };
     let mut loaded = lifted.map(|lifted| match lifted {
         Lifted::Job(raw) => {

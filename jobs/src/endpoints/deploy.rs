@@ -15,6 +15,7 @@ use prs_common::registry::{
 };
 use prs_common::temporary_folder::TemporaryFolder;
 use prs_common::timestamp::now_us;
+use serde_json::{Map, Value};
 
 use super::{IfThere, found, not_found, open, with_options};
 use crate::failure::Failure;
@@ -23,6 +24,9 @@ use crate::homes::{Whereabouts, cache};
 use crate::submit::code_notes;
 use crate::submit::pipeline::code::pack_code;
 use crate::submit::script_check::ScriptCheck;
+
+/// Keys whose values are others in an archive.
+const PACKED: [&str; 4] = ["code_configuration", "component", "environment", "job_definition"];
 
 /// A deployment that is to be created.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +55,15 @@ pub async fn create_deployment(
     new: &NewDeployment<'_>,
     whereabouts: &Whereabouts,
 ) -> Result<(Endpoint, String), Failure> {
+    Box::pin(create(new, None, whereabouts)).await
+}
+
+/// Creates it; where it is made of `former`, what that was made of is shown as its author wrote it.
+async fn create(
+    new: &NewDeployment<'_>,
+    former: Option<&Deployment>,
+    whereabouts: &Whereabouts,
+) -> Result<(Endpoint, String), Failure> {
     let set = with_options(new.set, &[("name", new.name), ("endpoint_name", new.endpoint)]);
     let mut read = DeploymentFile::read(new.file, &set).map_err(Failure::usage)?;
     let missing = |key: &str, option: &str| {
@@ -63,12 +76,14 @@ pub async fn create_deployment(
     // What is refused is refused before anything is registered.
     let (endpoint, _) = registry.endpoint(&endpoint_name).await.map_err(failure)?;
     check_absent(&endpoint, &name, new.if_there).map_err(failure)?;
-    judge(new, &set, whereabouts).await?;
+    let shown = former.map(|former| format!("deployment {} of endpoint {}", former.name, endpoint.name));
+    Box::pin(judge(new, &set, shown.as_deref(), whereabouts)).await?;
     if let Some(model) = read.model(&whereabouts.names.anew()) {
-        let registered = register(&registry, model, &read, &endpoint_name, whereabouts).await?;
+        let registered = register(&registry, model, &read, &endpoint_name, whereabouts);
+        let registered = Box::pin(registered).await?;
         read.put("model", &format!("azureml:{}:{}", registered.name, registered.version));
     }
-    let content = pack(&registry, &read, whereabouts).await?;
+    let content = Box::pin(pack(&registry, &read, whereabouts)).await?;
     let kind = if read.is_pipeline { DeploymentKind::Pipeline } else { DeploymentKind::Model };
     let made = common::NewDeployment {
         name: name.clone(),
@@ -76,7 +91,7 @@ pub async fn create_deployment(
         tags: read.tags.clone(),
         properties: read.properties.clone(),
         kind,
-        settings: read.settings(),
+        settings: settings(&read, former, new.set),
         content,
     };
     let changed = registry.change_endpoint(&endpoint_name, |there| {
@@ -115,7 +130,7 @@ pub async fn change_deployment(
         set_default: false,
         skip_script_validation: false,
     };
-    create_deployment(&new, whereabouts).await
+    Box::pin(create(&new, Some(deployment), whereabouts)).await
 }
 
 /// The file of `deployment` on this machine, beside all that it needs.
@@ -134,6 +149,27 @@ pub(super) async fn unpacked(
     Ok(cache::code(&archive, checksum)?.join(DEPLOYMENT_FILE))
 }
 
+/// What `read` says that it does; what `former` was made of and `set` leaves is as the author of that wrote it.
+fn settings(
+    read: &DeploymentFile,
+    former: Option<&Deployment>,
+    set: &[(String, String)],
+) -> Map<String, Value> {
+    let mut settings = read.settings();
+    for key in PACKED {
+        let is_set = set.iter().any(|(set, _)| set.split('.').next() == Some(key));
+        let as_given = former.and_then(|former| former.settings.get(key)).filter(|_| !is_set);
+        if let Some(given) = as_given {
+            settings.insert(key.to_owned(), given.clone());
+        }
+    }
+    if settings.contains_key("job_definition") {
+        // The archive has its graph in that place.
+        settings.remove("component");
+    }
+    settings
+}
+
 fn check_absent(endpoint: &Endpoint, name: &str, if_there: IfThere) -> Result<(), RegistryError> {
     match endpoint.deployment(name) {
         Ok(there) if if_there == IfThere::Refuse => Err(RegistryError::Refused(format!(
@@ -148,6 +184,7 @@ fn check_absent(endpoint: &Endpoint, name: &str, if_there: IfThere) -> Result<()
 async fn judge(
     new: &NewDeployment<'_>,
     set: &[(String, String)],
+    shown: Option<&str>,
     whereabouts: &Whereabouts,
 ) -> Result<(), Failure> {
     let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
@@ -157,9 +194,10 @@ async fn judge(
         overrides: set,
         invocation: Some(&invocation),
         names: Some(&names),
+        shown,
         ..Given::default()
     };
-    let loaded = load(runs_on, new.file, given, whereabouts).await?;
+    let loaded = Box::pin(load(runs_on, new.file, given, whereabouts)).await?;
     // What a pipeline runs is looked at when that has its data.
     let Loaded::Job(spec) = loaded else { return Ok(()) };
     for note in &spec.notes {

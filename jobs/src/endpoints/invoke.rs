@@ -37,12 +37,14 @@ pub async fn invoke(call: &Invoke<'_>, start: &Start<'_>) -> Result<Ended, Failu
         deployment: deployment.name.clone(),
         revision: deployment.revision,
     };
+    let shown = format!("deployment {} of endpoint {}", deployment.name, endpoint.name);
     let called = Called { deployed: Some(deployed), ..call.called.clone() };
     let given = Given {
         overrides: call.set,
         invocation: Some(call.invocation),
         names: Some(&names),
         called: Some(&called),
+        shown: Some(&shown),
         ..Given::default()
     };
     Box::pin(submit(&file, given, start)).await

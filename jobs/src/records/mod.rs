@@ -10,11 +10,13 @@
 //! | `job` | a job, as every command shows it |
 //! | `errors` | the errors of a job and its failed items |
 //! | `lists` | jobs, logs, workers, what was removed, what `gc` found |
+//! | `endpoints` | endpoints, deployments, and jobs in Azure's shape |
 //! | `shown` | the settings of a job |
 //! | `tokens` | tokens |
 //! | `versioned` | the number of their form |
 
 mod assets;
+mod endpoints;
 mod errors;
 mod job;
 mod lists;
@@ -25,6 +27,7 @@ mod tokens;
 mod versioned;
 
 pub use assets::{Asset, AssetList, Data, DataList};
+pub use endpoints::{AzureJob, AzureJobs, Deployment, Deployments, Endpoint, Endpoints, scoring_uri};
 pub use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{

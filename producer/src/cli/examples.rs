@@ -176,3 +176,22 @@ pub(super) const DOCTOR: &str = "\
 Examples:
   prs doctor
   prs doctor --profile lab --environment /opt/venv";
+
+pub(super) const ENDPOINT: &str = "\
+Examples:
+  prs endpoint create --name heart-classifier
+  prs endpoint update --name heart-classifier --default xgb
+  prs endpoint invoke --name heart-classifier --input data/
+  prs endpoint list-jobs --name heart-classifier";
+
+pub(super) const DEPLOYMENT: &str = "\
+Examples:
+  prs deployment create -f deployment.yml -e heart-classifier --set-default
+  prs deployment update -n xgb -e heart-classifier --set mini_batch_size=20
+  prs deployment list -e heart-classifier";
+
+pub(super) const INVOKE: &str = "\
+Examples:
+  prs invoke heart-classifier --input data/
+  prs invoke heart-classifier --input azureml:hearts@latest --query name -o tsv
+  prs invoke heart-classifier -d torch --input s3://bucket/data/ -c 4";

@@ -78,6 +78,12 @@ pub(crate) struct List {
     /// The jobs of the steps of this pipeline, in place of all others: its id.
     #[arg(long, value_name = "JOB")]
     pub(crate) parent: Option<String>,
+    /// Calls of this endpoint only.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) endpoint: Option<String>,
+    /// Calls that this deployment answered only.
+    #[arg(long, value_name = "DEPLOYMENT")]
+    pub(crate) deployment: Option<String>,
     /// What comes first: the newest, the first name, or the first state.
     #[arg(long, value_enum, default_value_t = Order::Time)]
     pub(crate) sort: Order,

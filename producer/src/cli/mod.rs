@@ -1,6 +1,7 @@
 //! The command line: what can be said. What it means is in `commands`.
 
 mod assets;
+mod endpoints;
 mod examples;
 mod fleet;
 mod jobs;
@@ -26,11 +27,17 @@ use crate::failure::{Code, Failure};
 use crate::terminal::{colours, output};
 
 pub(crate) use crate::terminal::output::Format;
+use crate::terminal::shape::{self, Form};
 
 pub(crate) use assets::{
     AssetCommand, ChooseAssets, Component, CreateAsset, CreateData, CreateFromFile, CreateModel, Dataset,
     DatasetCommand, DownloadModel, Environment, FileCommand, ListAssets, Model, ModelCommand, OneVersion,
     ShowAsset, UpdateAsset,
+};
+pub(crate) use endpoints::{
+    Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint, Deployment, DeploymentCommand,
+    Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint, OfAzure,
+    UpdateDeployment, UpdateEndpoint,
 };
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
@@ -62,8 +69,11 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 )]
 pub(crate) struct Arguments {
     /// How data is printed on standard output.
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, help_heading = OUTPUT)]
-    pub(crate) output: Format,
+    #[arg(short, long, global = true, value_enum, default_value_t = Form::Table, help_heading = OUTPUT)]
+    pub(crate) output: Form,
+    /// Print of the data what this `JMESPath` expression finds.
+    #[arg(long, global = true, value_name = "EXPRESSION", help_heading = OUTPUT)]
+    pub(crate) query: Option<String>,
     #[command(flatten)]
     pub(crate) telling: Telling,
     /// What to do.
@@ -79,6 +89,18 @@ struct WorkerAlone {
     worker: Worker,
     #[command(flatten)]
     telling: Telling,
+}
+
+impl Arguments {
+    /// How data is printed, as commands are told: what is asked of data is for programs.
+    pub(crate) fn format(&self) -> Format {
+        if self.output == Form::Table && self.query.is_none() { Format::Table } else { Format::Json }
+    }
+
+    /// Has records be printed as is asked for.
+    pub(crate) fn choose_shape(&self) -> Result<(), Failure> {
+        shape::choose(self.query.as_deref(), self.output)
+    }
 }
 
 /// Heading of the options that every command has.
@@ -104,7 +126,8 @@ pub(crate) fn parse() -> Arguments {
     let called = std::env::args_os().next().unwrap_or_default();
     let arguments = if Path::new(&called).file_name() == Some(OsStr::new(WORKER)) {
         WorkerAlone::try_parse().map(|WorkerAlone { worker, telling }| Arguments {
-            output: Format::Table,
+            output: Form::Table,
+            query: None,
             telling,
             command: Command::Worker(worker),
         })
@@ -220,6 +243,15 @@ pub(crate) enum Command {
     /// Register components under names with versions, which pipelines name as azureml:NAME:VERSION.
     #[command(after_help = examples::COMPONENT)]
     Component(Component),
+    /// Create, change and call batch endpoints: stable names, behind which deployments stand.
+    #[command(after_help = examples::ENDPOINT, alias = "batch-endpoint")]
+    Endpoint(Endpoint),
+    /// Create, change and delete the deployments of batch endpoints.
+    #[command(after_help = examples::DEPLOYMENT, alias = "batch-deployment")]
+    Deployment(Deployment),
+    /// Call an endpoint: run its deployment on data.
+    #[command(after_help = examples::INVOKE)]
+    Invoke(Invoke),
     /// Create, list and revoke tokens, with which programs show a server who they are.
     #[command(after_help = examples::TOKEN)]
     Token(Token),
@@ -286,6 +318,9 @@ impl Command {
             Self::Environment(Environment { command }) | Self::Component(Component { command }) => {
                 return Asks::Jobs(command.whereabouts_mut());
             }
+            Self::Endpoint(Endpoint { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Deployment(Deployment { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Invoke(Invoke { call, .. }) => return Asks::Jobs(&mut call.whereabouts),
             Self::Token(Token { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Try(Try { name, whereabouts, .. }) => {
                 return if is_job_file(name) {

@@ -46,11 +46,20 @@ pub(super) async fn list(arguments: &List, format: Format) -> Result<ExitCode, F
 
 /// The jobs that are asked for.
 fn wanted(arguments: &List, format: Format) -> Wanted {
-    let List { limit, all, state, name, since, parent, sort, .. } = arguments;
+    let List { limit, all, state, name, since, parent, endpoint, deployment, sort, .. } = arguments;
     let limit =
         (!all).then_some(limit.unwrap_or(LIMIT)).filter(|_| limit.is_some() || format == Format::Table);
     let (states, order) = (state.clone(), (*sort).into());
-    Wanted { limit, states, name: name.clone(), since: *since, parent: parent.clone(), order }
+    Wanted {
+        limit,
+        states,
+        name: name.clone(),
+        since: *since,
+        parent: parent.clone(),
+        endpoint: endpoint.clone(),
+        deployment: deployment.clone(),
+        order,
+    }
 }
 
 fn print(found: Listed, format: Format, terminal: &Term) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ mod browser;
 mod cancel;
 mod completions;
 mod doctor;
+mod endpoints;
 mod errors;
 mod explain;
 mod gc;
@@ -60,7 +61,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .context("cannot start the asynchronous runtime")?;
-    let format = arguments.output;
+    let format = arguments.format();
     let outcome = runtime.block_on(async {
         survive_file_size_limit().context("cannot catch signals")?;
         if let Some((name, whereabouts)) = arguments.command.job_mut() {
@@ -91,6 +92,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Model(arguments) => Box::pin(assets::model(arguments.command, format)).await,
             Command::Environment(arguments) => Box::pin(assets::environment(arguments.command, format)).await,
             Command::Component(arguments) => Box::pin(assets::component(arguments.command, format)).await,
+            Command::Endpoint(arguments) => Box::pin(endpoints::endpoint(arguments, format)).await,
+            Command::Deployment(arguments) => Box::pin(endpoints::deployment(arguments, format)).await,
+            Command::Invoke(arguments) => Box::pin(endpoints::invoke(&arguments, format)).await,
             Command::Token(arguments) => Box::pin(token::token(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,

@@ -76,7 +76,7 @@ fn check(whereabouts: &Whereabouts, run_dir: Option<&Path>, detach: bool) -> Res
 }
 
 /// Prints what became of a job, and gives the exit code for it.
-fn print(ended: Ended, format: Format) -> Result<ExitCode, Failure> {
+pub(super) fn print(ended: Ended, format: Format) -> Result<ExitCode, Failure> {
     match ended {
         Ended::Job { result, called, not_filled } => {
             let reported = report(format, &result, &called);

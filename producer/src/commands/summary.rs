@@ -30,7 +30,17 @@ pub(super) fn print(format: Format, result: &JobResult, name: &str) -> Result<()
 /// Prints how a job ended, which commands call `name`, and gives the exit code for it.
 pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<ExitCode, Failure> {
     let printed = print(format, result, name);
-    let code = match result.state {
+    let code = code(format, result);
+    printed.map_err(|failure| {
+        let (id, logs) = (&result.job_id, result.logs.trim_end_matches('/'));
+        failure.and(format_args!("how job {id} ended is in {logs}/job_result.txt"))
+    })?;
+    Ok(code.into())
+}
+
+/// The exit code for how a job ended; what is wrong with it is told.
+pub(super) fn code(format: Format, result: &JobResult) -> Code {
+    match result.state {
         JobState::Completed if result.findings.lacks_unexpectedly() => {
             if let Some(missing) = words::missing(result) {
                 output::print_error(format_args!(
@@ -50,12 +60,7 @@ pub(super) fn report(format: Format, result: &JobResult, name: &str) -> Result<E
             output::print_error(format_args!("the job failed{reason}\nsee {logs}/job_result.txt"));
             Code::Failed
         }
-    };
-    printed.map_err(|failure| {
-        let (id, logs) = (&result.job_id, result.logs.trim_end_matches('/'));
-        failure.and(format_args!("how job {id} ended is in {logs}/job_result.txt"))
-    })?;
-    Ok(code.into())
+    }
 }
 
 /// The text. `name` is what commands call the job; paths below `here` are shown as a person would type them there.

@@ -3,6 +3,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `output` | data on standard output, everything else on standard error |
+//! | `shape` | what of a record is printed, and how |
 //! | `colours` | of states and errors |
 //! | `table` | columns side by side |
 //! | `fit` | one line of words and a bar, for a width |
@@ -13,5 +14,6 @@ pub(crate) mod colours;
 pub(crate) mod fit;
 pub(crate) mod log;
 pub(crate) mod output;
+pub(crate) mod shape;
 pub(crate) mod signals;
 pub(crate) mod table;

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use prs_jobs::records::Versioned;
 use serde::Serialize;
 
-use super::{colours, table};
+use super::{colours, shape, table};
 use crate::failure::{CommandError, Failure};
 
 /// How data is printed.
@@ -40,10 +40,11 @@ pub(crate) fn begin(color: clap::ColorChoice, quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Prints why the command failed; for programs, which read one object whatever happens, also on standard output.
+/// Prints why the command failed; for programs, which read one object whatever happens, also on standard output. Scripts that ask
+/// for a part of the data see that there is none.
 pub(crate) fn print_failure(failure: &Failure, format: Format) {
     write_stderr(format_args!("{} {failure}", colours::error("error:")));
-    if format == Format::Json && !IS_PRINTED.load(Ordering::Relaxed) {
+    if format == Format::Json && !shape::is_chosen() && !IS_PRINTED.load(Ordering::Relaxed) {
         print_failure_record(failure);
     }
 }
@@ -103,8 +104,12 @@ pub(crate) fn print<R: Serialize>(
 
 /// Prints a record for programs.
 pub(crate) fn json(record: &impl Serialize) -> Result<(), Failure> {
-    let json = serde_json::to_string_pretty(&Versioned::from(record)).expect("only plain values are printed");
-    line(&json)
+    let record = Versioned::from(record);
+    if shape::is_chosen() {
+        let record = serde_json::to_value(&record).expect("only plain values are printed");
+        return text(&shape::of(record)?);
+    }
+    line(&serde_json::to_string_pretty(&record).expect("only plain values are printed"))
 }
 
 /// Prints bytes as they stand. A reader that went away is no error.

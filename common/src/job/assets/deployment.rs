@@ -185,8 +185,10 @@ fn placed(key: &str, document: &Node) -> String {
         key => key,
     };
     let first = key.split(['.', '[']).next().unwrap_or_default();
-    let is_below = SETTINGS_OF_DEPLOYMENTS.contains(&first)
-        && document.get("settings").is_some_and(|settings| settings.get(first).is_some());
+    let has = |node: Option<&Node>| node.is_some_and(|node| node.get(first).is_some());
+    let settings = document.get("settings").filter(|settings| matches!(settings.value, Value::Mapping(_)));
+    let is_below =
+        SETTINGS_OF_DEPLOYMENTS.contains(&first) && settings.is_some() && !has(Some(document));
     if is_below { format!("settings.{key}") } else { key.to_owned() }
 }
 
@@ -213,7 +215,7 @@ mod tests {
         let (_folder, file) = read(text, &set);
         let settings = Json::Object(file.settings());
         assert_eq!(settings["settings"]["mini_batch_size"], 7);
-        assert_eq!(settings["error_threshold"], 3);
+        assert_eq!(settings["settings"]["error_threshold"], 3);
         assert_eq!(settings["resources"]["instance_count"], 2);
         assert_eq!(settings.get("name"), None);
     }
