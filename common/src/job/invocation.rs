@@ -22,6 +22,8 @@ pub struct Invocation {
     pub experiment_name: Option<String>,
     /// Whether nothing is run, so that data may be missing.
     pub is_check: bool,
+    /// Whether the file is that of a batch deployment, whatever else it looks like (Y4).
+    pub is_deployment: bool,
 }
 
 impl Invocation {

@@ -77,7 +77,9 @@ async fn create(
     let (endpoint, _) = registry.endpoint(&endpoint_name).await.map_err(failure)?;
     check_absent(&endpoint, &name, new.if_there).map_err(failure)?;
     let shown = former.map(|former| format!("deployment {} of endpoint {}", former.name, endpoint.name));
-    Box::pin(judge(new, &set, shown.as_deref(), whereabouts)).await?;
+    if !read.is_pipeline {
+        Box::pin(judge(new, &set, shown.as_deref(), whereabouts)).await?;
+    }
     if let Some(model) = read.model(&whereabouts.names.anew()) {
         let registered = register(&registry, model, &read, &endpoint_name, whereabouts);
         let registered = Box::pin(registered).await?;
@@ -188,7 +190,7 @@ async fn judge(
     whereabouts: &Whereabouts,
 ) -> Result<(), Failure> {
     let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
-    let invocation = Invocation { is_check: true, ..Invocation::default() };
+    let invocation = Invocation { is_check: true, is_deployment: true, ..Invocation::default() };
     let names = whereabouts.names.anew();
     let given = Given {
         overrides: set,
@@ -198,7 +200,6 @@ async fn judge(
         ..Given::default()
     };
     let loaded = Box::pin(load(runs_on, new.file, given, whereabouts)).await?;
-    // What a pipeline runs is looked at when that has its data.
     let Loaded::Job(spec) = loaded else { return Ok(()) };
     for note in &spec.notes {
         caller.note(&format_args!("note: {note}"));

@@ -39,9 +39,10 @@ pub async fn invoke(call: &Invoke<'_>, start: &Start<'_>) -> Result<Ended, Failu
     };
     let shown = format!("deployment {} of endpoint {}", deployment.name, endpoint.name);
     let called = Called { deployed: Some(deployed), ..call.called.clone() };
+    let invocation = Invocation { is_deployment: true, ..call.invocation.clone() };
     let given = Given {
         overrides: call.set,
-        invocation: Some(call.invocation),
+        invocation: Some(&invocation),
         names: Some(&names),
         called: Some(&called),
         shown: Some(&shown),

@@ -86,6 +86,7 @@ impl OfDeployment {
             job_name: self.job_name.clone(),
             experiment_name: self.experiment_name.clone(),
             is_check: false,
+            is_deployment: false,
         }
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value as Json};
 
 use super::super::error::{JobFileError, Problem};
-use super::super::form::{SETTINGS_OF_DEPLOYMENTS, apply_settings, portable_deployment};
+use super::super::form::{
+    KEYS_OF_PIPELINE_DEPLOYMENTS, SETTINGS_OF_DEPLOYMENTS, apply_settings, is_of_pipeline, portable_deployment,
+};
 use super::super::names::Names;
 use super::super::read_text;
 use super::super::reader::Reader;
@@ -89,10 +91,16 @@ impl DeploymentFile {
         let endpoint = fields.filled_text("endpoint_name", "the name of the endpoint");
         let description = fields.text("description");
         let (tags, properties) = (texts(&mut fields, "tags"), texts(&mut fields, "properties"));
-        let has = |key: &str| document.get(key).is_some();
-        let kind = document.get("type").and_then(Node::as_text).unwrap_or_default();
-        let is_pipeline =
-            kind.eq_ignore_ascii_case("pipeline") || has("component") || has("job_definition");
+        let is_pipeline = is_of_pipeline(&document);
+        if is_pipeline {
+            // Of a model the file is judged as that of a job; of a pipeline this needs its data.
+            fields.refuse_unknown(&KEYS_OF_PIPELINE_DEPLOYMENTS, "the batch deployment of a pipeline");
+            match ["component", "job_definition"].map(|key| fields.has(key)) {
+                [true, true] => fields.refuse_at("job_definition", None, "component says what runs already: keep one"),
+                [false, false] => fields.refuse_at("component", None, "the key is missing: give a pipeline component, or a former pipeline job as job_definition: azureml:JOB"),
+                _ => {}
+            }
+        }
         if !problems.is_empty() {
             return Err(failed(problems));
         }
@@ -232,7 +240,7 @@ mod tests {
                 Some((Some("heart"), "model", AssetType::MlflowModel)),
             ),
             ("model: {path: s3://bucket/model}", Some((None, "s3://bucket/model", AssetType::CustomModel))),
-            ("component: pipeline.yml", None),
+            ("type: pipeline\ncomponent: pipeline.yml", None),
         ];
         for (text, expected) in table {
             let (_folder, file) = read(&format!("{text}\nendpoint_name: heart\n"), &[]);

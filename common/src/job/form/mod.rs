@@ -34,7 +34,9 @@ use super::invocation::Invocation;
 use super::keys::JOB;
 use super::names::Names;
 use super::yaml::{Node, Value};
-pub(super) use deployment::SETTINGS as SETTINGS_OF_DEPLOYMENTS;
+pub(super) use deployment::{
+    PIPELINE_KEYS as KEYS_OF_PIPELINE_DEPLOYMENTS, SETTINGS as SETTINGS_OF_DEPLOYMENTS,
+};
 pub(super) use document::apply_settings;
 pub(super) use graph::graph;
 use parallel_run_config::BLOCK;
@@ -117,7 +119,9 @@ pub(super) fn lift(
     files: &mut SourceFiles,
     problems: &mut Vec<Problem>,
 ) -> Option<Lifted> {
-    let form = match recognise(&document) {
+    let recognised =
+        if invocation.is_deployment { Ok(form_of_deployment(&document)) } else { recognise(&document) };
+    let form = match recognised {
         Ok(form) => form,
         Err((form, line)) => {
             let message = format!(
@@ -217,6 +221,18 @@ impl RawSettings {
             None => self.notes.push(Problem { key: setting.shown.clone(), line: setting.line, message }),
         }
     }
+}
+
+/// The form of `document`, which is that of a batch deployment.
+fn form_of_deployment(document: &Node) -> Form {
+    if is_of_pipeline(document) { Form::PipelineDeployment } else { Form::Deployment }
+}
+
+/// Whether the batch deployment `document` runs a pipeline.
+pub(super) fn is_of_pipeline(document: &Node) -> bool {
+    let kind = document.get("type").and_then(Node::as_text).unwrap_or_default();
+    kind.eq_ignore_ascii_case("pipeline")
+        || ["component", "job_definition"].iter().any(|key| document.get(key).is_some())
 }
 
 /// The form of `document`, or the name of one that is not read yet and a line that shows it. The first that fits counts;

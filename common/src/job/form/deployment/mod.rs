@@ -26,7 +26,8 @@ use super::expressions::{Scope, Uses};
 use super::parallel::{self, KEYS_WIN, Lift, NO_MEANING, RETRIES};
 use super::{RawSetting, RawSettings, document};
 use crate::registry::check_deployment_name;
-pub(super) use pipeline::{KEYS as PIPELINE_KEYS, job_of, lift as lift_pipeline};
+pub(in super::super) use pipeline::KEYS as PIPELINE_KEYS;
+pub(super) use pipeline::{job_of, lift as lift_pipeline};
 use run::Run;
 
 /// Keys that stand nowhere but at the top of the file.

@@ -14,7 +14,7 @@ use super::super::{Lifted, document, pipeline};
 use super::check_names;
 
 /// Keys of the file, and those of one run, which `--set` gives.
-pub(in super::super) const KEYS: [&str; 14] = [
+pub(in super::super::super) const KEYS: [&str; 14] = [
     "$schema",
     "type",
     "name",
