@@ -9,15 +9,16 @@
 //! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
-//! | get its result, a page about it | [`result::result`], [`report::page`] |
+//! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
+//! `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `report`, `remove`; each uses those before it alone.
 
 mod caller;
+pub mod download;
 pub mod endpoints;
 pub mod errors;
 mod failure;

@@ -112,7 +112,7 @@ pub async fn list(wanted: &Wanted, whereabouts: &Whereabouts) -> Result<Listed, 
     jobs.retain(|Seen { record, result, .. }| {
         record.submitted_us >= since
             && (states.is_empty() || states.contains(&result.state))
-            && wanted.is_called(record.spec.deployed.as_ref())
+            && wanted.is_called(record.spec.deployed.as_deref())
     });
     jobs.sort_by(|one, other| {
         let key = |seen: &Seen| match order {

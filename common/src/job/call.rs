@@ -64,7 +64,9 @@ fn flatten(
             }
         }
         Value::Scalar { text, .. } => {
-            let is_path = place.ends_with(".path") && !text.contains("://") && !text.starts_with("azureml:");
+            let is_path = place.rsplit('.').next() == Some("path")
+                && !text.contains("://")
+                && !text.starts_with("azureml:");
             let text =
                 if is_path { absolute(folder, text).to_string_lossy().into_owned() } else { text.clone() };
             set.push((place.to_owned(), text));

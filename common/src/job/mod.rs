@@ -56,8 +56,8 @@ pub use crate::dataset::step_output::StepOutput;
 pub use crate::near_name::nearest;
 pub use arguments::given_arguments;
 pub use assets::{
-    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile, ModelSource, StagedComponent,
-    StagedDeployment, change_about, check_model, data_source, environment_document,
+    AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile, ModelSource,
+    StagedComponent, StagedDeployment, change_about, check_model, data_source, environment_document,
     model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;
@@ -76,7 +76,9 @@ pub use references::{Reference, resolve_references};
 pub use secrets::hide_secrets;
 pub use side_inputs::SideInput;
 pub use source::STANDARD_INPUT;
-pub use spec::{CsvFormat, Deployed, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat};
+pub use spec::{
+    CsvFormat, Deployed, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat,
+};
 pub use takes::Takes;
 pub use text::{Called, JobText};
 pub use validate::{check_name, check_target, script_below};
@@ -237,7 +239,8 @@ fn load_one(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, Jo
         _ => {
             problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
             let is_input = path == Path::new(STANDARD_INPUT);
-            let path = if is_input { Path::new("standard input") } else { given.shown.map_or(path, Path::new) };
+            let path =
+                if is_input { Path::new("standard input") } else { given.shown.map_or(path, Path::new) };
             Err(JobFileError { path: path.to_owned(), problems })
         }
     }

@@ -152,7 +152,7 @@ pub struct JobSpec {
     pub graph: Option<Box<Graph>>,
     /// The deployment that was called, where the job is a call of an endpoint. Never from a job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deployed: Option<Deployed>,
+    pub deployed: Option<Box<Deployed>>,
     /// What the job file calls the output, where the id of the job is in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_job_id: Option<Box<WithJobId>>,

@@ -199,7 +199,7 @@ impl Called {
             spec.name = self.name.clone().unwrap_or_else(|| std::mem::take(&mut spec.name));
             spec.display_name = self.display_name.clone().or_else(|| spec.display_name.take());
             spec.tags.extend(self.tags.clone());
-            spec.deployed.clone_from(&self.deployed);
+            spec.deployed = self.deployed.clone().map(Box::new);
         };
         match loaded {
             Loaded::Job(spec) => put(spec),

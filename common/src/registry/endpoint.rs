@@ -49,6 +49,12 @@ pub enum EndpointError {
     },
 }
 
+impl From<EndpointError> for RegistryError {
+    fn from(error: EndpointError) -> Self {
+        Self::NotFound(error.to_string())
+    }
+}
+
 /// An endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
@@ -383,7 +389,11 @@ mod tests {
             properties: BTreeMap::new(),
             kind: DeploymentKind::Model,
             settings: Map::new(),
-            content: Content { checksum: "c".to_owned(), only_file: Some("a1.tar.gz".to_owned()), only_folder: None },
+            content: Content {
+                checksum: "c".to_owned(),
+                only_file: Some("a1.tar.gz".to_owned()),
+                only_folder: None,
+            },
         }
     }
 

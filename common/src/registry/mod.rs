@@ -342,12 +342,7 @@ impl Registry {
         Ok((Arc::clone(&self.storage), key, names))
     }
 
-    async fn content(
-        &self,
-        kind: Kind,
-        name: &str,
-        version: &str,
-    ) -> Result<Content, RegistryError> {
+    async fn content(&self, kind: Kind, name: &str, version: &str) -> Result<Content, RegistryError> {
         let Some((asset, _)) = self.read(kind, name).await? else {
             return Err(self.no_such_name(kind, name).await?);
         };
@@ -446,7 +441,6 @@ impl Registry {
 fn key(kind: Kind, name: &str) -> String {
     format!("{}{name}{SUFFIX}", kind.folder())
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use prs_common::temporary_folder::TemporaryFolder;
 use prs_common::timestamp::now_us;
 use serde_json::{Map, Value};
 
-use super::{IfThere, found, not_found, open, with_options};
+use super::{IfThere, found, open, with_options};
 use crate::failure::Failure;
 use crate::homes::registry::{failure, fetch, load};
 use crate::homes::{Whereabouts, cache};
@@ -97,12 +97,13 @@ async fn create(
         content,
     };
     let changed = registry.change_endpoint(&endpoint_name, |there| {
-        let (mut endpoint, _) =
-            there.ok_or_else(|| not_found(format!("endpoint {endpoint_name} was deleted meanwhile")))?;
+        let (mut endpoint, _) = there.ok_or_else(|| {
+            RegistryError::NotFound(format!("endpoint {endpoint_name} was deleted meanwhile"))
+        })?;
         check_absent(&endpoint, &name, new.if_there)?;
         endpoint.deploy(made.clone(), now_us());
         if new.set_default {
-            endpoint.set_default(&name).map_err(not_found)?;
+            endpoint.set_default(&name)?;
         }
         Ok((Some(endpoint.clone()), endpoint))
     });
@@ -222,8 +223,7 @@ async fn register(
     whereabouts: &Whereabouts,
 ) -> Result<AssetVersion, Failure> {
     let names = whereabouts.names.anew();
-    let find =
-        || model_source(&model.path, read.folder(), model.kind, &names).map_err(Failure::wrong);
+    let find = || model_source(&model.path, read.folder(), model.kind, &names).map_err(Failure::wrong);
     let scratch = scratch()?;
     let path = match found(&names, whereabouts, find).await? {
         ModelSource::Local(path) => path,

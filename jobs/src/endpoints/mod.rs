@@ -99,11 +99,7 @@ pub async fn create(
 ///
 /// # Errors
 /// There is none, the default is no deployment of it, or the registry fails.
-pub async fn update(
-    name: &str,
-    file: &EndpointFile,
-    whereabouts: &Whereabouts,
-) -> Result<Endpoint, Failure> {
+pub async fn update(name: &str, file: &EndpointFile, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
     change(name, whereabouts, |mut endpoint| {
         if file.description.is_some() {
             endpoint.description.clone_from(&file.description);
@@ -134,7 +130,7 @@ pub async fn delete_deployment(
     whereabouts: &Whereabouts,
 ) -> Result<Endpoint, Failure> {
     change(endpoint, whereabouts, |mut there| {
-        let name = there.deployment(name).map_err(not_found)?.name.clone();
+        let name = there.deployment(name)?.name.clone();
         let is_default = there.default_deployment.as_ref() == Some(&name);
         if is_default && there.deployments.len() > 1 && !anyway {
             return Err(RegistryError::Refused(format!(
@@ -163,21 +159,18 @@ async fn change<R>(
         Some((endpoint, _)) => decide(endpoint).map(|(made, told)| (made, Some(told))),
         None => Ok((None, None)),
     });
-    match changed.await.map_err(registry::failure)? {
-        (Some(told), _) => Ok(told),
-        (None, _) => {
-            let absent = registry.no_such_endpoint(name).await;
-            Err(registry::failure(absent.unwrap_or_else(|error| error)))
-        }
+    let (told, _) = changed.await.map_err(registry::failure)?;
+    if let Some(told) = told {
+        return Ok(told);
     }
+    let absent = registry.no_such_endpoint(name).await;
+    Err(registry::failure(absent.unwrap_or_else(|error| error)))
 }
 
 fn default_to(endpoint: &mut Endpoint, file: &EndpointFile) -> Result<(), RegistryError> {
-    file.default_deployment.as_deref().map_or(Ok(()), |name| endpoint.set_default(name).map_err(not_found))
-}
-
-fn not_found(error: impl ToString) -> RegistryError {
-    RegistryError::NotFound(error.to_string())
+    file.default_deployment
+        .as_deref()
+        .map_or(Ok(()), |name| endpoint.set_default(name).map_err(RegistryError::from))
 }
 
 /// Asks `find` until it needs no name to be looked up any more.

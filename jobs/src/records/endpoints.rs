@@ -179,15 +179,22 @@ impl AzureJob {
         let status = status(seen);
         let of_deployment = |one: fn(&Deployed) -> &str| spec.deployed.as_ref().map(|it| one(it).to_owned());
         let endpoint = of_deployment(|it| &it.endpoint);
-        let output = result.output.folder();
+        let output = result.output.folder().trim_end_matches('/');
+        let outputs: Map<String, Value> = match &seen.record.pipeline {
+            Some(plan) => {
+                let names = plan.pipeline.outputs.iter().map(|one| one.name.clone());
+                names.map(|name| (name.clone(), json!({ "uri": format!("{output}/{name}") }))).collect()
+            }
+            None => [("score".to_owned(), json!({ "uri": output }))].into_iter().collect(),
+        };
         let mut properties = json!({
             "status": status,
             "displayName": spec.display_name.as_ref().unwrap_or(&spec.name),
             "experimentName": spec.experiment_name,
             "tags": spec.tags,
             "provisioningState": SUCCEEDED,
-            "outputs": { "score": { "uri": output } },
-            "output": { "score": { "uri": output } },
+            "outputs": outputs,
+            "output": outputs,
         });
         if let Some(portal) = portal {
             properties["interactionEndpoints"] = json!({ "Studio": { "endpoint": portal } });
@@ -215,6 +222,14 @@ impl AzureJob {
 pub struct AzureJobs {
     /// The jobs, the newest first.
     pub jobs: Vec<Versioned<AzureJob>>,
+}
+
+/// What of a job was copied to this machine.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Downloaded {
+    /// The folders that were made.
+    pub folders: Vec<String>,
 }
 
 /// How a job stands, in Azure's words (dialects C.8).

@@ -27,7 +27,9 @@ mod tokens;
 mod versioned;
 
 pub use assets::{Asset, AssetList, Data, DataList};
-pub use endpoints::{AzureJob, AzureJobs, Deployment, Deployments, Endpoint, Endpoints, scoring_uri};
+pub use endpoints::{
+    AzureJob, AzureJobs, Deployment, Deployments, Downloaded, Endpoint, Endpoints, scoring_uri,
+};
 pub use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{

@@ -157,7 +157,9 @@ impl DeploymentCommand {
             | Self::Show(NamedDeployment { whereabouts, .. })
             | Self::ListJobs(NamedDeployment { whereabouts, .. })
             | Self::List(ListDeployments { whereabouts, .. })
-            | Self::Delete(DeleteDeployment { meant: NamedDeployment { whereabouts, .. }, .. }) => whereabouts,
+            | Self::Delete(DeleteDeployment { meant: NamedDeployment { whereabouts, .. }, .. }) => {
+                whereabouts
+            }
         }
     }
 }

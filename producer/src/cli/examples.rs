@@ -195,3 +195,9 @@ Examples:
   prs invoke heart-classifier --input data/
   prs invoke heart-classifier --input azureml:hearts@latest --query name -o tsv
   prs invoke heart-classifier -d torch --input s3://bucket/data/ -c 4";
+
+pub(super) const JOB: &str = "\
+Examples:
+  prs job create -f job.yml --query name -o tsv
+  prs job show -n score-20261121-120000-1a2b --query status -o tsv
+  prs job download -n @latest --output-name score -p ./out";

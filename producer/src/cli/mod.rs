@@ -1,6 +1,7 @@
 //! The command line: what can be said. What it means is in `commands`.
 
 mod assets;
+mod azure_jobs;
 mod endpoints;
 mod examples;
 mod fleet;
@@ -34,10 +35,11 @@ pub(crate) use assets::{
     DatasetCommand, DownloadModel, Environment, FileCommand, ListAssets, Model, ModelCommand, OneVersion,
     ShowAsset, UpdateAsset,
 };
+pub(crate) use azure_jobs::{AzureJobCommand, AzureJobs, CreateJob, DownloadJob, ListAzureJobs, NamedJob};
 pub(crate) use endpoints::{
     Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint, Deployment, DeploymentCommand,
-    Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint, OfAzure,
-    UpdateDeployment, UpdateEndpoint,
+    Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint,
+    OfAzure, UpdateDeployment, UpdateEndpoint,
 };
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
@@ -252,6 +254,9 @@ pub(crate) enum Command {
     /// Call an endpoint: run its deployment on data.
     #[command(after_help = examples::INVOKE)]
     Invoke(Invoke),
+    /// Run and look at jobs by the verbs and options of az ml job.
+    #[command(after_help = examples::JOB)]
+    Job(AzureJobs),
     /// Create, list and revoke tokens, with which programs show a server who they are.
     #[command(after_help = examples::TOKEN)]
     Token(Token),
@@ -320,6 +325,7 @@ impl Command {
             }
             Self::Endpoint(Endpoint { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Deployment(Deployment { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Job(AzureJobs { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Invoke(Invoke { call, .. }) => return Asks::Jobs(&mut call.whereabouts),
             Self::Token(Token { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Try(Try { name, whereabouts, .. }) => {

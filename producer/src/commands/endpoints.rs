@@ -8,6 +8,7 @@ use console::Term;
 use prs_common::job::{CallFile, Called, EndpointFile};
 use prs_common::registry;
 use prs_common::timestamp::format_us;
+use prs_jobs::Whereabouts;
 use prs_jobs::endpoints::{
     self, IfThere, Invoke as Calling, NewDeployment, change_deployment, create_deployment, delete_deployment,
 };
@@ -18,10 +19,10 @@ use prs_jobs::submit::{Ended, Start};
 
 use super::summary;
 use crate::cli::{
-    Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint, Deployment as DeploymentArguments,
-    DeploymentCommand, Endpoint as EndpointArguments, EndpointCommand, Format, Invoke, ListDeployments,
-    ListEndpoints, NamedDeployment, NamedEndpoint, OfAzure, UpdateDeployment, UpdateEndpoint,
-    WhereaboutsArguments,
+    Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint,
+    Deployment as DeploymentArguments, DeploymentCommand, Endpoint as EndpointArguments, EndpointCommand,
+    Format, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint, OfAzure,
+    UpdateDeployment, UpdateEndpoint, WhereaboutsArguments,
 };
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
@@ -38,11 +39,13 @@ pub(super) async fn endpoint(arguments: EndpointArguments, format: Format) -> Re
         EndpointCommand::Update(arguments) => update(arguments, format).await?,
         EndpointCommand::Show(arguments) => show(&arguments, format).await?,
         EndpointCommand::List(arguments) => list(&arguments, format).await?,
-        EndpointCommand::Delete(arguments) => return delete(&arguments).await,
+        EndpointCommand::Delete(arguments) => return delete(&arguments, format).await,
         EndpointCommand::ListJobs(NamedEndpoint { name, whereabouts }) => {
             jobs_of(&name, None, &whereabouts, format).await?;
         }
-        EndpointCommand::Invoke(arguments) => return call(&arguments.endpoint, &arguments.call, format).await,
+        EndpointCommand::Invoke(arguments) => {
+            return call(&arguments.endpoint, &arguments.call, format).await;
+        }
     }
     Ok(Code::Completed.into())
 }
@@ -58,7 +61,7 @@ pub(super) async fn deployment(arguments: DeploymentArguments, format: Format) -
             print_deployment(&endpoint, &name, format)?;
         }
         DeploymentCommand::List(arguments) => list_deployments(&arguments, format).await?,
-        DeploymentCommand::Delete(arguments) => return delete_one(&arguments).await,
+        DeploymentCommand::Delete(arguments) => return delete_one(&arguments, format).await,
         DeploymentCommand::ListJobs(NamedDeployment { name, endpoint_name, whereabouts }) => {
             jobs_of(&endpoint_name, Some(&name), &whereabouts, format).await?;
         }
@@ -71,7 +74,8 @@ pub(super) async fn invoke(arguments: &Invoke, format: Format) -> Result<ExitCod
     call(&arguments.endpoint, &arguments.call, format).await
 }
 
-fn note_azure(azure: &OfAzure) {
+/// Says which options change nothing.
+pub(super) fn note_azure(azure: &OfAzure) {
     for option in azure.given() {
         output::note(format_args!("note: {option} has no meaning here; ignored"));
     }
@@ -149,7 +153,7 @@ async fn list(arguments: &ListEndpoints, format: Format) -> Result<(), Failure> 
     output::text(&table.fit(&Term::stdout(), &["CREATED (UTC)", "DEPLOYMENTS"]).text())
 }
 
-async fn delete(arguments: &DeleteEndpoint) -> Result<ExitCode, Failure> {
+async fn delete(arguments: &DeleteEndpoint, format: Format) -> Result<ExitCode, Failure> {
     let DeleteEndpoint { name, yes, whereabouts } = arguments;
     let whereabouts = whereabouts.settled()?;
     let there = endpoints::endpoint(name, &whereabouts).await?;
@@ -161,7 +165,10 @@ async fn delete(arguments: &DeleteEndpoint) -> Result<ExitCode, Failure> {
         output::note("nothing is deleted");
         return Ok(Code::Interrupted.into());
     }
-    endpoints::delete(name, &whereabouts).await?;
+    let deleted = endpoints::delete(name, &whereabouts).await?;
+    if format == Format::Json {
+        print_endpoint(deleted, format)?;
+    }
     output::note(format_args!("{what} is deleted; its jobs stay"));
     Ok(Code::Completed.into())
 }
@@ -192,7 +199,8 @@ async fn deploy(arguments: &CreateDeployment, format: Format) -> Result<(), Fail
 }
 
 async fn redeploy(arguments: &UpdateDeployment, format: Format) -> Result<(), Failure> {
-    let UpdateDeployment { meant: NamedDeployment { name, endpoint_name, whereabouts }, file, set } = arguments;
+    let UpdateDeployment { meant: NamedDeployment { name, endpoint_name, whereabouts }, file, set } =
+        arguments;
     let whereabouts = whereabouts.settled()?;
     let changed = match file {
         Some(file) => {
@@ -239,7 +247,10 @@ async fn list_deployments(arguments: &ListDeployments, format: Format) -> Result
         return output::json(&Deployments { deployments: all.map(Into::into).collect() });
     }
     if endpoint.deployments.is_empty() {
-        output::note(format_args!("endpoint {} has no deployment; prs deployment create makes one", endpoint.name));
+        output::note(format_args!(
+            "endpoint {} has no deployment; prs deployment create makes one",
+            endpoint.name
+        ));
         return Ok(());
     }
     let row = |one: Deployment| {
@@ -251,7 +262,7 @@ async fn list_deployments(arguments: &ListDeployments, format: Format) -> Result
     output::text(&table.fit(&Term::stdout(), &["SINCE"]).text())
 }
 
-async fn delete_one(arguments: &DeleteDeployment) -> Result<ExitCode, Failure> {
+async fn delete_one(arguments: &DeleteDeployment, format: Format) -> Result<ExitCode, Failure> {
     let DeleteDeployment { meant: NamedDeployment { name, endpoint_name, whereabouts }, yes } = arguments;
     let whereabouts = whereabouts.settled()?;
     let what = format!("deployment {name} of endpoint {endpoint_name}");
@@ -259,7 +270,11 @@ async fn delete_one(arguments: &DeleteDeployment) -> Result<ExitCode, Failure> {
         output::note("nothing is deleted");
         return Ok(Code::Interrupted.into());
     }
+    let there = endpoints::endpoint(endpoint_name, &whereabouts).await?;
     delete_deployment(endpoint_name, name, *yes, &whereabouts).await?;
+    if format == Format::Json {
+        print_deployment(&there, name, format)?;
+    }
     output::note(format_args!("{what} is deleted; its jobs stay"));
     Ok(Code::Completed.into())
 }
@@ -287,8 +302,13 @@ async fn jobs_of(
         let jobs = found.iter().map(|seen| AzureJob::seen(seen, page(seen).as_deref()).into()).collect();
         return output::json(&AzureJobs { jobs });
     }
+    print_jobs(&found)
+}
+
+/// Prints jobs for people.
+pub(super) fn print_jobs(found: &[Seen]) -> Result<(), Failure> {
     if found.is_empty() {
-        output::note("there is no such job; prs invoke runs one");
+        output::note("there is no such job");
         return Ok(());
     }
     let row = |seen: &Seen| {
@@ -297,13 +317,13 @@ async fn jobs_of(
         let (id, state) = (result.job_id.clone(), result.state.as_str().to_owned());
         vec![id, state, deployment.unwrap_or_default(), minute(result.submitted_us)]
     };
-    let heads = ["JOB", "STATE", "DEPLOYMENT", "CALLED (UTC)"];
+    let heads = ["JOB", "STATE", "DEPLOYMENT", "SUBMITTED (UTC)"];
     let table = Table::new(&heads, found.iter().map(row).collect());
-    output::text(&table.fit(&Term::stdout(), &["CALLED (UTC)", "DEPLOYMENT"]).text())
+    output::text(&table.fit(&Term::stdout(), &["SUBMITTED (UTC)", "DEPLOYMENT"]).text())
 }
 
 /// The page of a job at the server that callers use.
-fn page(seen: &Seen) -> Option<String> {
+pub(super) fn page(seen: &Seen) -> Option<String> {
     server().map(|url| format!("{}/jobs/{}", url.trim_end_matches('/'), seen.result.job_id))
 }
 
@@ -333,6 +353,15 @@ async fn call(endpoint: &str, call: &Call, format: Format) -> Result<ExitCode, F
         called: &Called::default(),
     };
     let ended = Box::pin(endpoints::invoke(&calling, &start)).await?;
+    print_call(ended, &whereabouts, format).await
+}
+
+/// Prints what became of a call: for programs the job, in Azure's shape.
+pub(super) async fn print_call(
+    ended: Ended,
+    whereabouts: &Whereabouts,
+    format: Format,
+) -> Result<ExitCode, Failure> {
     if format == Format::Table {
         return super::run::print(ended, format);
     }
@@ -343,7 +372,7 @@ async fn call(endpoint: &str, call: &Call, format: Format) -> Result<ExitCode, F
         Ended::HandedIn { job_id, .. } => (job_id, Code::Completed, None),
         Ended::Left => return Ok(Code::Interrupted.into()),
     };
-    let seen = homes::of_id(&id, &whereabouts).await?.look().await?;
+    let seen = homes::of_id(&id, whereabouts).await?.look().await?;
     output::json(&AzureJob::seen(&seen, page(&seen).as_deref()))?;
     not_filled.map_or(Ok(code.into()), Err)
 }

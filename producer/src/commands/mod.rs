@@ -2,6 +2,7 @@
 
 mod ask_code;
 mod assets;
+mod azure_jobs;
 mod browser;
 mod cancel;
 mod completions;
@@ -95,6 +96,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Endpoint(arguments) => Box::pin(endpoints::endpoint(arguments, format)).await,
             Command::Deployment(arguments) => Box::pin(endpoints::deployment(arguments, format)).await,
             Command::Invoke(arguments) => Box::pin(endpoints::invoke(&arguments, format)).await,
+            Command::Job(arguments) => Box::pin(azure_jobs::job(arguments, format)).await,
             Command::Token(arguments) => Box::pin(token::token(arguments.command, format)).await,
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use prs_jobs::records::{
-    Asset, AssetList, Collected, CreatedToken, Data, DataList, Errors, FailedItems, Job, Jobs, Logs, Removed,
-    ReportMade, SCHEMA, Served, Shown, Submitted, Token, Tokens, Versioned, Workers,
+    Asset, AssetList, AzureJob, AzureJobs, Collected, CreatedToken, Data, DataList, Deployment, Deployments,
+    Downloaded, Endpoint, Endpoints, Errors, FailedItems, Job, Jobs, Logs, Removed, ReportMade, SCHEMA,
+    Served, Shown, Submitted, Token, Tokens, Versioned, Workers,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -29,16 +30,23 @@ fn text<R: JsonSchema>() -> String {
 }
 
 /// Every record: the name of its file and its schema.
-fn records() -> [(&'static str, String); 28] {
+fn records() -> [(&'static str, String); 35] {
     [
         ("asset-list", text::<AssetList>()),
         ("asset", text::<Asset>()),
+        ("azure-job", text::<AzureJob>()),
+        ("azure-jobs", text::<AzureJobs>()),
         ("collected", text::<Collected>()),
         ("command-error", text::<CommandError>()),
         ("created-token", text::<CreatedToken>()),
         ("data-list", text::<DataList>()),
         ("data", text::<Data>()),
+        ("deployment", text::<Deployment>()),
+        ("deployments", text::<Deployments>()),
         ("diagnosis", text::<Diagnosis>()),
+        ("downloaded", text::<Downloaded>()),
+        ("endpoint", text::<Endpoint>()),
+        ("endpoints", text::<Endpoints>()),
         ("errors", text::<Errors>()),
         ("explained", text::<Explained>()),
         ("failed-items", text::<FailedItems>()),

@@ -46,7 +46,10 @@ pub(crate) fn choose(query: Option<&str>, form: Form) -> Result<(), Failure> {
 fn compile(query: &str) -> Result<Expression<'static>, Failure> {
     jmespath::compile(query).map_err(|error| {
         let why = error.reason.to_string();
-        Failure::wrong(format!("--query {query}: it is no JMESPath expression: {why}, at character {}", error.offset))
+        Failure::wrong(format!(
+            "--query {query}: it is no JMESPath expression: {why}, at character {}",
+            error.offset
+        ))
     })
 }
 
@@ -65,7 +68,8 @@ fn text(record: Value, query: Option<&Expression<'_>>, is_tsv: bool) -> Result<S
     let mut found = bare(record);
     if let Some(query) = query {
         let data: Variable = serde_json::from_value(found).expect("a record is data");
-        let answer = query.search(data).map_err(|error| Failure::wrong(format!("--query: {}", error.reason)))?;
+        let answer =
+            query.search(data).map_err(|error| Failure::wrong(format!("--query: {}", error.reason)))?;
         found = serde_json::to_value(&*answer).expect("an answer is data");
     }
     if is_tsv {
@@ -120,7 +124,8 @@ mod tests {
 
     #[test]
     fn what_samples_ask_for_is_found() {
-        let job = json!({ "schema": 1, "name": "job-1", "defaults": { "deployment_name": "xgb" }, "tags": {} });
+        let job =
+            json!({ "schema": 1, "name": "job-1", "defaults": { "deployment_name": "xgb" }, "tags": {} });
         let list = json!({ "schema": 1, "models": [{ "name": "a", "version": "1" }, { "name": "b", "version": "2" }] });
         for (record, query, is_tsv, expected) in [
             (&job, "name", true, "job-1\n"),

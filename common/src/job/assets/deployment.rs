@@ -8,7 +8,8 @@ use serde_json::{Map, Value as Json};
 
 use super::super::error::{JobFileError, Problem};
 use super::super::form::{
-    KEYS_OF_PIPELINE_DEPLOYMENTS, SETTINGS_OF_DEPLOYMENTS, apply_settings, is_of_pipeline, portable_deployment,
+    KEYS_OF_PIPELINE_DEPLOYMENTS, SETTINGS_OF_DEPLOYMENTS, apply_settings, is_of_pipeline,
+    portable_deployment,
 };
 use super::super::names::Names;
 use super::super::read_text;
@@ -195,8 +196,7 @@ fn placed(key: &str, document: &Node) -> String {
     let first = key.split(['.', '[']).next().unwrap_or_default();
     let has = |node: Option<&Node>| node.is_some_and(|node| node.get(first).is_some());
     let settings = document.get("settings").filter(|settings| matches!(settings.value, Value::Mapping(_)));
-    let is_below =
-        SETTINGS_OF_DEPLOYMENTS.contains(&first) && settings.is_some() && !has(Some(document));
+    let is_below = SETTINGS_OF_DEPLOYMENTS.contains(&first) && settings.is_some() && !has(Some(document));
     if is_below { format!("settings.{key}") } else { key.to_owned() }
 }
 

@@ -100,7 +100,8 @@ impl EndpointFile {
             let Some(setting) = fields.get(key) else { continue };
             let given = setting.value.as_text().unwrap_or_default();
             if key == "auth_mode" && !given.eq_ignore_ascii_case("aad_token") {
-                let message = format!("{given:?} is not how a caller shows who it is: give aad_token, or nothing");
+                let message =
+                    format!("{given:?} is not how a caller shows who it is: give aad_token, or nothing");
                 fields.refuse(&setting, message);
                 continue;
             }

@@ -33,9 +33,7 @@ use crate::registry::{About, AssetType, Kind};
 
 pub use component::{COMPONENT_FILE, StagedComponent, stage_component};
 pub use data::data_source;
-pub use deployment::{
-    DEPLOYMENT_FILE, DeployedModel, DeploymentFile, StagedDeployment,
-};
+pub use deployment::{DEPLOYMENT_FILE, DeployedModel, DeploymentFile, StagedDeployment};
 pub use endpoint::EndpointFile;
 pub use environment::environment_document;
 pub use model::{ModelSource, check_model, model_source};

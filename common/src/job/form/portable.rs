@@ -197,7 +197,7 @@ impl Making<'_> {
             let at = At { place: &place, ..at };
             match (&*key.name, &mut value.value) {
                 ("component", Value::Scalar { .. }) => self.component(value, at),
-                ("component", Value::Mapping(_)) => self.job(value, at),
+                ("component" | "code_configuration", Value::Mapping(_)) => self.job(value, at),
                 ("code", Value::Scalar { .. }) => self.code(value, at),
                 ("environment", Value::Scalar { .. } | Value::Mapping(_)) => self.environment(value, at),
                 ("model", Value::Scalar { .. }) => self.data(value, at, Registered::Model),
@@ -218,7 +218,6 @@ impl Making<'_> {
                         self.output(output, At { place: &place, ..at });
                     }
                 }
-                ("code_configuration", Value::Mapping(_)) => self.job(value, at),
                 ("task", Value::Mapping(task)) => {
                     let has_code = task.iter().any(|(key, value)| key.name == "code" && !value.is_null());
                     if is_alone && !has_code {
