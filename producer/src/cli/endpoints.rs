@@ -36,7 +36,7 @@ pub(crate) enum EndpointCommand {
     /// List the jobs that calls of an endpoint were, the newest first.
     ListJobs(NamedEndpoint),
     /// Call an endpoint: run its deployment on data.
-    Invoke(InvokeNamed),
+    Invoke(Box<InvokeNamed>),
 }
 
 impl EndpointCommand {
@@ -84,7 +84,7 @@ pub(crate) struct UpdateEndpoint {
     /// The deployment that answers where a call names none.
     #[arg(long = "default", value_name = "DEPLOYMENT")]
     pub(crate) default_deployment: Option<String>,
-    /// description, tags.NAME or defaults.deployment_name; may be given several times.
+    /// description, tags.NAME or `defaults.deployment_name`; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, num_args = 1..)]
     pub(crate) set: Vec<(String, String)>,
     #[command(flatten)]
@@ -285,22 +285,22 @@ pub(crate) struct Call {
 #[derive(Debug, Args)]
 pub(crate) struct OlderCall {
     /// `folder:URL` or `file:URL`.
-    #[arg(long, hide = true, conflicts_with_all = ["input", "input_type"])]
-    input_path: Option<String>,
+    #[arg(long = "input-path", hide = true, conflicts_with_all = ["input", "input_type"])]
+    of_type: Option<String>,
     /// A path of this machine.
-    #[arg(long, hide = true, conflicts_with_all = ["input", "input_path"])]
-    input_local_path: Option<String>,
+    #[arg(long = "input-local-path", hide = true, conflicts_with_all = ["input", "of_type"])]
+    local_path: Option<String>,
     /// `azureml:NAME:VERSION`.
-    #[arg(long, hide = true, conflicts_with_all = ["input", "input_path", "input_local_path"])]
-    input_data: Option<String>,
+    #[arg(long = "input-data", hide = true, conflicts_with_all = ["input", "of_type", "local_path"])]
+    registered: Option<String>,
 }
 
 impl Call {
     /// What it says of one run.
     pub(crate) fn invocation(&self) -> Invocation {
         let mut invocation = self.of_deployment.invocation();
-        let OlderCall { input_path, input_local_path, input_data } = &self.older;
-        if let Some(given) = input_path {
+        let OlderCall { of_type, local_path, registered } = &self.older;
+        if let Some(given) = of_type {
             let (kind, path) = match given.split_once(':') {
                 Some(("folder", path)) => (Some("uri_folder"), path),
                 Some(("file", path)) if !path.starts_with("//") => (Some("uri_file"), path),
@@ -309,7 +309,7 @@ impl Call {
             invocation.input = Some(path.to_owned());
             invocation.input_type = kind.map(str::to_owned);
         }
-        if let Some(given) = input_local_path.as_ref().or(input_data.as_ref()) {
+        if let Some(given) = local_path.as_ref().or(registered.as_ref()) {
             invocation.input = Some(given.clone());
         }
         invocation
