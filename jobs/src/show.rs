@@ -8,6 +8,7 @@ use prs_common::job::keys::{JOB, Key, THRESHOLDS};
 use prs_common::job::pipeline;
 use prs_common::job::{
     Input, InputMode, InputSource, JobSpec, NamedAsset, NamedOutput, SideInput, TableFormat, TabularOptions,
+    hide_secret_variables,
 };
 use prs_common::ledger::JobState;
 use prs_common::timestamp::format_us;
@@ -45,6 +46,13 @@ pub async fn show(name: &str, whereabouts: &Whereabouts) -> Result<JobFile, Fail
 }
 
 impl JobFile {
+    /// The same without the values of environment variables whose names speak of secrets: for whoever may see jobs of others.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        hide_secret_variables(&mut self.record.spec.environment_variables);
+        self
+    }
+
     /// A file that can be submitted as it is, YAML.
     pub fn text(&self) -> String {
         job_file(&self.record, self.steps.as_deref(), self.preparation)

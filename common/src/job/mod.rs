@@ -73,7 +73,7 @@ pub use names::{Asked, AssetRef, ConfiguredNames, Found, NamedAsset, Names, Outp
 pub use outputs::{NamedOutput, kept_folders};
 pub use own_id::WithJobId;
 pub use references::{Reference, resolve_references};
-pub use secrets::hide_secrets;
+pub use secrets::{hide_secret_variables, hide_secrets};
 pub use side_inputs::SideInput;
 pub use source::STANDARD_INPUT;
 pub use spec::{

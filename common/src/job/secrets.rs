@@ -1,5 +1,7 @@
 //! Values of environment variables that nobody is shown: those of variables whose names speak of secrets.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// The key of the variables of a job.
@@ -26,6 +28,12 @@ pub fn hide_secrets(settings: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Hides the values of such variables among these.
+pub fn hide_secret_variables(variables: &mut BTreeMap<String, String>) {
+    let secrets = variables.iter_mut().filter(|(name, _)| is_secret(name));
+    secrets.for_each(|(_, value)| HIDDEN.clone_into(value));
 }
 
 fn is_secret(name: &str) -> bool {

@@ -331,7 +331,7 @@ pub(crate) async fn spec(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let file = show::show(&home.called(), &app.whereabouts).await;
-    let file = file.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let file = file.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?.without_secrets();
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("yaml") {
         return Ok(([(CONTENT_TYPE, "application/yaml")], file.text()).into_response());

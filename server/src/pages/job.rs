@@ -183,7 +183,8 @@ pub(crate) async fn settings(
     let absent = |failure| Problem::of(&failure, Kind::REFUSED);
     let home = app.home(&id).await?;
     let (_, facts) = report::facts(&*home, &app.whereabouts, false, None).await.map_err(absent)?;
-    let yaml = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?.text();
+    let file = show::show(&home.called(), &app.whereabouts).await.map_err(absent)?;
+    let yaml = file.without_secrets().text();
     Ok(Html(SettingsPage::new(&app.chrome, &facts, &yaml).html()))
 }
 
