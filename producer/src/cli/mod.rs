@@ -286,7 +286,9 @@ impl Command {
             Self::Environment(Environment { command }) | Self::Component(Component { command }) => {
                 return Asks::Jobs(command.whereabouts_mut());
             }
-            Self::Token(Token { command }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Token(Token { command }) => {
+                return command.whereabouts_mut().map_or(Asks::Nothing, Asks::Jobs);
+            }
             Self::Try(Try { name, whereabouts, .. }) => {
                 return if is_job_file(name) {
                     Asks::Jobs(whereabouts)
