@@ -54,6 +54,7 @@ COPY portal portal
 COPY orchestrator orchestrator
 COPY worker worker
 COPY jobs jobs
+COPY server server
 COPY producer producer
 COPY tests/Cargo.toml tests/
 COPY tests/src tests/src

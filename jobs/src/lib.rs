@@ -11,17 +11,20 @@
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
+//! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `report`, `remove`; each uses those before it alone.
+//! `fleet`, `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `report`, `remove`; each uses
+//! those before it alone.
 
 mod caller;
 pub mod download;
 pub mod endpoints;
 pub mod errors;
 mod failure;
+pub mod fleet;
 pub mod homes;
 mod interrupts;
 pub mod list;

@@ -9,8 +9,11 @@ use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Access;
+use crate::fleet::FleetView;
+use crate::http::rates::Counts;
 use crate::index::Index;
 use crate::live::Watches;
+use crate::metrics::Metrics;
 use crate::problem::{Kind, Problem};
 
 /// What handlers share. Cheap to clone.
@@ -26,12 +29,22 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// All jobs.
     pub(crate) index: Index,
+    /// The targets of the fleet.
+    pub(crate) fleet: FleetView,
+    /// How many requests come.
+    pub(crate) counts: Counts,
+    /// What is counted of this server.
+    pub(crate) metrics: Metrics,
     /// The jobs that somebody watches.
     pub(crate) watches: Watches,
     /// What stands around pages.
     pub(crate) chrome: Chrome,
     /// The address of this server, as its users have it.
     pub(crate) url: String,
+    /// Whether links log browsers in.
+    pub(crate) has_links: bool,
+    /// Whether browsers come by https.
+    pub(crate) is_secure: bool,
     /// The server is about to end.
     pub(crate) stop: CancellationToken,
 }

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::app::App;
 use crate::auth::{How, random_text};
+use crate::http::addresses;
 use crate::problem::{Kind, Problem};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -30,11 +31,16 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let wants_page = wants_page(&path, request.headers());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let under_way = app.metrics.comes();
+    let mut kind = None;
     let mut response = match tokio::time::timeout(LONGEST, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
     };
+    drop(under_way);
     if let Some(problem) = problem_of(&mut response) {
+        kind = Some(problem.kind);
         let mut headers = std::mem::take(response.headers_mut());
         headers.remove(CONTENT_LENGTH);
         response = if wants_page { page(&app.chrome, &problem, &id) } else { problem.answer(&path, &id) };
@@ -45,11 +51,18 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
         }
     }
     add_headers(response.headers_mut(), &id);
+    if app.is_secure {
+        let only_https = HeaderValue::from_static("max-age=31536000");
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, only_https);
+    }
+    let status = response.status().as_u16();
+    let route = route.as_ref().map(MatchedPath::as_str);
+    app.metrics.answered(&method, route, (status, kind), began.elapsed());
     info!(
         request_id = id,
         %method,
         path,
-        status = response.status().as_u16(),
+        status,
         ms = began.elapsed().as_millis() as u64,
         "answered"
     );
@@ -63,8 +76,12 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let access = &app.access;
+    let _place = app.counts.begin()?;
     access.hosts.check(request.uri(), request.headers())?;
-    let principal = access.principal(request.headers()).await?;
+    let address = addresses::of(request.extensions());
+    let principal = access.principal(request.headers(), address).await?;
+    let who = principal.as_ref().map(|who| who.token_id.as_deref().unwrap_or(&who.name));
+    app.counts.check(request.method(), who, address)?;
     let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
     access.hosts.check_origin(request.method(), request.headers(), by_session)?;
     if let Some(principal) = principal {

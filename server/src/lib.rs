@@ -11,25 +11,35 @@
 //! | `http/` | parameters, cursors, ranges, headers of every answer, which hosts and origins may ask |
 //! | `auth/` | who asks, and what they may |
 //! | `index` | all jobs, in memory, as old as a second at most |
+//! | `fleet` | the targets of the fleet, as old as two seconds at most |
+//! | `metrics/` | what is counted of the server, and figures of the fleet, for Prometheus |
 //! | `live/` | what watchers of a job see, made once for all of them |
 //! | `app` | what handlers share |
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
 //! | `api/` | the API |
 //! | `pages/` | the pages |
+//! | `roles` | which role each address needs |
 //! | `heard` | what calls say beside their answers, for the log |
+//! | `door` | how connections come in: plain, or with TLS |
 //! | `serve` | the listener, from its start to its end |
 
 mod api;
 mod app;
 mod auth;
+mod door;
+mod fleet;
 mod frame;
 mod heard;
 mod http;
 mod index;
 mod live;
+mod metrics;
 mod pages;
 mod problem;
+mod roles;
 mod serve;
 
 pub use auth::link::{LinkError, ask_for_link};
-pub use serve::{Options, ServeError, Server};
+pub use door::TlsFiles;
+pub use http::rates::Limits;
+pub use serve::{FirstToken, Options, ServeError, Server};

@@ -1,7 +1,9 @@
 //! The listener, from its start to its end.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,23 +12,31 @@ use axum::body::Body;
 use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
-use prs_jobs::tokens::Tokens;
+use prs_common::timestamp::now_us;
+use prs_jobs::tokens::{TokenState, Tokens};
 use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
+use tracing::{info, warn};
 use url::Url;
 
 use crate::app::{App, Shared};
 use crate::auth::Access;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
+use crate::auth::session::Sessions;
+use crate::door::{Door, TlsFiles};
+use crate::fleet::FleetView;
 use crate::frame::{admit, frame};
 use crate::heard::Heard;
 use crate::http::hosts::Hosts;
+use crate::http::rates::{Counts, Limits};
 use crate::index::Index;
 use crate::live::Watches;
+use crate::metrics::Metrics;
 use crate::pages::Assets;
+use crate::roles::authorize;
 use crate::{api, pages};
 
 /// A client that sends no whole request for so long is left.
@@ -49,22 +59,81 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Whether everybody who reaches it may do everything.
     pub is_open: bool,
+    /// The certificate, where it is reached by https without a proxy.
+    pub tls: Option<TlsFiles>,
+    /// Whether it may be reached from other machines without TLS of its own: a proxy has that.
+    pub may_be_plain: bool,
+    /// How many requests it takes.
+    pub limits: Limits,
+    /// Where it tells figures to whoever asks, without a token.
+    pub metrics: Option<SocketAddr>,
+    /// A token that is entered into the registry before anybody asks.
+    pub first_token: Option<FirstToken>,
 }
+
+/// A token that somebody made elsewhere.
+#[derive(Clone)]
+pub struct FirstToken(pub String);
+
+impl fmt::Debug for FirstToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstToken")
+    }
+}
+
+/// What the list of tokens says of one that a server entered.
+const FIRST_TOKEN: &str = "PRS_TOKEN";
 
 /// Why a server cannot start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is reached from other machines.
+    /// It would be reached from other machines, and everybody there might do everything.
     #[error(
-        "{0} is reached from other machines, and this server knows no users: listen on a loopback address such as 127.0.0.1:{port}, and let others in by ssh -L {port}:127.0.0.1:{port} HOST",
+        "{0} is reached from other machines, and with --auth none everybody there might run code: leave --auth out, and make a token (prs token create NAME --role read)"
+    )]
+    OpenToAll(SocketAddr),
+    /// It would be reached from other machines, and tokens would go over the network in the clear.
+    #[error(
+        "{0} is reached from other machines, and tokens must not go there in the clear: give --tls-cert and --tls-key, or --insecure-http where a proxy before it has the TLS; or listen on a loopback address such as 127.0.0.1:{port}, and let others in by ssh -L {port}:127.0.0.1:{port} HOST",
         port = .0.port()
     )]
-    NotLoopback(SocketAddr),
+    InTheClear(SocketAddr),
+    /// It would be reached from other machines, and does not know its name there.
+    #[error(
+        "{0} is reached from other machines: give --url, the address that users have there, such as https://prs.example.org"
+    )]
+    NoUrl(SocketAddr),
+    /// Nobody could ask.
+    #[error(
+        "{0} is reached from other machines, and there is no token yet with which anybody could ask: make one with prs token create NAME --role admin, or give one that prs token generate printed in the variable PRS_TOKEN"
+    )]
+    NoToken(SocketAddr),
+    /// It would be called by another scheme than it speaks.
+    #[error("with --tls-cert the server is reached by https, and --url says {0}")]
+    OtherScheme(Url),
+    /// The certificate cannot be used.
+    #[error("cannot use the certificate {}: {error}; --tls-cert and --tls-key take files in PEM, the key without a password", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The address is taken, or is not of this machine.
     #[error(
         "cannot listen on {address}: {error}; --listen takes another address, and port 0 any that is free"
     )]
     Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The address for metrics is taken, or is not of this machine.
+    #[error(
+        "cannot tell metrics on {address}: {error}; --metrics-listen takes another address, and port 0 any that is free"
+    )]
+    ListenForMetrics {
         /// The address.
         address: SocketAddr,
         /// Why.
@@ -88,7 +157,10 @@ pub struct Server {
     app: App,
     secret: Secret,
     address: SocketAddr,
-    _file: ServerFile,
+    door: Door,
+    tls: Option<TlsFiles>,
+    metrics: Option<TcpListener>,
+    _file: Option<ServerFile>,
 }
 
 impl Server {
@@ -98,26 +170,46 @@ impl Server {
         whereabouts: Whereabouts,
         place: String,
     ) -> Result<Self, ServeError> {
+        let is_public = options.check()?;
+        let door = Door::open(options.tls.as_ref()).await;
+        let door = door.map_err(|(path, error)| ServeError::Tls { path, error })?;
         let address = options.listen;
-        if !address.ip().is_loopback() {
-            return Err(ServeError::NotLoopback(address));
-        }
         let failed = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let url = options
-            .url
-            .as_ref()
-            .map_or_else(|| format!("http://{address}"), |url| url.as_str().trim_end_matches('/').to_owned());
+        let metrics = options.metrics.map(|address| {
+            let failed = |error| ServeError::ListenForMetrics { address, error };
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            info!(address = %listener.local_addr().map_err(failed)?, "metrics are served");
+            Ok::<_, ServeError>(listener)
+        });
+        let metrics = metrics.transpose()?;
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        let url = options.url.as_ref().map_or_else(
+            || format!("{scheme}://{address}"),
+            |url| url.as_str().trim_end_matches('/').to_owned(),
+        );
+        let is_secure = url.starts_with("https:");
         let whereabouts = whereabouts.heard_by(Arc::new(Heard::default()));
         let tokens = Tokens::open(&whereabouts).await.map_err(ServeError::Jobs)?;
+        if let Some(FirstToken(text)) = &options.first_token {
+            enter(&tokens, text).await.map_err(ServeError::Jobs)?;
+        }
+        if is_public && !tokens.is_any_active(now_us()).await.map_err(ServeError::Jobs)? {
+            return Err(ServeError::NoToken(address));
+        }
         let secret = Secret::new();
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
+        let sessions =
+            Sessions::new(address.port(), is_secure, secret.key("sessions"), tokens.session_keys());
         let assets = Assets::new();
-        let user = if options.is_open { "" } else { "local" };
+        let user = if options.is_open || is_public { "" } else { "local" };
         let app = App::new(Shared {
-            access: Access::new(hosts, address.port(), &secret, options.is_open, tokens),
+            access: Access::new(hosts, sessions, &secret, options.is_open, tokens),
             index: Index::new(whereabouts.clone()),
+            fleet: FleetView::new(whereabouts.clone()),
+            counts: Counts::new(&options.limits),
+            metrics: Metrics::default(),
             watches: Watches::new(whereabouts.clone()),
             chrome: Chrome {
                 place,
@@ -125,14 +217,25 @@ impl Server {
                 js: assets.js,
                 icon: assets.icon,
                 user: user.to_owned(),
+                has_fleet: whereabouts.urls.is_some(),
                 is_open: options.is_open,
             },
             url: url.clone(),
+            has_links: !is_public,
+            is_secure,
             stop: CancellationToken::new(),
             whereabouts,
         });
-        let file = ServerFile::write(&url, address.port(), &secret)?;
-        Ok(Self { listener, app, secret, address, _file: file })
+        if is_public && !is_secure {
+            warn!(
+                url,
+                "tokens and sessions go over the network in the clear: have a proxy with TLS before the server, and an --url with https"
+            );
+        }
+        // Where others come in, everybody has a token: the secret of this start is told to nobody.
+        let file = if is_public { None } else { Some(ServerFile::write(&url, address.port(), &secret)?) };
+        let tls = options.tls.clone();
+        Ok(Self { listener, app, secret, address, door, tls, metrics, _file: file })
     }
 
     /// Where it listens.
@@ -145,29 +248,86 @@ impl Server {
         &self.app.url
     }
 
-    /// A link that logs a browser in once.
-    pub fn link(&self) -> String {
-        link(self.url(), &self.secret)
+    /// A link that logs a browser in once; nothing where everybody has a token, or nobody needs one.
+    pub fn link(&self) -> Option<String> {
+        (self.app.has_links && !self.app.access.is_open).then(|| link(self.url(), &self.secret))
     }
 
     /// Answers requests until `ends`; then lets those that are under way end.
     pub async fn run(self, ends: impl Future<Output = ()>) -> Result<(), ServeError> {
         let handle = Handle::new();
-        let mut server = axum_server::from_tcp(self.listener).map_err(ServeError::Broken)?;
+        let server = axum_server::from_tcp(self.listener).map_err(ServeError::Broken)?;
+        let mut server = server.acceptor(self.door.clone());
         server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
         server.http_builder().http2().max_concurrent_streams(100).max_header_list_size(HEADERS as u32);
-        let service = router(self.app.clone()).into_make_service();
+        let service = router(self.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let serving = server.handle(handle.clone()).first_request_timeout(HEADER).serve(service);
         tokio::pin!(serving);
+        let metrics = tell_metrics(self.metrics, &self.app);
+        tokio::pin!(metrics);
         tokio::select! {
+            ended = &mut metrics => return ended.map_err(ServeError::Broken),
             ended = &mut serving => return ended.map_err(ServeError::Broken),
+            () = self.door.watch(self.tls.as_ref()) => {}
             () = ends => {}
         }
         // Streams end by themselves.
         self.app.stop.cancel();
         handle.graceful_shutdown(Some(DRAIN));
-        serving.await.map_err(ServeError::Broken)
+        // Figures are told until the last request has its answer.
+        tokio::select! {
+            ended = serving => ended.map_err(ServeError::Broken),
+            ended = metrics => ended.map_err(ServeError::Broken),
+        }
     }
+}
+
+/// Tells figures, and whether the server is well, to whoever reaches this address. Never ends where there is none.
+async fn tell_metrics(listener: Option<TcpListener>, app: &App) -> io::Result<()> {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let mut server = axum_server::from_tcp(listener)?;
+    server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
+    let service = api::of_machines().layer(from_fn_with_state(app.clone(), frame)).with_state(app.clone());
+    server.first_request_timeout(HEADER).serve(service.into_make_service()).await
+}
+
+impl Options {
+    /// Whether it is reached from other machines, where that is allowed.
+    fn check(&self) -> Result<bool, ServeError> {
+        let address = self.listen;
+        if let (Some(_), Some(url)) = (&self.tls, &self.url)
+            && url.scheme() != "https"
+        {
+            return Err(ServeError::OtherScheme(url.clone()));
+        }
+        if address.ip().to_canonical().is_loopback() {
+            return Ok(false);
+        }
+        if self.is_open {
+            return Err(ServeError::OpenToAll(address));
+        }
+        if self.tls.is_none() && !self.may_be_plain {
+            return Err(ServeError::InTheClear(address));
+        }
+        if self.url.is_none() {
+            return Err(ServeError::NoUrl(address));
+        }
+        Ok(true)
+    }
+}
+
+/// Enters a token that somebody made elsewhere, where it is not there yet.
+async fn enter(tokens: &Tokens, text: &str) -> Result<(), Failure> {
+    let now = now_us();
+    let token = tokens
+        .enter(text, FIRST_TOKEN, "prs serve", now)
+        .await
+        .map_err(|failure| failure.and("the variable PRS_TOKEN takes what prs token generate printed"))?;
+    match token.state(now) {
+        TokenState::Active => info!(id = token.id, role = %token.role, "the token of PRS_TOKEN is taken"),
+        state => warn!(id = token.id, state = state.as_str(), "the token of PRS_TOKEN is not taken"),
+    }
+    Ok(())
 }
 
 /// All addresses, with what stands around each.
@@ -182,6 +342,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(pages::router())
         .layer(axum::extract::DefaultBodyLimit::max(BODY))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(axum::middleware::from_fn(authorize))
         .layer(from_fn_with_state(app.clone(), admit))
         .layer(from_fn_with_state(app.clone(), frame))
         .layer(CompressionLayer::new())

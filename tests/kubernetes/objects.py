@@ -27,12 +27,12 @@ _METADATA = {
 }
 
 
-def _schema(kind: str, spec: Object) -> Object:
+def _schema(kind: str, spec: Object, api: str = "monitoring.coreos.com/v1") -> Object:
     return {
         "type": "object",
         "required": ["apiVersion", "kind", "metadata", "spec"],
         "properties": {
-            "apiVersion": {"const": "monitoring.coreos.com/v1"},
+            "apiVersion": {"const": api},
             "kind": {"const": kind},
             "metadata": _METADATA,
             "spec": spec,
@@ -54,6 +54,9 @@ _RULE = {
     "properties": {"alert": _TEXT, "expr": _TEXT, "for": _DURATION, "labels": _TEXTS, "annotations": _TEXTS},
     "additionalProperties": False,
 }
+
+_KEDA = "keda.sh/v1alpha1"
+_COUNT = {"type": "integer", "minimum": 0}
 
 # Those of operators, as far as they are used here: the API of a bare cluster does not have them.
 OF_OPERATORS = {
@@ -92,6 +95,73 @@ OF_OPERATORS = {
             "additionalProperties": False,
         },
     ),
+    "TriggerAuthentication": _schema(
+        "TriggerAuthentication",
+        {
+            "type": "object",
+            "required": ["secretTargetRef"],
+            "properties": {
+                "secretTargetRef": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["parameter", "name", "key"],
+                        "properties": {"parameter": _TEXT, "name": _TEXT, "key": _TEXT},
+                        "additionalProperties": False,
+                    },
+                }
+            },
+            "additionalProperties": False,
+        },
+        _KEDA,
+    ),
+    "ScaledJob": _schema(
+        "ScaledJob",
+        {
+            "type": "object",
+            "required": ["jobTargetRef", "triggers"],
+            "properties": {
+                "pollingInterval": _COUNT,
+                "minReplicaCount": _COUNT,
+                "maxReplicaCount": _COUNT,
+                "successfulJobsHistoryLimit": _COUNT,
+                "failedJobsHistoryLimit": _COUNT,
+                "rollout": {
+                    "type": "object",
+                    "properties": {"strategy": {"enum": ["default", "immediate", "gradual"]}},
+                    "additionalProperties": False,
+                },
+                "scalingStrategy": {
+                    "type": "object",
+                    "properties": {"strategy": {"enum": ["default", "custom", "accurate", "eager"]}},
+                    "additionalProperties": False,
+                },
+                # Checked as a Job of its own.
+                "jobTargetRef": {"type": "object", "required": ["template"]},
+                "triggers": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "type": "object",
+                        "required": ["type", "metadata"],
+                        "properties": {
+                            "type": _TEXT,
+                            "metadata": _TEXTS,
+                            "authenticationRef": {
+                                "type": "object",
+                                "required": ["name"],
+                                "properties": {"name": _TEXT},
+                                "additionalProperties": False,
+                            },
+                        },
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "additionalProperties": False,
+        },
+        _KEDA,
+    ),
 }
 
 
@@ -109,6 +179,10 @@ def check(one: Object) -> None:
     """Raises where the object is not what its API takes, key by key."""
     if one["kind"] in OF_OPERATORS:
         jsonschema.validate(one, OF_OPERATORS[one["kind"]])
+        if one["kind"] == "ScaledJob":
+            metadata = {"name": one["metadata"]["name"]}
+            spec = one["spec"]["jobTargetRef"]
+            check({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
         return
     for version in VERSIONS:
         kubernetes_validate.validate(one, version, strict=True)
@@ -119,6 +193,8 @@ def pod_of(one: Object) -> Object | None:
     spec = one.get("spec", {})
     if one["kind"] == "CronJob":
         spec = spec["jobTemplate"]["spec"]
+    if one["kind"] == "ScaledJob":
+        spec = spec["jobTargetRef"]
     return spec.get("template")
 
 

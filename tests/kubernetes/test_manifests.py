@@ -80,7 +80,7 @@ def test_programs_are_called_with_options_that_they_have() -> None:
                 called.add(words[1])
                 options = {word for word in words if word.startswith("--")}
                 assert options <= options_of(words[1]), words
-    assert called == {"worker", "gc", "submit"}
+    assert called == {"worker", "gc", "submit", "serve"}
 
 
 def alerts() -> list[Object]:
@@ -111,3 +111,36 @@ def test_the_workers_port_is_the_one_that_is_collected() -> None:
     policies = {one["metadata"]["name"]: one for one in read(MANIFESTS / "base/network-policies.yaml")}
     opened = policies["collect-metrics"]["spec"]["ingress"][0]["ports"]
     assert [one["port"] for one in opened] == [port["containerPort"]]
+
+
+def test_the_autoscaler_asks_where_the_server_answers() -> None:
+    keda = {name_of(one): one for one in read(MANIFESTS / "overlays/keda/scaled-job.yaml")}
+    (service, budget) = read(MANIFESTS / "overlays/server/service.yaml")
+    (server,) = read(MANIFESTS / "overlays/server/deployment.yaml")
+    (trigger,) = keda["ScaledJob/prs-worker-default"]["spec"]["triggers"]
+    host = f"{service['metadata']['name']}.prs.svc"
+    (port,) = service["spec"]["ports"]
+    assert trigger["metadata"]["url"] == f"http://{host}:{port['port']}/api/v1/targets/default"
+    assert f"TriggerAuthentication/{trigger['authenticationRef']['name']}" in keda
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    assert container["args"][container["args"].index("--allow-host") + 1] == host
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    for option, name in (("--listen", "http"), ("--metrics-listen", "metrics")):
+        assert container["args"][container["args"].index(option) + 1] == f"0.0.0.0:{ports[name]}"
+    (policy,) = read(MANIFESTS / "overlays/server/network-policies.yaml")
+    opened = [one["port"] for rule in policy["spec"]["ingress"] for one in rule["ports"]]
+    assert sorted(opened) == sorted(ports.values())
+    labels = server["spec"]["template"]["metadata"]["labels"]
+    for selector in (service["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
+        assert selector == labels
+
+
+def test_a_scaled_worker_is_the_deployed_one_that_ends_when_it_is_idle() -> None:
+    (deployment,) = read(MANIFESTS / "overlays/workers-deployment/deployment.yaml")
+    scaled = read(MANIFESTS / "overlays/keda/scaled-job.yaml")[-1]
+    there, here = (pod_of(one)["spec"] for one in (deployment, scaled))
+    assert here.pop("restartPolicy") == "Never"
+    args = here["containers"][0]["args"]
+    at = args.index("--exit-when-idle")
+    del args[at : at + 2]
+    assert here == there

@@ -1,4 +1,4 @@
-//! Which variables bring passwords of RabbitMQ and Redis. Scripts do not get them.
+//! Which variables bring passwords of RabbitMQ and Redis, or a token of a server. Scripts do not get them.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ use super::choice::read_files;
 use super::file::ConfigFile;
 use super::url;
 
-/// Those that name the servers themselves.
-const URLS: [&str; 2] = ["PRS_BROKER_URL", "PRS_REDIS_URL"];
+/// Those that name the servers themselves, and the token that `prs serve` enters.
+const SECRETS: [&str; 3] = ["PRS_BROKER_URL", "PRS_REDIS_URL", "PRS_TOKEN"];
 
 static REFERRED: OnceLock<Vec<String>> = OnceLock::new();
 
@@ -22,7 +22,7 @@ pub fn find_password_variables(config: Option<&Path>, variable: &dyn Fn(&str) ->
 
 /// Names of the variables that bring passwords, as far as [`find_password_variables`] has found them.
 pub fn password_variables() -> impl Iterator<Item = &'static str> {
-    URLS.into_iter().chain(REFERRED.get().into_iter().flatten().map(String::as_str))
+    SECRETS.into_iter().chain(REFERRED.get().into_iter().flatten().map(String::as_str))
 }
 
 fn referred(files: &[ConfigFile], variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {

@@ -6,6 +6,7 @@
 //! | `text` | the token as its owner has it |
 //! | `entry` | what the registry keeps of it, and who shows it |
 //! | `cache` | what was read a moment ago |
+//! | `session_keys` | keys with which servers sign the sessions of browsers |
 //!
 //! The registry has an object for each, `registry/tokens/<id>` in the storage of a fleet and `.registry/tokens/<id>` beside
 //! the runs of this machine. It is written when the token is created, on condition that there is none, and once more when the
@@ -15,6 +16,7 @@
 mod cache;
 mod entry;
 mod role;
+mod session_keys;
 mod text;
 
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prs_common::backoff::Backoff;
-use prs_common::hexadecimal::bytes_of;
+use prs_common::hexadecimal::{bytes_of, hexadecimal};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, Version};
 use prs_common::timestamp::format_us;
 use subtle::ConstantTimeEq;
@@ -37,6 +39,7 @@ use text::{Presented, id_in, is_id};
 
 pub use entry::{Principal, Token, TokenState};
 pub use role::Role;
+pub use session_keys::SessionKeys;
 pub use text::Secret;
 
 /// What the keys of all tokens begin with.
@@ -170,6 +173,54 @@ impl Tokens {
         }
     }
 
+    /// Enters the token `text`, which somebody made elsewhere, with the role `admin` and for good; for `by`. One that is there
+    /// stays as it is, also where it was revoked.
+    ///
+    /// # Errors
+    /// It has not the form of a token, another one has its id, or it cannot be stored.
+    pub async fn enter(&self, text: &str, name: &str, by: &str, now_us: u64) -> Result<Token, Failure> {
+        let Presented { id, digest } = Presented::read(text).map_err(Failure::usage)?;
+        if let Some(runs) = &self.runs {
+            registry::make(runs)?;
+        }
+        let entry = Entry {
+            sha256: hexadecimal(&digest),
+            name: name.to_owned(),
+            role: Role::Admin,
+            endpoints: Vec::new(),
+            created_at: now_us,
+            created_by: by.to_owned(),
+            expires_at: None,
+            revoked_at: None,
+            others: serde_json::Map::new(),
+        };
+        match self.storage.put(&key(id), entry.bytes().into(), PutMode::Create).await {
+            Ok(_) => return Ok(Token::of(id, entry)),
+            Err(error) if error.kind == StorageErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::server(error)),
+        }
+        match self.read(id).await.map_err(of_store)? {
+            Some((known, _)) if known.sha256 == entry.sha256 => Ok(Token::of(id, known)),
+            _ => Err(Failure::wrong(format!(
+                "another token has the id {id}: prs token generate makes another"
+            ))),
+        }
+    }
+
+    /// Whether anybody can show a token at `now_us` that is taken.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn is_any_active(&self, now_us: u64) -> Result<bool, Failure> {
+        let (tokens, _) = self.list().await?;
+        Ok(tokens.iter().any(|token| token.state(now_us) == TokenState::Active))
+    }
+
+    /// The keys with which all servers over this registry sign sessions.
+    pub fn session_keys(&self) -> SessionKeys {
+        SessionKeys::new(Arc::clone(&self.storage), self.runs.clone())
+    }
+
     /// All tokens, the newest first; and what is wrong with those that cannot be read.
     ///
     /// # Errors
@@ -244,25 +295,35 @@ impl Tokens {
     /// It is not taken, or cannot be looked up.
     pub async fn verify(&self, text: &str, now_us: u64) -> Result<Principal, Refusal> {
         let presented = Presented::read(text)?;
-        let id = presented.id;
-        let unknown = || Refusal::Unknown { place: self.storage.to_string() };
-        let entry = if let Some(entry) = self.cache.get(id) {
-            entry
-        } else {
-            let asked = self.cache.ask();
-            let (entry, _) = self.read(id).await?.ok_or_else(unknown)?;
-            self.cache.keep(id, entry, asked)
-        };
+        let entry = self.believed(presented.id).await?;
         let kept = bytes_of(&entry.sha256).unwrap_or_default();
         if !bool::from(kept.ct_eq(&presented.digest)) {
-            return Err(unknown());
+            return Err(self.unknown());
         }
-        let token = Token::of(id, Entry::clone(&entry));
-        match (token.state(now_us), token.revoked_us, token.expires_us) {
-            (TokenState::Active, ..) => Ok(token.into()),
-            (_, Some(at_us), _) => Err(Refusal::Revoked { id: token.id, at_us }),
-            (.., at_us) => Err(Refusal::Expired { id: token.id, at_us: at_us.unwrap_or_default() }),
+        taken(presented.id, &entry, now_us)
+    }
+
+    /// Who logged in with the token of this id, as [`verify`](Self::verify) would have it of the token itself.
+    ///
+    /// # Errors
+    /// It is not taken any more, or cannot be looked up.
+    pub async fn of_id(&self, id: &str, now_us: u64) -> Result<Principal, Refusal> {
+        let entry = self.believed(id).await?;
+        taken(id, &entry, now_us)
+    }
+
+    /// What was read of the token with this id a moment ago, or is read now.
+    async fn believed(&self, id: &str) -> Result<Arc<Entry>, Refusal> {
+        if let Some(entry) = self.cache.get(id) {
+            return Ok(entry);
         }
+        let asked = self.cache.ask();
+        let (entry, _) = self.read(id).await?.ok_or_else(|| self.unknown())?;
+        Ok(self.cache.keep(id, entry, asked))
+    }
+
+    fn unknown(&self) -> Refusal {
+        Refusal::Unknown { place: self.storage.to_string() }
     }
 
     /// What is kept of the token with this id.
@@ -315,6 +376,16 @@ impl NewToken {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Who has the token with this id, where it is taken at `now_us`.
+fn taken(id: &str, entry: &Entry, now_us: u64) -> Result<Principal, Refusal> {
+    let token = Token::of(id, entry.clone());
+    match (token.state(now_us), token.revoked_us, token.expires_us) {
+        (TokenState::Active, ..) => Ok(token.into()),
+        (_, Some(at_us), _) => Err(Refusal::Revoked { id: token.id, at_us }),
+        (.., at_us) => Err(Refusal::Expired { id: token.id, at_us: at_us.unwrap_or_default() }),
     }
 }
 

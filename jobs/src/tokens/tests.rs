@@ -168,3 +168,24 @@ async fn a_principal_invokes_what_its_token_names() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_token_that_was_made_elsewhere_is_entered_once() {
+    let (_folder, tokens) = room();
+    assert!(!tokens.is_any_active(NOW).await.unwrap());
+    let secret = Secret::generate();
+    let entered = tokens.enter(secret.expose(), "PRS_TOKEN", "ana@lab", NOW).await.unwrap();
+    assert_eq!((entered.role, entered.expires_us), (Role::Admin, None));
+    assert_eq!(tokens.enter(secret.expose(), "PRS_TOKEN", "ben@lab", NOW + DAY).await.unwrap(), entered);
+    assert_eq!(tokens.verify(secret.expose(), NOW).await.unwrap().token_id, entered.id);
+    assert_eq!(tokens.of_id(&entered.id, NOW).await.unwrap().role, Role::Admin);
+    assert!(tokens.is_any_active(NOW).await.unwrap());
+    // Who revoked it meant it.
+    tokens.revoke(&entered.id, NOW).await.unwrap();
+    let again = tokens.enter(secret.expose(), "PRS_TOKEN", "ana@lab", NOW).await.unwrap();
+    assert_eq!(again.revoked_us, Some(NOW));
+    assert!(matches!(tokens.of_id(&entered.id, NOW).await, Err(Refusal::Revoked { .. })));
+    assert!(!tokens.is_any_active(NOW).await.unwrap());
+    let wrong = tokens.enter("hunter2", "PRS_TOKEN", "ana@lab", NOW).await.unwrap_err();
+    assert!(wrong.is_usage() && !wrong.to_string().contains("hunter2"), "{wrong}");
+}

@@ -28,6 +28,11 @@ impl Secret {
         &self.0
     }
 
+    /// A new one that no registry knows, for the variable `PRS_TOKEN` of a server.
+    pub fn generate() -> Self {
+        Self::make().1
+    }
+
     /// A new one: its id, and the secret.
     pub(super) fn make() -> (String, Self) {
         let random = |digits: usize| {

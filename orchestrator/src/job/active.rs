@@ -2,7 +2,7 @@
 //! `active/<target>/<job>/<start>`, and an offer in the ledger. A pipeline has one for each target that its steps name:
 //! workers of any of them drive it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use prs_common::ledger::Offer;
@@ -68,6 +68,22 @@ pub async fn active_ids(storage: &dyn Storage) -> Result<HashSet<String>, Storag
     let listed = storage.list_all(ACTIVE).await?;
     let id = |object: &ObjectMeta| Some(object.key.rsplit('/').nth(1)?.to_owned());
     Ok(listed.iter().filter_map(id).collect())
+}
+
+/// The starts of jobs that workers of each target are to serve, as job and number.
+pub(crate) async fn active_starts(
+    storage: &dyn Storage,
+) -> Result<BTreeMap<String, Vec<(String, u32)>>, StorageError> {
+    let mut found: BTreeMap<String, Vec<(String, u32)>> = BTreeMap::new();
+    for object in storage.list_all(ACTIVE).await? {
+        let named = object.key.strip_prefix(ACTIVE).and_then(|key| key.split_once('/'));
+        let Some((target, (job_id, start))) = named.and_then(|(target, rest)| Some((target, parse(rest)?)))
+        else {
+            continue;
+        };
+        found.entry(target.to_owned()).or_default().push((job_id.to_owned(), start));
+    }
+    Ok(found)
 }
 
 /// The job and the start of it that a key below the prefix of its target names.

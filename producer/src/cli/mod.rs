@@ -327,7 +327,9 @@ impl Command {
             Self::Deployment(Deployment { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Job(AzureJobs { command, .. }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Invoke(Invoke { call, .. }) => return Asks::Jobs(&mut call.whereabouts),
-            Self::Token(Token { command }) => return Asks::Jobs(command.whereabouts_mut()),
+            Self::Token(Token { command }) => {
+                return command.whereabouts_mut().map_or(Asks::Nothing, Asks::Jobs);
+            }
             Self::Try(Try { name, whereabouts, .. }) => {
                 return if is_job_file(name) {
                     Asks::Jobs(whereabouts)

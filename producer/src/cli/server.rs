@@ -1,6 +1,7 @@
 //! What can be said of a server.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use url::Url;
@@ -16,20 +17,41 @@ pub(crate) struct Serve {
     /// Address and port of this machine; with port 0 any that is free.
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     pub(crate) listen: SocketAddr,
-    /// What its users call it, where a proxy stands before it.
+    /// What its users call it, where that is not the address that it listens on.
     #[arg(long, value_name = "URL", value_parser = url)]
     pub(crate) url: Option<Url>,
     /// A further name that it answers to; may stand several times.
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Who may use it: whoever has its secret or a link that it printed, or everybody who reaches it.
+    /// Its certificate, in PEM: it is reached by https, and reads the file again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Listen for other machines without TLS: a proxy before the server has that.
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) insecure_http: bool,
+    /// Who may use it: whoever has a token, its secret or a link that it printed; or everybody who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
+    /// Tell metrics, and whether the server is well, at this address and port, too, without a token.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    /// Requests a second of one token or session that change nothing; twice as many at once.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) read_rate: u32,
+    /// Requests a second of one token or session that change something; four times as many at once.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) write_rate: u32,
+    /// Requests that may be under way together; more get 503.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_requests: u32,
     /// Open it in the browser.
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "auth"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
@@ -38,9 +60,9 @@ pub(crate) struct Serve {
 /// Who may use a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Auth {
-    /// Programs of its user, and browsers that a link logged in.
+    /// Whoever shows a token, programs of its user, and browsers that one of them logged in.
     Local,
-    /// Everybody who reaches it: for containers and tests.
+    /// Everybody who reaches it, on a loopback address: for containers and tests.
     None,
 }
 

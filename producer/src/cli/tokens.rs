@@ -21,6 +21,9 @@ pub(crate) enum TokenCommand {
     /// Create a token and print it, which happens once.
     #[command(disable_version_flag = true)]
     Create(CreateToken),
+    /// Print a token that no registry has yet, for the variable `PRS_TOKEN` of a server, which enters it.
+    #[command(disable_version_flag = true)]
+    Generate,
     /// List the tokens, without their secrets, which nobody keeps.
     #[command(disable_version_flag = true)]
     List(ListTokens),
@@ -30,11 +33,12 @@ pub(crate) enum TokenCommand {
 }
 
 impl TokenCommand {
-    pub(super) fn whereabouts_mut(&mut self) -> &mut WhereaboutsArguments {
+    pub(super) fn whereabouts_mut(&mut self) -> Option<&mut WhereaboutsArguments> {
         match self {
             Self::Create(CreateToken { whereabouts, .. })
             | Self::List(ListTokens { whereabouts })
-            | Self::Revoke(RevokeToken { whereabouts, .. }) => whereabouts,
+            | Self::Revoke(RevokeToken { whereabouts, .. }) => Some(whereabouts),
+            Self::Generate => None,
         }
     }
 }

@@ -6,13 +6,16 @@ use prs_common::dataset::http_url;
 use prs_jobs::Whereabouts;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
-use prs_server::{LinkError, Options, ServeError, Server, ask_for_link};
+use prs_server::{FirstToken, Limits, LinkError, Options, ServeError, Server, TlsFiles, ask_for_link};
 
 use super::browser;
 use crate::cli::{Auth, Format, Serve};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
 use crate::terminal::signals::Signals;
+
+/// The variable with a token that the server enters into the registry.
+const FIRST_TOKEN: &str = "PRS_TOKEN";
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode, Failure> {
@@ -31,10 +34,18 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         url: arguments.url.clone(),
         allowed_hosts: arguments.allowed_hosts.clone(),
         is_open: arguments.auth == Auth::None,
+        tls: tls(arguments),
+        may_be_plain: arguments.insecure_http,
+        limits: Limits {
+            reads: arguments.read_rate,
+            writes: arguments.write_rate,
+            at_once: arguments.max_requests,
+        },
+        metrics: arguments.metrics_listen,
+        first_token: std::env::var(FIRST_TOKEN).ok().filter(|text| !text.is_empty()).map(FirstToken),
     };
     let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
-    let link = (!options.is_open).then(|| server.link());
-    let record = Served { url: server.url().to_owned(), link };
+    let record = Served { url: server.url().to_owned(), link: server.link() };
     output::print(format, &record, |record| {
         let login = record
             .link
@@ -54,6 +65,12 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     Ok(Code::Completed.into())
 }
 
+/// The files of the certificate.
+fn tls(arguments: &Serve) -> Option<TlsFiles> {
+    let (certificate, key) = (arguments.tls_cert.clone()?, arguments.tls_key.clone()?);
+    Some(TlsFiles { certificate, key })
+}
+
 /// Where the jobs are, in words.
 fn place(whereabouts: &Whereabouts) -> String {
     match &whereabouts.urls {
@@ -64,9 +81,15 @@ fn place(whereabouts: &Whereabouts) -> String {
 
 fn failure(error: ServeError) -> Failure {
     match error {
-        ServeError::NotLoopback(_) | ServeError::Listen { .. } | ServeError::Link(LinkError::NoFolder) => {
-            Failure::usage(error)
-        }
+        ServeError::OpenToAll(_)
+        | ServeError::InTheClear(_)
+        | ServeError::NoUrl(_)
+        | ServeError::NoToken(_)
+        | ServeError::OtherScheme(_)
+        | ServeError::Tls { .. }
+        | ServeError::Listen { .. }
+        | ServeError::ListenForMetrics { .. }
+        | ServeError::Link(LinkError::NoFolder) => Failure::usage(error),
         ServeError::Jobs(failure) => failure,
         error => Failure::from(anyhow::Error::from(error)),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use console::Term;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::records;
-use prs_jobs::tokens::{NewToken, Token, Tokens};
+use prs_jobs::tokens::{NewToken, Secret, Token, Tokens};
 
 use super::who::who;
 use crate::cli::{CreateToken, Format, ListTokens, RevokeToken, TokenCommand};
@@ -18,6 +18,7 @@ use crate::terminal::table::Table;
 pub(super) async fn token(command: TokenCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
         TokenCommand::Create(arguments) => create(arguments, format).await?,
+        TokenCommand::Generate => output::line(Secret::generate().expose())?,
         TokenCommand::List(arguments) => list(&arguments, format).await?,
         TokenCommand::Revoke(arguments) => revoke(&arguments, format).await?,
     }

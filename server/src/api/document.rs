@@ -56,7 +56,13 @@ routes! {
     get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
     get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
     get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
-    get "/api/v1/whoami", "read", [], "Who asks, and what they may.";
+    get "/api/v1/targets", "metrics", [], "Lists the compute targets, with what each wants and has.";
+    get "/api/v1/targets/{target}", "metrics", [], "What a compute target wants and has, for autoscalers; zeros where nobody named it yet.";
+    get "/api/v1/workers", "read", [
+        ("target", "a compute target"), ("state", "idle or serving"), ("job", "the job that they serve"), LIMIT, CURSOR
+    ], "Lists the workers of the fleet.";
+    get "/metrics", "metrics", [], "Figures of the server and the fleet, as OpenMetrics has them.";
+    get "/api/v1/whoami", "any", [], "Who asks, and what they may.";
     get "/api/v1/version", "", [], "The version of the server.";
     get "/livez", "", [], "Whether the server turns.";
     get "/readyz", "", [], "Whether it can answer: the storage of the jobs can be read.";
@@ -108,7 +114,10 @@ fn operation(route: &Route) -> Value {
     });
     if !route.role.is_empty() {
         operation["security"] = json!([{ "token": [] }]);
-        operation["description"] = json!(format!("Needs the role {} at least.", route.role));
+        operation["description"] = json!(match route.role {
+            "any" => "Needs a token or a session of any role.".to_owned(),
+            role => format!("Needs the role {role} at least."),
+        });
     }
     operation
 }

@@ -6,6 +6,7 @@
 //! | `job_object` | how a job is written |
 //! | `errors` | its errors and failed items |
 //! | `events` | what happens to it, as it happens |
+//! | `fleet` | targets of the fleet, for autoscalers; its workers |
 //! | `logs` | its logs: list, one, a window of one |
 //! | `outputs` | its result and its files |
 //! | `service` | the server itself |
@@ -15,6 +16,7 @@ mod document;
 mod errors;
 mod events;
 pub(crate) mod files;
+pub(crate) mod fleet;
 mod job_object;
 pub(crate) mod jobs;
 pub(crate) mod logs;
@@ -25,6 +27,7 @@ use axum::Router;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::app::App;
+use crate::problem::{Kind, Problem};
 
 pub(crate) use document::ROUTES;
 
@@ -34,7 +37,7 @@ pub(crate) struct Route {
     pub(crate) method: &'static str,
     /// The path, with `{name}` for what stands in it.
     pub(crate) path: &'static str,
-    /// The least role; empty where none is needed.
+    /// The least role; `any` where all do; empty where none is needed.
     pub(crate) role: &'static str,
     /// Its parameters, with what each takes.
     pub(crate) parameters: &'static [(&'static str, &'static str)],
@@ -61,9 +64,22 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/outputs", get(outputs::list)))
         .merge(at("/api/v1/jobs/{job}/outputs/{*path}", get(outputs::one)))
         .merge(at("/api/v1/jobs/{job}/result", get(outputs::result)))
+        .merge(at("/api/v1/targets", get(fleet::targets)))
+        .merge(at("/api/v1/targets/{target}", get(fleet::target)))
+        .merge(at("/api/v1/workers", get(fleet::workers)))
+        .merge(at("/metrics", get(service::metrics)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))
         .merge(at("/readyz", get(service::readyz)))
         .merge(at("/openapi.json", get(document::openapi)))
+}
+
+/// The addresses for what looks after the server: they ask nobody who they are.
+pub(crate) fn of_machines() -> Router<App> {
+    Router::new()
+        .route("/metrics", get(service::metrics))
+        .route("/livez", get(service::livez))
+        .route("/readyz", get(service::readyz))
+        .fallback(|| async { Problem::new(Kind::NOT_FOUND, "There are /metrics, /livez and /readyz here.") })
 }

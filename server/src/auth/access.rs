@@ -1,28 +1,27 @@
 //! Who asks, found before a handler runs; what a handler needs, it says by the type [`May`].
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use prs_common::timestamp::now_us;
-use prs_jobs::tokens::{Role, Tokens};
+use prs_jobs::tokens::{Refusal, Role, Tokens};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::link::{Codes, Secret};
 use super::role::{How, Principal};
-use super::session::Sessions;
+use super::session::{Session, Sessions};
+use crate::http::addresses::network;
 use crate::http::hosts::Hosts;
+use crate::http::rates::Rate;
 use crate::problem::{Kind, Problem};
 
-/// Wrong credentials that are answered at once, within [`WINDOW`].
-const TRIES: usize = 10;
-const WINDOW: Duration = Duration::from_mins(1);
+/// Wrong credentials of an address that are answered at once, each minute.
+const TRIES: u32 = 10;
 
 /// Who may ask, and for what.
 #[derive(Debug)]
@@ -39,52 +38,69 @@ pub(crate) struct Access {
     pub(crate) is_open: bool,
     /// What `prs token create` made.
     tokens: Tokens,
-    /// When wrong credentials came.
-    wrong: Mutex<VecDeque<Instant>>,
+    /// Wrong credentials, by where they come from.
+    wrong: Rate<IpAddr>,
 }
 
 impl Access {
-    /// Access to the server at `port` with this secret.
-    pub(crate) fn new(hosts: Hosts, port: u16, secret: &Secret, is_open: bool, tokens: Tokens) -> Self {
+    /// Access with this secret, the browsers' `sessions`, and `tokens`.
+    pub(crate) fn new(
+        hosts: Hosts,
+        sessions: Sessions,
+        secret: &Secret,
+        is_open: bool,
+        tokens: Tokens,
+    ) -> Self {
         Self {
             hosts,
-            sessions: Sessions::new(port, secret.key("sessions")),
+            sessions,
             codes: Codes::new(secret),
             secret: Sha256::digest(secret.text().as_bytes()).into(),
             is_open,
             tokens,
-            wrong: Mutex::default(),
+            wrong: Rate::a_minute(TRIES),
         }
     }
 
-    /// Who sends a request with `headers`; nothing where that is not said. Wrong credentials are a problem.
-    pub(crate) async fn principal(&self, headers: &HeaderMap) -> Result<Option<Principal>, Problem> {
+    /// Who sends a request with `headers` from `address`; nothing where that is not said. Wrong credentials are a problem.
+    pub(crate) async fn principal(
+        &self,
+        headers: &HeaderMap,
+        address: IpAddr,
+    ) -> Result<Option<Principal>, Problem> {
         if let Some(value) = headers.get(AUTHORIZATION) {
             let token = value.to_str().ok().and_then(|text| {
                 let (scheme, token) = text.split_once(' ')?;
                 scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
             });
-            return self.bearer(token.unwrap_or_default()).await.map(Some);
+            return self.bearer(token.unwrap_or_default(), address).await.map(Some);
         }
         if self.is_open {
-            return Ok(Some(local()));
+            return Ok(Some(Principal::local(How::Local)));
         }
-        Ok(self.sessions.principal(headers, now_us()))
+        let session = self.sessions.session(headers, now_us()).await;
+        match session.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))? {
+            None => Ok(None),
+            Some(Session::Local) => Ok(Some(Principal::local(How::Session))),
+            Some(Session::Token(id)) => match self.tokens.of_id(&id, now_us()).await {
+                Ok(of) => Ok(Some(Principal::of_token(of, How::Session))),
+                Err(refusal) if refusal.is_of_store() => Err(not_looked_up(&refusal)),
+                // The session ends with the token, and the login says what is next.
+                Err(_) => Ok(None),
+            },
+        }
     }
 
     /// Who sends this token.
-    async fn bearer(&self, token: &str) -> Result<Principal, Problem> {
+    pub(crate) async fn bearer(&self, token: &str, address: IpAddr) -> Result<Principal, Problem> {
         if self.is_secret(token) {
-            return Ok(local());
+            return Ok(Principal::local(How::Local));
         }
         match self.tokens.verify(token, now_us()).await {
-            Ok(of) => Ok(Principal { name: of.name, role: of.role, how: How::Token }),
-            Err(refusal) if refusal.is_of_store() => {
-                warn!(%refusal, "cannot look a token up");
-                Err(Problem::new(Kind::SERVERS_UNREACHABLE, "The token cannot be looked up.").retry_after(5))
-            }
+            Ok(of) => Ok(Principal::of_token(of, How::Token)),
+            Err(refusal) if refusal.is_of_store() => Err(not_looked_up(&refusal)),
             Err(refusal) => {
-                self.count_wrong()?;
+                self.count_wrong(address)?;
                 Err(Problem::new(Kind::WRONG_CREDENTIALS, refusal))
             }
         }
@@ -96,24 +112,17 @@ impl Access {
         digest.ct_eq(&self.secret).into()
     }
 
-    /// Counts wrong credentials, and refuses more of them for a while.
-    pub(crate) fn count_wrong(&self) -> Result<(), Problem> {
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        while wrong.front().is_some_and(|at| at.elapsed() > WINDOW) {
-            wrong.pop_front();
-        }
-        if wrong.len() >= TRIES {
-            return Err(Problem::new(Kind::TOO_MANY_REQUESTS, "Wrong credentials came too often.")
-                .retry_after(WINDOW.as_secs() as u32));
-        }
-        wrong.push_back(Instant::now());
-        Ok(())
+    /// Counts wrong credentials from `address`, and refuses more of them for a while.
+    pub(crate) fn count_wrong(&self, address: IpAddr) -> Result<(), Problem> {
+        self.wrong.check(&network(address)).map_err(|seconds| {
+            Problem::new(Kind::TOO_MANY_REQUESTS, "Wrong credentials came too often.").retry_after(seconds)
+        })
     }
 }
 
-/// The user of the server.
-fn local() -> Principal {
-    Principal { name: "local".to_owned(), role: Role::Admin, how: How::Local }
+fn not_looked_up(refusal: &Refusal) -> Problem {
+    warn!(%refusal, "cannot look a token up");
+    Problem::new(Kind::SERVERS_UNREACHABLE, "The token cannot be looked up.").retry_after(5)
 }
 
 /// Who asks, where they have the role with this number at least: 0 reads, 1 submits, 2 administers.
@@ -133,16 +142,40 @@ impl<const ROLE: u8, S: Sync> FromRequestParts<S> for May<ROLE> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let needed = [Role::Read, Role::Submit, Role::Admin][usize::from(ROLE)];
         let Some(who) = parts.extensions.get::<Principal>() else {
-            return Err(Problem::new(Kind::UNAUTHENTICATED, "Log in, or send a token.")
-                .hint("prs serve --link prints a link that logs a browser in"));
+            return Err(not_known());
         };
-        if !who.role.allows(needed) {
-            let (role, name) = (who.role, &who.name);
-            return Err(Problem::new(
-                Kind::FORBIDDEN,
-                format_args!("{name} has the role {role}; this needs the role {needed}."),
-            ));
-        }
+        check(who, needed)?;
         Ok(Self(who.clone()))
     }
+}
+
+/// Who asks, whoever it is.
+#[derive(Debug)]
+pub(crate) struct Known(pub(crate) Principal);
+
+impl<S: Sync> FromRequestParts<S> for Known {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts.extensions.get::<Principal>().cloned().map(Self).ok_or_else(not_known)
+    }
+}
+
+/// The problem of a request that does not say who asks.
+pub(crate) fn not_known() -> Problem {
+    Problem::new(Kind::UNAUTHENTICATED, "Log in, or send a token.").hint(
+        "prs token create NAME --role read makes a token; where the server listens on a loopback address, prs serve --link prints a link that logs a browser in",
+    )
+}
+
+/// Refuses `who` where they may not do what `needed` may.
+pub(crate) fn check(who: &Principal, needed: Role) -> Result<(), Problem> {
+    if who.role.allows(needed) {
+        return Ok(());
+    }
+    let (role, name) = (who.role, &who.name);
+    Err(Problem::new(
+        Kind::FORBIDDEN,
+        format_args!("{name} has the role {role}; this needs the role {needed}."),
+    ))
 }

@@ -17,7 +17,7 @@ pub(crate) mod signed;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-pub(crate) use access::{Access, May, MayAdmin, MayRead, MaySubmit};
+pub(crate) use access::{Access, Known, May, MayAdmin, MayRead, MaySubmit, check, not_known};
 pub(crate) use prs_jobs::tokens::Role;
 pub(crate) use role::{How, Principal};
 

@@ -1,7 +1,8 @@
 //! Who asks.
 
-use prs_jobs::tokens::Role;
-use serde::Serialize;
+use prs_common::timestamp::format_us;
+use prs_jobs::tokens::{self, Role};
+use serde::{Serialize, Serializer};
 
 /// How somebody is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,6 +24,38 @@ pub(crate) struct Principal {
     pub(crate) name: String,
     /// What they may do.
     pub(crate) role: Role,
+    /// Of the role `invoke` the endpoints, or `*` for all; empty for others.
+    pub(crate) endpoints: Vec<String>,
+    /// From when on they are not known any more, microseconds since the Unix epoch.
+    #[serde(rename = "expires_at", serialize_with = "moment")]
+    pub(crate) expires_us: Option<u64>,
     /// How they are known.
     pub(crate) how: How,
+    /// The id of their token.
+    pub(crate) token_id: Option<String>,
+}
+
+impl Principal {
+    /// The user of the server.
+    pub(crate) fn local(how: How) -> Self {
+        Self {
+            name: "local".to_owned(),
+            role: Role::Admin,
+            endpoints: Vec::new(),
+            expires_us: None,
+            how,
+            token_id: None,
+        }
+    }
+
+    /// Whoever has a token.
+    pub(crate) fn of_token(of: tokens::Principal, how: How) -> Self {
+        let tokens::Principal { token_id, name, role, endpoints, expires_us } = of;
+        Self { name, role, endpoints, expires_us, how, token_id: Some(token_id) }
+    }
+}
+
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn moment<S: Serializer>(us: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    us.map(format_us).serialize(to)
 }

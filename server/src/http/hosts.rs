@@ -18,6 +18,8 @@ use crate::problem::{Kind, Problem};
 pub(crate) struct Hosts {
     /// Names and addresses without a port, in lower case.
     known: Vec<String>,
+    /// The origin of the pages, as their readers have it.
+    origin: Option<String>,
 }
 
 impl Hosts {
@@ -29,7 +31,7 @@ impl Hosts {
             Ok(IpAddr::V6(address)) => format!("[{address}]"),
             _ => host.to_ascii_lowercase(),
         }));
-        Self { known }
+        Self { known, origin: url.map(|url| url.origin().ascii_serialization()) }
     }
 
     /// Refuses a request to a name that is not known.
@@ -65,6 +67,8 @@ impl Hosts {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let is_ours = match (text("sec-fetch-site"), text(ORIGIN.as_str())) {
             (Some(site), _) => matches!(site, "same-origin" | "none"),
+            // A proxy may call the server something else.
+            (None, Some(origin)) if self.origin.as_deref() == Some(origin) => true,
             (None, Some(origin)) => {
                 let host = text(HOST.as_str()).unwrap_or_default();
                 let named = origin.split_once("://").map_or("", |(_, host)| host);
@@ -132,7 +136,8 @@ mod tests {
 
     #[test]
     fn changes_come_from_pages_of_this_server() {
-        let hosts = Hosts::new(None, &[]);
+        let url = Url::parse("https://prs.example.org").unwrap();
+        let hosts = Hosts::new(Some(&url), &[]);
         let site = |site: &str| headers(&[("sec-fetch-site", site)]);
         let origin = |origin: &str| headers(&[("origin", origin), ("host", "localhost:8470")]);
         for (given, expected) in [
@@ -143,6 +148,8 @@ mod tests {
             (origin("http://localhost:8470"), true),
             (origin("http://localhost:9999"), false),
             (origin("null"), false),
+            (origin("https://prs.example.org"), true),
+            (origin("http://prs.example.org"), false),
             (HeaderMap::new(), false),
         ] {
             let found = hosts.check_origin(&Method::POST, &given, true);

@@ -6,10 +6,14 @@
 //! | `cursor` | where the next page of a list begins |
 //! | `range` | which bytes of a file are asked for |
 //! | `conditional` | whether who asks has the newest already |
+//! | `addresses` | where requests come from |
+//! | `rates` | how many requests come, from whom |
 //! | `hosts` | the names that the server answers to, and the origins that may change something |
 
+pub(crate) mod addresses;
 pub(crate) mod conditional;
 pub(crate) mod cursor;
 pub(crate) mod hosts;
 pub(crate) mod params;
 pub(crate) mod range;
+pub(crate) mod rates;

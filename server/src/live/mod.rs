@@ -53,6 +53,12 @@ impl Watches {
         Self { whereabouts, jobs: Arc::default(), streams: Arc::new(Semaphore::new(MOST_STREAMS)) }
     }
 
+    /// How many streams are open, and how many jobs are watched.
+    pub(crate) fn open(&self) -> (usize, usize) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (MOST_STREAMS.saturating_sub(self.streams.available_permits()), jobs)
+    }
+
     /// Watches the job with this id, together with all who do.
     pub(crate) fn follow(&self, id: &str) -> watch::Receiver<Arc<Tick>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);

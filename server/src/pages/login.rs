@@ -1,16 +1,21 @@
 //! Logging in and out. A `GET` changes nothing: whoever only looks at a link does not use it up.
 
+use std::net::IpAddr;
+
 use axum::Form;
 use axum::extract::State;
 use axum::http::header::SET_COOKIE;
+use axum::http::{Extensions, HeaderValue};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use prs_common::timestamp::now_us;
 use prs_portal::view::LoginPage;
 use serde::Deserialize;
 
 use crate::app::App;
+use crate::auth::Role;
+use crate::http::addresses;
 use crate::http::params::Params;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
 /// What the form sends.
 #[derive(Debug, Deserialize)]
@@ -28,31 +33,63 @@ pub(crate) async fn page(State(app): State<App>, params: Params) -> Result<Html<
     params.check(&["code", "next"])?;
     let code = params.one("code")?.unwrap_or_default();
     let next = back(params.one("next")?.unwrap_or_default());
-    Ok(Html(LoginPage { chrome: &app.chrome, code, next, wrong: "" }.html()))
+    Ok(Html(page_of(&app, code, next, "")))
 }
 
 /// `POST /login`.
 pub(crate) async fn log_in(
     State(app): State<App>,
+    extensions: Extensions,
     Form(given): Form<Credentials>,
 ) -> Result<Response, Problem> {
-    let now = now_us();
-    let access = &app.access;
-    let is_right = match given.code.as_str() {
-        "" => access.is_secret(given.token.trim()),
-        code => access.codes.take(code, now),
-    };
     let next = back(&given.next);
-    if is_right {
-        return Ok(([(SET_COOKIE, access.sessions.begin(now))], Redirect::to(next)).into_response());
-    }
-    access.count_wrong()?;
-    let wrong = if given.code.is_empty() {
-        "The token is not one of this server."
-    } else {
-        "The link has been used, or is older than five minutes. prs serve --link prints another."
+    let address = addresses::of(&extensions);
+    let wrong = match enter(&app, &given, address).await? {
+        Ok(cookie) => return Ok(([(SET_COOKIE, cookie)], Redirect::to(next)).into_response()),
+        Err(wrong) => wrong,
     };
-    Ok(Html(LoginPage { chrome: &app.chrome, code: "", next, wrong }.html()).into_response())
+    Ok(Html(page_of(&app, "", next, &wrong)).into_response())
+}
+
+/// The cookie of whoever shows the right code or token; otherwise what was wrong with it.
+async fn enter(
+    app: &App,
+    given: &Credentials,
+    address: IpAddr,
+) -> Result<Result<HeaderValue, String>, Problem> {
+    let (access, now) = (&app.access, now_us());
+    if !given.code.is_empty() {
+        if access.codes.take(&given.code, now) {
+            return Ok(Ok(access.sessions.begin(now)));
+        }
+        access.count_wrong(address)?;
+        return Ok(Err(
+            "The link has been used, or is older than five minutes. prs serve --link prints another."
+                .to_owned(),
+        ));
+    }
+    let who = match access.bearer(given.token.trim(), address).await {
+        Ok(who) => who,
+        Err(problem) if problem.kind == Kind::WRONG_CREDENTIALS => return Ok(Err(sentence(&problem.detail))),
+        Err(problem) => return Err(problem),
+    };
+    let Some(id) = who.token_id else { return Ok(Ok(access.sessions.begin(now))) };
+    if !who.role.allows(Role::Read) {
+        return Ok(Err(format!("A token of the role {} opens no page: it is for programs.", who.role)));
+    }
+    let cookie = access.sessions.begin_of(&id, now).await;
+    Ok(Ok(cookie.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?))
+}
+
+/// A message as a sentence.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
+}
+
+fn page_of(app: &App, code: &str, next: &str, wrong: &str) -> String {
+    LoginPage { chrome: &app.chrome, code, next, wrong, has_links: app.has_links }.html()
 }
 
 /// `POST /logout`.

@@ -5,11 +5,13 @@
 //! | `jobs` | the list of jobs |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
 //! | `logs` | its logs |
+//! | `fleet` | targets and workers |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
 
 mod assets;
+mod fleet;
 mod help;
 mod job;
 mod jobs;
@@ -17,24 +19,43 @@ mod login;
 mod logs;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::Uri;
-use axum::http::header::{ACCEPT, LOCATION};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Redirect;
 use axum::routing::{MethodRouter, get};
 
 use crate::app::App;
-use crate::auth::Principal;
 use crate::problem::{Kind, Problem};
 
 pub(crate) use assets::Assets;
 
+/// The addresses of the pages: method, path, and the least role, as the list of the API has them.
+pub(crate) const PAGES: &[(&str, &str, &str)] = &[
+    ("get", "/", "any"),
+    ("get", "/jobs", "read"),
+    ("get", "/jobs/{job}", "read"),
+    ("get", "/jobs/{job}/live", "read"),
+    ("get", "/jobs/{job}/logs", "read"),
+    ("get", "/jobs/{job}/logs/{path}", "read"),
+    ("get", "/jobs/{job}/output", "read"),
+    ("get", "/jobs/{job}/settings", "read"),
+    ("get", "/jobs/{job}/report.html", "read"),
+    ("get", "/jobs/{job}/cancel", "submit"),
+    ("post", "/jobs/{job}/cancel", "submit"),
+    ("get", "/jobs/{job}/remove", "admin"),
+    ("post", "/jobs/{job}/remove", "admin"),
+    ("get", "/fleet", "read"),
+    ("get", "/login", ""),
+    ("post", "/login", ""),
+    ("post", "/logout", ""),
+    ("get", "/api", ""),
+    ("get", "/problems", ""),
+    ("get", "/problems/{slug}", ""),
+    ("get", "/static/{name}", ""),
+];
+
 /// The pages.
 pub(crate) fn router() -> Router<App> {
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
-    let pages = Router::new()
+    Router::new()
         .merge(at("/", get(|| async { Redirect::temporary("/jobs") })))
         .merge(at("/jobs", get(jobs::list)))
         .merge(at("/jobs/{job}", get(job::overview)))
@@ -46,9 +67,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/report.html", get(crate::api::jobs::report)))
         .merge(at("/jobs/{job}/cancel", get(job::ask_to_cancel).post(job::cancel)))
         .merge(at("/jobs/{job}/remove", get(job::ask_to_remove).post(job::remove)))
-        .layer(axum::middleware::from_fn(send_to_login));
-    Router::new()
-        .merge(pages)
+        .merge(at("/fleet", get(fleet::page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", axum::routing::post(login::log_out)))
         .merge(at("/api", get(help::api)))
@@ -56,21 +75,4 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/problems/{slug}", get(help::problem)))
         .merge(at("/static/{name}", get(assets::one)))
         .fallback(|| async { Problem::new(Kind::NOT_FOUND, "There is nothing at this address.") })
-}
-
-/// Sends a browser that is not logged in to the login, and back behind it.
-async fn send_to_login(request: Request, next: Next) -> Response {
-    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_page = request.method().is_safe() && accepts.contains("text/html");
-    if !is_page || request.extensions().get::<Principal>().is_some() {
-        return next.run(request).await;
-    }
-    login_address(request.uri()).into_response()
-}
-
-fn login_address(uri: &Uri) -> impl IntoResponse {
-    let back = uri.path_and_query().map_or("/", |back| back.as_str());
-    let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
-    let at = HeaderValue::from_str(&format!("/login?{query}")).unwrap_or(HeaderValue::from_static("/login"));
-    (StatusCode::SEE_OTHER, [(LOCATION, at)])
 }

@@ -2,10 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use super::servers::{Certificates, free_port};
 use super::{Job, Live};
 
 /// A server that runs.
@@ -18,6 +25,10 @@ pub struct Web {
     /// The link that it printed.
     pub link: String,
     address: SocketAddr,
+    /// What a request names as its host.
+    host: String,
+    /// The certificate of the authority that the server's is of, where it speaks TLS.
+    authority: Option<PathBuf>,
     token: String,
 }
 
@@ -60,14 +71,56 @@ impl Web {
         program.wait_until_printed("\n");
         let record: Value = serde_json::from_str(&program.stdout()).expect("the record of a server");
         let url = record["url"].as_str().expect("an address").to_owned();
-        let address = url.trim_start_matches("http://").parse().expect("a socket address");
+        let address: SocketAddr = url.trim_start_matches("http://").parse().expect("a socket address");
         let link = record["link"].as_str().unwrap_or_default().to_owned();
-        Self { program, url, link, address, token: String::new() }
+        let host = address.to_string();
+        Self { program, url, link, address, host, authority: None, token: String::new() }
+    }
+
+    /// Serves the jobs of `job`'s folder for other machines, under the name `localhost` and at a port that is free: with these
+    /// `certificates`, or in the clear.
+    #[track_caller]
+    pub fn for_others(job: &Job, certificates: Option<&Certificates>, more: &[&str]) -> Self {
+        let port = free_port();
+        let listen = format!("0.0.0.0:{port}");
+        let scheme = if certificates.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://localhost:{port}");
+        let mut arguments = vec!["serve", "--listen", &listen, "--url", &url, "-o", "json"];
+        let files =
+            certificates.map(|of| (of.certificate.display().to_string(), of.key.display().to_string()));
+        match &files {
+            Some((certificate, key)) => arguments.extend(["--tls-cert", certificate, "--tls-key", key]),
+            None => arguments.push("--insecure-http"),
+        }
+        arguments.extend(more);
+        let mut program = job.start(&arguments);
+        program.wait_until_printed("\n");
+        let record: Value = serde_json::from_str(&program.stdout()).expect("the record of a server");
+        assert_eq!((&record["url"], &record["link"]), (&Value::from(url.as_str()), &Value::Null));
+        Self {
+            program,
+            url,
+            link: String::new(),
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            host: format!("localhost:{port}"),
+            authority: certificates.map(|of| of.authority.clone()),
+            token: String::new(),
+        }
     }
 
     /// The port that it listens at.
     pub fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// From here on the server's certificate is one of these.
+    pub fn trust(&mut self, certificates: &Certificates) {
+        self.authority = Some(certificates.authority.clone());
+    }
+
+    /// From here on requests go to this port of the program.
+    pub fn ask_at(&mut self, port: u16) {
+        self.address.set_port(port);
     }
 
     /// From here on requests have this token.
@@ -82,7 +135,7 @@ impl Web {
         let mut all: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            all.push(("Host", self.address.to_string()));
+            all.push(("Host", self.host.clone()));
         }
         if !self.token.is_empty() {
             all.push(("Authorization", format!("Bearer {}", self.token)));
@@ -114,11 +167,39 @@ impl Web {
     pub fn exchange(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        stream.write_all(request).expect("the server reads");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the server answers");
-        answer
+        match &self.authority {
+            None => whole_answer(&mut stream, request),
+            Some(authority) => whole_answer(&mut with_tls(stream, authority), request),
+        }
     }
+
+    /// A connection on which nothing was said yet.
+    #[track_caller]
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).expect("the server listens")
+    }
+}
+
+#[track_caller]
+fn whole_answer(stream: &mut (impl Read + Write), request: &[u8]) -> Vec<u8> {
+    stream.write_all(request).expect("the server reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server answers");
+    answer
+}
+
+/// A connection with TLS to the server of the name `localhost`, whose certificate is of this authority.
+fn with_tls(stream: TcpStream, authority: &Path) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(authority).expect("a certificate");
+    roots.add(authority).expect("a certificate of an authority");
+    // Named, because other crates may bring another one along.
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().expect("versions that it knows");
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    StreamOwned::new(connection, stream)
 }
 
 /// How long an answer may take.

@@ -1,11 +1,13 @@
 //! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
 
+mod fleet;
 mod job;
 mod jobs;
 mod logs;
 mod output;
 mod simple;
 
+pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogLines, LogPage};
@@ -23,8 +25,10 @@ pub struct Chrome {
     pub js: String,
     /// Address of the picture in the tab.
     pub icon: String,
-    /// Who is logged in; empty where nobody is, or nobody has to.
+    /// Who is logged in, where that can only be one; empty otherwise.
     pub user: String,
+    /// Whether there is a fleet, with a page about it.
+    pub has_fleet: bool,
     /// Whether everybody who reaches the server may do everything.
     pub is_open: bool,
 }

@@ -63,6 +63,8 @@ pub struct LoginPage<'a> {
     pub next: &'a str,
     /// What was wrong with the last try; empty before the first.
     pub wrong: &'a str,
+    /// Whether links log browsers in, too.
+    pub has_links: bool,
 }
 
 impl LoginPage<'_> {

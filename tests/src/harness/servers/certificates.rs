@@ -13,18 +13,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Files in PEM.
 #[derive(Debug, Clone)]
-pub(super) struct Certificates {
+pub struct Certificates {
     /// The certificate of the authority.
-    pub(super) authority: PathBuf,
+    pub authority: PathBuf,
     /// The server's, which is for the name `localhost` and no other.
-    pub(super) certificate: PathBuf,
+    pub certificate: PathBuf,
     /// The server's private key.
-    pub(super) key: PathBuf,
+    pub key: PathBuf,
 }
 
 impl Certificates {
     /// Makes them in `folder`.
-    pub(super) fn make(folder: &Path) -> Self {
+    pub fn make(folder: &Path) -> Self {
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
         openssl(
             folder,
@@ -43,7 +43,7 @@ impl Certificates {
     }
 
     /// What makes connections of a server inside this process ones with TLS.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub fn acceptor(&self) -> TlsAcceptor {
         let certificate = CertificateDer::from_pem_file(&self.certificate).unwrap();
         let key = PrivateKeyDer::from_pem_file(&self.key).unwrap();
         // Named, because other crates may bring another one along.

@@ -17,6 +17,7 @@ mod store;
 mod supervised;
 mod tcp_proxy;
 
+pub use self::certificates::Certificates;
 pub use self::minio::Minio;
 pub use self::ports::free_port;
 pub use self::rabbitmq::RabbitMq;

@@ -1,0 +1,69 @@
+//! A fleet as a whole: what its compute targets want and have, and its workers. A machine without a fleet has neither.
+
+use std::sync::Arc;
+
+use prs_common::ledger::{Ledger, LedgerError, RedisLedger};
+use prs_common::timestamp::now_us;
+use prs_orchestrator::job::ServerError;
+use prs_orchestrator::job::active::active_ids;
+use prs_orchestrator::job::{targets as of_targets, workers as of_workers};
+
+use crate::failure::Failure;
+use crate::homes::Whereabouts;
+use crate::homes::fleet::Reader;
+
+pub use prs_orchestrator::job::targets::TargetView;
+pub use prs_orchestrator::job::workers::WorkerView;
+
+/// The targets that jobs or workers name, with what each wants and has; by name.
+///
+/// # Errors
+/// Storage or ledger does not answer: there is no figure then.
+pub async fn targets(whereabouts: &Whereabouts) -> Result<Vec<TargetView>, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
+    let found = of_targets::targets(&**reader.storage(), &ledger, now_us()).await;
+    found.map_err(|error| match error {
+        ServerError::Ledger(error) => of_ledger(error, &reader, whereabouts),
+        error @ ServerError::Storage(_) => Failure::server(error),
+    })
+}
+
+/// All workers, or those of one target; by host and name.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn workers(whereabouts: &Whereabouts, target: Option<&str>) -> Result<Vec<WorkerView>, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
+    let found = of_workers::workers(&ledger, target).await;
+    found.map_err(|error| of_ledger(error, &reader, whereabouts))
+}
+
+/// Whether storage and ledger of the fleet answer; neither does without one.
+pub async fn is_reachable(whereabouts: &Whereabouts) -> (bool, bool) {
+    let Ok(Some(reader)) = Reader::connect(whereabouts).await else { return (false, false) };
+    let ledger = async {
+        match servers(whereabouts).await {
+            Ok(Some((_, ledger))) => ledger.targets().await.is_ok(),
+            _ => false,
+        }
+    };
+    let storage = active_ids(&**reader.storage());
+    let (storage, ledger) = tokio::join!(storage, ledger);
+    (storage.is_ok(), ledger)
+}
+
+/// Storage and ledger of the fleet; nothing without one.
+async fn servers(whereabouts: &Whereabouts) -> Result<Option<(Arc<Reader>, RedisLedger)>, Failure> {
+    let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(None) };
+    let ledger = reader.ledger(&*whereabouts.caller).await?;
+    let ledger = ledger.ok_or_else(|| Failure::server(anyhow::anyhow!("Redis does not answer")))?;
+    Ok(Some((reader, ledger)))
+}
+
+fn of_ledger(error: LedgerError, reader: &Reader, whereabouts: &Whereabouts) -> Failure {
+    let message = error.to_string();
+    match reader.without_ledger(error, &*whereabouts.caller) {
+        Ok(()) => Failure::server(anyhow::anyhow!("{message}")),
+        Err(failure) => failure,
+    }
+}

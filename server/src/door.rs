@@ -1,0 +1,121 @@
+//! The way in: plain HTTP, or TLS with a certificate that is read again when its files change.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use axum_server::accept::Accept;
+use axum_server::tls_rustls::RustlsConfig;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustls::crypto::ring;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tracing::{info, warn};
+
+/// Between two looks at the files of a certificate.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The files of a certificate, in PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead from it to one that clients know.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// How connections come in. Clones share the certificate.
+#[derive(Clone)]
+pub(crate) enum Door {
+    /// As they are.
+    Plain,
+    /// With TLS.
+    Tls(RustlsConfig),
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::Plain) { "Plain" } else { "Tls" })
+    }
+}
+
+impl Door {
+    /// With the certificate in these files, or plain where there are none.
+    pub(crate) async fn open(files: Option<&TlsFiles>) -> Result<Self, (PathBuf, io::Error)> {
+        let Some(files) = files else { return Ok(Self::Plain) };
+        // The one that all of prs uses. That it was chosen before is fine.
+        let _ = ring::default_provider().install_default();
+        // The configuration does not say which of the two cannot be read.
+        for path in [&files.certificate, &files.key] {
+            std::fs::File::open(path).map_err(|error| (path.clone(), error))?;
+        }
+        let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await;
+        config.map(Self::Tls).map_err(|error| (files.certificate.clone(), error))
+    }
+
+    /// Reads the certificate again whenever its files change. Never returns.
+    pub(crate) async fn watch(&self, files: Option<&TlsFiles>) {
+        let (Self::Tls(config), Some(files)) = (self, files) else { return std::future::pending().await };
+        let mut known = files.marks();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let marks = files.marks();
+            if marks == known {
+                continue;
+            }
+            match config.reload_from_pem_file(&files.certificate, &files.key).await {
+                Ok(()) => {
+                    info!(certificate = %files.certificate.display(), "the certificate is new");
+                    known = marks;
+                }
+                // One of the two may be written still.
+                Err(error) => {
+                    warn!(%error, certificate = %files.certificate.display(), "the new certificate cannot be used; the former one stays");
+                }
+            }
+        }
+    }
+}
+
+impl TlsFiles {
+    /// What changes when the files do.
+    fn marks(&self) -> [Option<(SystemTime, u64)>; 2] {
+        let mark = |path: &Path| {
+            let file = std::fs::metadata(path).ok()?;
+            Some((file.modified().ok()?, file.len()))
+        };
+        [mark(&self.certificate), mark(&self.key)]
+    }
+}
+
+impl<S: Send + 'static> Accept<TcpStream, S> for Door {
+    type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+    type Service = S;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let door = self.clone();
+        async move {
+            match door {
+                Self::Plain => Ok((Either::Left(stream), service)),
+                Self::Tls(config) => {
+                    let acceptor = TlsAcceptor::from(config.get_inner());
+                    let stream = timeout(HANDSHAKE, acceptor.accept(stream)).await;
+                    Ok((
+                        Either::Right(stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??),
+                        service,
+                    ))
+                }
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,101 @@
+//! Who may ask what: one table for all addresses, looked at before any handler runs.
+//!
+//! What the API has stands in its list of addresses, and what the pages have in theirs. An address in neither is for administrators.
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::ROUTES;
+use crate::auth::{Principal, Role, check, not_known};
+use crate::pages::PAGES;
+use crate::problem::Problem;
+
+/// What an address asks of whoever comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nothing.
+    Nothing,
+    /// To be known.
+    Somebody,
+    /// A role.
+    Role(Role),
+}
+
+/// Lets a request through that may be made by whoever asks. A browser that is not logged in is sent to the login, and back behind it.
+pub(crate) async fn authorize(request: Request, next: Next) -> Result<Response, Problem> {
+    let Some(path) = request.extensions().get::<MatchedPath>() else {
+        // There is nothing at this address, which is no secret.
+        return Ok(next.run(request).await);
+    };
+    let (need, who) = (need(request.method(), path.as_str()), request.extensions().get::<Principal>());
+    match (need, who) {
+        (Need::Nothing, _) | (Need::Somebody, Some(_)) => {}
+        (Need::Role(role), Some(who)) => check(who, role)?,
+        (_, None) if is_page(&request) => return Ok(to_login(request.uri())),
+        (_, None) => return Err(not_known()),
+    }
+    Ok(next.run(request).await)
+}
+
+/// What the address `path`, as the router has it, needs for `method`.
+fn need(method: &Method, path: &str) -> Need {
+    let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
+    let path = path.replace("{*", "{");
+    let of_api = ROUTES.iter().map(|route| (route.method, route.path, route.role));
+    let mut all = of_api.chain(PAGES.iter().copied());
+    let found = all.find(|(each, at, _)| method.as_str().eq_ignore_ascii_case(each) && *at == path);
+    match found.map(|(.., role)| role) {
+        Some("") => Need::Nothing,
+        Some("any") => Need::Somebody,
+        Some(role) => Need::Role(Role::parse(role).unwrap_or(Role::Admin)),
+        None => Need::Role(Role::Admin),
+    }
+}
+
+/// Whether a person looks.
+fn is_page(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_api = request.uri().path().starts_with("/api/");
+    request.method().is_safe() && !is_api && accepts.contains("text/html")
+}
+
+fn to_login(uri: &Uri) -> Response {
+    let back = uri.path_and_query().map_or("/", |back| back.as_str());
+    let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("next", back).finish();
+    let at = HeaderValue::from_str(&format!("/login?{query}")).unwrap_or(HeaderValue::from_static("/login"));
+    (StatusCode::SEE_OTHER, [(LOCATION, at)]).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_needs_what_its_list_says() {
+        for (method, path, expected) in [
+            (Method::GET, "/livez", Need::Nothing),
+            (Method::GET, "/login", Need::Nothing),
+            (Method::GET, "/api/v1/whoami", Need::Somebody),
+            (Method::GET, "/api/v1/jobs", Need::Role(Role::Read)),
+            (Method::HEAD, "/api/v1/jobs/{job}/logs/{*path}", Need::Role(Role::Read)),
+            (Method::POST, "/api/v1/jobs/{job}/cancel", Need::Role(Role::Submit)),
+            (Method::DELETE, "/api/v1/jobs/{job}", Need::Role(Role::Admin)),
+            (Method::POST, "/jobs/{job}/remove", Need::Role(Role::Admin)),
+            (Method::PUT, "/api/v1/jobs", Need::Role(Role::Admin)),
+            (Method::GET, "/api/v1/of-tomorrow", Need::Role(Role::Admin)),
+        ] {
+            assert_eq!(need(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn each_word_of_the_lists_is_a_role() {
+        let words = ROUTES.iter().map(|route| route.role).chain(PAGES.iter().map(|(.., role)| *role));
+        for word in words {
+            assert!(matches!(word, "" | "any") || Role::parse(word).is_some(), "{word}");
+        }
+    }
+}

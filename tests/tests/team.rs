@@ -1,0 +1,470 @@
+//! A server for a team: reached from other machines, by whoever has a token.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::servers::proxy::TcpProxy;
+use prs_tests::harness::servers::{Certificates, free_port};
+use prs_tests::harness::{Answer, Fleet, Job, Web};
+use serde_json::Value;
+
+const NAMES: &str = r"
+import os
+
+def run(mini_batch):
+    return [os.path.basename(path) for path in mini_batch]
+";
+
+/// What a revoked token may be taken for at most, with what a slow machine adds.
+const REVOKED: Duration = Duration::from_secs(20);
+
+/// A job that has run, and its id.
+fn ran() -> (Job, String) {
+    let job = Job::new(NAMES).with_files(2).with("mini_batch_size", 1);
+    let folder = job.path("runtime");
+    fs::create_dir(&folder).unwrap();
+    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let file = job.write_job_file().display().to_string();
+    let id = job.command(&["submit", &file, "-o", "json"]).json()["job_id"].as_str().unwrap().to_owned();
+    (job, id)
+}
+
+fn certificates(job: &Job) -> Certificates {
+    let folder = job.path("certificates");
+    fs::create_dir(&folder).unwrap();
+    Certificates::make(&folder)
+}
+
+/// A token with this role: its id, and the secret.
+fn token(job: &Job, role: &str) -> (String, String) {
+    let mut arguments = vec!["token", "create", role, "--role", role, "-o", "json"];
+    if role == "invoke" {
+        arguments.extend(["--endpoint", "*"]);
+    }
+    let made = job.command(&arguments).json();
+    let text = |key: &str| made[key].as_str().unwrap().to_owned();
+    (text("id"), text("secret"))
+}
+
+#[track_caller]
+fn is_problem(answer: &Answer, status: u16, kind: &str) {
+    let problem = answer.json(status);
+    assert_eq!(problem["type"], format!("/problems/{kind}"), "{problem}");
+}
+
+/// The cookie of a browser that logs in with this token.
+fn log_in(web: &Web, secret: &str) -> Answer {
+    let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Sec-Fetch-Site", "same-origin")];
+    web.ask_with("POST", "/login", &form, &format!("token={secret}&next=/jobs"))
+}
+
+fn cookie_of(entered: &Answer) -> String {
+    assert_eq!(entered.status, 303, "{}", entered.text());
+    entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_server_for_others_wants_tls_a_name_and_a_token() {
+    let (job, _) = ran();
+    let files = certificates(&job);
+    let (certificate, key) = (files.certificate.display().to_string(), files.key.display().to_string());
+    let listen = format!("0.0.0.0:{}", free_port());
+    let tls = ["--tls-cert", &certificate, "--tls-key", &key];
+    let named = [&tls[..], &["--url", "https://localhost"]].concat();
+    for (more, said) in [
+        (vec![], "--tls-cert and --tls-key, or --insecure-http"),
+        (vec!["--auth", "none", "--insecure-http", "--url", "http://prs.example.org"], "--auth none"),
+        (tls.to_vec(), "give --url"),
+        ([&tls[..], &["--url", "http://localhost"]].concat(), "reached by https, and --url says http"),
+        (named.clone(), "prs token create NAME --role admin"),
+        (vec!["--tls-cert", "/nowhere.pem", "--tls-key", &key], "/nowhere.pem"),
+        (vec!["--tls-cert", &certificate], "--tls-key"),
+        ([&tls[..], &["--insecure-http"]].concat(), "--insecure-http"),
+    ] {
+        let refused = job.command(&[&["serve", "--listen", &listen][..], &more].concat());
+        refused.expect_code(2);
+        assert!(refused.stderr.contains(said), "{more:?}: {}", refused.stderr);
+    }
+    // A token that is not taken any more lets nobody in.
+    let (id, _) = token(&job, "admin");
+    job.command(&["token", "revoke", &id]).expect_code(0);
+    let refused = job.command(&[&["serve", "--listen", &listen][..], &named].concat());
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("there is no token yet"), "{}", refused.stderr);
+}
+
+#[test]
+fn servers_of_one_registry_share_their_sessions_until_the_token_is_revoked() {
+    let (job, id) = ran();
+    let files = certificates(&job);
+    let (token_id, secret) = token(&job, "submit");
+    let (one, other) = (Web::for_others(&job, Some(&files), &[]), Web::for_others(&job, Some(&files), &[]));
+    is_problem(&one.get("/api/v1/jobs"), 401, "unauthenticated");
+    assert!(one.get("/livez").header("strict-transport-security").is_some());
+    // Nobody is told of a secret of this start.
+    assert!(!job.path("runtime/prs").join(format!("serve-{}.json", one.port())).exists());
+
+    let entered = log_in(&one, &secret);
+    let set = entered.header("set-cookie").unwrap();
+    assert!(set.starts_with("__Host-prs=") && set.contains("; Path=/; "), "{set}");
+    assert!(set.contains("; Secure; HttpOnly; SameSite=Lax"), "{set}");
+    assert!(!set.contains(secret.split('_').nth(2).unwrap()), "{set}");
+    let cookie = cookie_of(&entered);
+    let with_cookie = |web: &Web, method: &str, path: &str, more: &[(&str, &str)]| {
+        let headers = [&[("Cookie", cookie.as_str())], more].concat();
+        web.ask_with(method, path, &headers, "")
+    };
+    for web in [&one, &other] {
+        let who = with_cookie(web, "GET", "/api/v1/whoami", &[]).json(200);
+        assert_eq!((&who["principal"], &who["how"]), (&"submit".into(), &"session".into()), "{who}");
+        assert_eq!((&who["role"], &who["token_id"]), (&"submit".into(), &token_id.as_str().into()), "{who}");
+        let page = with_cookie(web, "GET", &format!("/jobs/{id}"), &[("Accept", "text/html")]);
+        assert!(page.status == 200 && page.text().contains("Log out"), "{}", page.text());
+    }
+    // A change comes from a page of the server.
+    let cancel = format!("/api/v1/jobs/{id}/cancel");
+    let asks = |more: &[(&str, &str)]| with_cookie(&other, "POST", &cancel, more);
+    for foreign in [
+        vec![],
+        vec![("Sec-Fetch-Site", "cross-site")],
+        vec![("Sec-Fetch-Site", "same-site")],
+        vec![("Origin", "https://evil.example.org")],
+        vec![("Origin", "null")],
+    ] {
+        is_problem(&asks(&foreign), 403, "cross-origin");
+    }
+    is_problem(&asks(&[("Sec-Fetch-Site", "same-origin")]), 409, "job-has-ended");
+    is_problem(&asks(&[("Origin", &other.url)]), 409, "job-has-ended");
+
+    job.command(&["token", "revoke", &token_id]).expect_code(0);
+    for web in [&one, &other] {
+        wait_for("the session ends with its token", REVOKED, || {
+            (with_cookie(web, "GET", "/api/v1/whoami", &[]).status == 401).then_some(())
+        });
+    }
+    let again = log_in(&one, &secret);
+    assert!(again.status == 200 && again.text().contains("was revoked"), "{}", again.text());
+    assert!(again.header("set-cookie").is_none());
+    for stderr in [one.program.stderr(), other.program.stderr()] {
+        assert!(!stderr.contains(secret.split('_').nth(2).unwrap()), "a secret is in the log");
+    }
+}
+
+#[test]
+fn other_names_are_kept_out_of_a_server_for_others() {
+    let (job, _) = ran();
+    let (_, secret) = token(&job, "read");
+    let mut web = Web::for_others(&job, None, &["--allow-host", "prs-server.prs.svc"]);
+    web.set_token(&secret);
+    for (host, status) in [
+        ("localhost", 200),
+        ("127.0.0.1:1234", 200),
+        ("prs-server.prs.svc:8470", 200),
+        ("prs-server.prs.svc.evil.example.org", 421),
+        ("192.0.2.1", 421),
+        ("evil.example.org", 421),
+        ("", 421),
+    ] {
+        let answer = web.ask_with("GET", "/api/v1/jobs", &[("Host", host)], "");
+        assert_eq!(answer.status, status, "{host}: {}", answer.text());
+        let public = web.ask_with("GET", "/livez", &[("Host", host)], "");
+        assert_eq!(public.status, status, "{host}");
+    }
+    // Without TLS the cookie cannot ask for it.
+    web.set_token("");
+    let set = log_in(&web, &secret).header("set-cookie").unwrap().to_owned();
+    assert!(set.starts_with(&format!("prs-{}=", web.port())) && !set.contains("Secure"), "{set}");
+    assert!(web.program.stderr().contains("in the clear"), "{}", web.program.stderr());
+}
+
+#[test]
+fn a_new_certificate_is_taken_without_a_new_start() {
+    let (job, _) = ran();
+    let files = certificates(&job);
+    token(&job, "read");
+    let job = job.with_own_variable("PRS_LOG", "info");
+    let mut web = Web::for_others(&job, Some(&files), &[]);
+    assert_eq!(web.get("/livez").status, 200);
+    let folder = job.path("new");
+    fs::create_dir(&folder).unwrap();
+    let new = Certificates::make(&folder);
+    fs::copy(&new.key, &files.key).unwrap();
+    fs::copy(&new.certificate, &files.certificate).unwrap();
+    web.program.wait_until_said("the certificate is new");
+    web.trust(&new);
+    assert_eq!(web.get("/livez").status, 200);
+}
+
+#[test]
+fn the_first_token_comes_by_a_variable() {
+    let (job, _) = ran();
+    let generated = job.command(&["token", "generate"]);
+    generated.expect_code(0);
+    let secret = generated.stdout.trim().to_owned();
+    let job = job.with_own_variable("PRS_TOKEN", &secret);
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&secret);
+    let who = web.get("/api/v1/whoami").json(200);
+    assert_eq!((&who["principal"], &who["role"]), (&"PRS_TOKEN".into(), &"admin".into()));
+    drop(web);
+    // The next start finds it there. Who revoked it meant it.
+    let listed = job.command(&["token", "list", "-o", "json"]).json();
+    assert_eq!(listed["tokens"].as_array().unwrap().len(), 1, "{listed}");
+    job.command(&["token", "revoke", &secret]).expect_code(0);
+    let listen = format!("0.0.0.0:{}", free_port());
+    let start = ["serve", "--listen", &listen, "--insecure-http", "--url", "http://localhost"];
+    let refused = job.command(&start);
+    refused.expect_code(2);
+    assert!(refused.stderr.contains("there is no token yet"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains(&secret), "{}", refused.stderr);
+    let wrong = job.with_own_variable("PRS_TOKEN", "hunter2").command(&start);
+    wrong.expect_code(2);
+    assert!(
+        wrong.stderr.contains("prs token generate") && !wrong.stderr.contains("hunter2"),
+        "{}",
+        wrong.stderr
+    );
+}
+
+/// Which roles may do what an address asks of `least`.
+fn may(role: &str, least: &str) -> bool {
+    match least {
+        "" => true,
+        "any" => role != "nobody",
+        "metrics" => matches!(role, "metrics" | "read" | "submit" | "admin"),
+        "invoke" => matches!(role, "invoke" | "submit" | "admin"),
+        "read" => matches!(role, "read" | "submit" | "admin"),
+        "submit" => matches!(role, "submit" | "admin"),
+        "admin" => role == "admin",
+        other => panic!("{other} is no role"),
+    }
+}
+
+#[test]
+fn each_role_may_what_the_document_says_and_nothing_more() {
+    let (job, _) = ran();
+    let roles = ["nobody", "metrics", "invoke", "read", "submit", "admin"];
+    let secrets = roles.map(|role| if role == "nobody" { String::new() } else { token(&job, role).1 });
+    let mut web = Web::for_others(&job, None, &[]);
+    let document = web.get("/openapi.json").json(200);
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let says = operation["description"].as_str().unwrap_or_default();
+            let least = match says.strip_prefix("Needs the role ").and_then(|rest| rest.split(' ').next()) {
+                Some(role) => role,
+                None if operation["security"] == Value::Null => "",
+                None => "any",
+            };
+            let path = path.split('/').map(|part| if part.starts_with('{') { "nothing" } else { part });
+            let path = path.collect::<Vec<_>>().join("/");
+            for (role, secret) in roles.iter().zip(&secrets) {
+                web.set_token(secret);
+                let answer = web.ask_with(&method.to_uppercase(), &path, &[], "");
+                let expected = may(role, least);
+                let refused = matches!(answer.status, 401 | 403);
+                assert_eq!(
+                    !refused,
+                    expected,
+                    "{role} asks {method} {path}, which needs {least:?}: {}",
+                    answer.text()
+                );
+                assert!(!refused || (answer.status == 401) == (*role == "nobody"), "{role} {method} {path}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "{asked}");
+    // Pages are for people who may read.
+    for (role, secret) in roles.iter().zip(&secrets) {
+        web.set_token("");
+        let entered = log_in(&web, secret);
+        assert_eq!(entered.header("set-cookie").is_some(), may(role, "read"), "{role}: {}", entered.text());
+    }
+}
+
+const SLOW: &str = r"
+import marks
+
+def run(mini_batch):
+    marks.wait_for('go')
+    return mini_batch
+";
+
+/// How long a job may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+#[test]
+fn an_autoscaler_hears_how_many_workers_a_fleet_wants() {
+    let fleet = Fleet::shared();
+    let job = fleet.job(Job::new(SLOW)).with_files(6).with("mini_batch_size", 1);
+    let job = job.with("compute_target", "scaled").with("node_count", 3);
+    let (_, secret) = token(&job, "metrics");
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&secret);
+    let of_target = || web.get("/api/v1/targets/scaled").json(200);
+    let figures = |seen: &Value, keys: &[&str]| -> Vec<u64> {
+        keys.iter().map(|key| seen[*key].as_u64().unwrap_or_else(|| panic!("{key}: {seen}"))).collect()
+    };
+    let seen = of_target();
+    assert_eq!(figures(&seen, &["wanted_nodes", "jobs", "idle_workers"]), [0, 0, 0], "{seen}");
+    let id = fleet.hand_in(&job);
+    // Nobody has planned it: no worker was ever there.
+    let seen = wait_for("nodes are wanted", PATIENCE, || Some(of_target()).filter(|seen| seen["jobs"] == 1));
+    let keys = ["wanted_nodes", "asked_nodes", "live_nodes", "workers_needed"];
+    assert_eq!(figures(&seen, &keys), [3, 3, 0, 3], "{seen}");
+    let worker = fleet.worker(&job, &["--target", "scaled", "--slots", "1"]);
+    let seen = wait_for("a node is at work", PATIENCE, || {
+        Some(of_target()).filter(|seen| seen["live_nodes"] == 1 && seen["jobs_by_state"]["running"] == 1)
+    });
+    assert_eq!(figures(&seen, &keys), [3, 3, 1, 2], "{seen}");
+    let left = figures(&seen, &["waiting_mini_batches", "in_flight_mini_batches"]);
+    assert_eq!(left.iter().sum::<u64>(), 6, "{seen}");
+    let listed = web.get("/api/v1/targets").json(200);
+    let names: Vec<_> = listed["value"].as_array().unwrap().iter().map(|one| &one["target"]).collect();
+    assert!(names.contains(&&Value::from("scaled")), "{listed}");
+    is_problem(&web.get("/api/v1/workers"), 403, "forbidden");
+    let scrape = web.get("/metrics");
+    assert_eq!(
+        scrape.header("content-type").map(|kind| kind.split(';').next().unwrap()),
+        Some("application/openmetrics-text")
+    );
+    let scrape = scrape.text();
+    for line in [
+        "prs_target_wanted_nodes{target=\"scaled\"} 3",
+        "prs_target_live_nodes{target=\"scaled\"} 1",
+        "prs_target_jobs{target=\"scaled\",state=\"running\"} 1",
+        "prs_dependency_up{dependency=\"ledger\"} 1",
+    ] {
+        assert!(scrape.lines().any(|found| found == line), "{line} is missing: {scrape}");
+    }
+    are_documented(&scrape);
+
+    let (_, reader) = token(&job, "read");
+    web.set_token(&reader);
+    let serving = web.get("/api/v1/workers?target=scaled&state=serving").json(200);
+    assert_eq!(
+        (&serving["total"], &serving["value"][0]["job"]),
+        (&1.into(), &id.as_str().into()),
+        "{serving}"
+    );
+    assert_eq!(web.get("/api/v1/workers?target=scaled&state=idle").json(200)["total"], 0);
+    is_problem(&web.get("/api/v1/workers?state=lazy"), 400, "bad-parameter");
+
+    job.mark("go");
+    wait_for("nothing is wanted any more", PATIENCE, || {
+        let seen = web.get("/api/v1/targets/scaled").json(200);
+        (seen["wanted_nodes"] == 0 && seen["jobs"] == 0 && seen["idle_workers"] == 1).then_some(())
+    });
+    drop(worker);
+}
+
+#[test]
+fn without_its_ledger_a_server_has_no_figures() {
+    let fleet = Fleet::shared();
+    let job = fleet.job(Job::new(NAMES));
+    let (_, secret) = token(&job, "metrics");
+    let way = TcpProxy::start(fleet.addresses()[1]);
+    let job = job.with_own_variable("PRS_REDIS_URL", &format!("redis://{}", way.address()));
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&secret);
+    assert_eq!(web.get("/api/v1/targets/default").status, 200);
+    way.cut_off();
+    wait_for("the outage shows", PATIENCE, || {
+        let answer = web.get("/api/v1/targets/default");
+        (answer.status != 200).then(|| is_problem(&answer, 503, "servers-unreachable"))
+    });
+    assert!(web.get("/api/v1/targets/default").header("retry-after").is_some());
+    let scrape = web.get("/metrics").text();
+    assert!(scrape.lines().any(|line| line == "prs_dependency_up{dependency=\"ledger\"} 0"), "{scrape}");
+    assert!(scrape.lines().any(|line| line == "prs_dependency_up{dependency=\"storage\"} 1"), "{scrape}");
+    assert!(!scrape.contains("prs_target_wanted_nodes{"), "{scrape}");
+    way.restore();
+    wait_for("the figures are back", PATIENCE, || {
+        (web.get("/api/v1/targets/default").status == 200).then_some(())
+    });
+}
+
+/// The part of docs/metrics.md about servers has what is exported, and nothing else.
+#[track_caller]
+fn are_documented(scrape: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    let page = fs::read_to_string(page).unwrap();
+    let part = page.split("\n## A server\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = part.lines().filter(|line| line.starts_with("| `prs_"));
+    let documented: BTreeSet<(String, String)> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let name = cells[1].trim_matches('`');
+            (name.strip_suffix("_total").unwrap_or(name).to_owned(), cells[4].to_owned())
+        })
+        .collect();
+    let helps = scrape.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+    let exported: BTreeSet<_> =
+        helps.map(|(name, help)| (name.to_owned(), help.trim_end_matches('.').to_owned())).collect();
+    assert_eq!(documented, exported, "docs/metrics.md and /metrics of a server differ");
+}
+
+#[test]
+fn figures_are_told_at_an_address_of_their_own_without_a_token() {
+    let (job, _) = ran();
+    token(&job, "read");
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let mut web = Web::for_others(&job, None, &["--metrics-listen", &address]);
+    is_problem(&web.get("/metrics"), 401, "unauthenticated");
+    web.ask_at(port);
+    for (path, status) in
+        [("/metrics", 200), ("/livez", 200), ("/readyz", 200), ("/api/v1/jobs", 404), ("/login", 404)]
+    {
+        // Who collects them has no name for the server.
+        assert_eq!(web.ask_with("GET", path, &[("Host", "10.1.2.3")], "").status, status, "{path}");
+    }
+    let taken = job.command(&["serve", "--listen", "127.0.0.1:0", "--metrics-listen", &address]);
+    taken.expect_code(2);
+    assert!(taken.stderr.contains("--metrics-listen takes another address"), "{}", taken.stderr);
+}
+
+#[test]
+fn who_says_nothing_keeps_nobody_from_an_answer() {
+    let (job, _) = ran();
+    let (_, secret) = token(&job, "read");
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&secret);
+    let mut silent: Vec<_> = (0..200).map(|_| web.connect()).collect();
+    for stream in silent.iter_mut().take(100) {
+        stream.write_all(b"GET /api/v1/jobs HTTP/1.1\r\nHost: loc").unwrap();
+    }
+    assert_eq!(web.get("/api/v1/jobs").status, 200);
+    // What did not come in time is not waited for.
+    for mut stream in silent {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&said));
+    }
+    assert_eq!(web.get("/api/v1/jobs").status, 200);
+}
+
+#[test]
+fn who_asks_too_often_is_told_to_wait_and_others_are_not() {
+    let (job, _) = ran();
+    let (busy, other) = (token(&job, "read").1, token(&job, "metrics").1);
+    let mut web = Web::for_others(&job, None, &["--read-rate", "1"]);
+    web.set_token(&busy);
+    let refused = wait_for("a request is refused", PATIENCE, || {
+        Some(web.get("/api/v1/whoami")).filter(|answer| answer.status != 200)
+    });
+    is_problem(&refused, 429, "too-many-requests");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    web.set_token(&other);
+    assert_eq!(web.get("/api/v1/whoami").status, 200);
+    let none = job.command(&["serve", "--read-rate", "0"]);
+    none.expect_code(2);
+}
