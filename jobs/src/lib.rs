@@ -9,12 +9,14 @@
 //! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
+//! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
 //! | get its result, a page about it | [`result::result`], [`report::page`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
+//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `statistics`, `report`, `remove`; each uses
+//! those before it alone.
 
 mod caller;
 pub mod errors;
@@ -31,6 +33,7 @@ pub mod report;
 pub mod result;
 pub mod show;
 pub mod standing;
+pub mod statistics;
 pub mod submit;
 #[cfg(test)]
 mod tests;

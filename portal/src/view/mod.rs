@@ -19,5 +19,6 @@ pub use header::Header;
 pub use report::{MOST_BYTES, report};
 pub use site::{
     ApiPage, ApiRoute, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogLines, LogPage,
-    LoginPage, OutputFile, OutputPage, Preview, ProblemPage, ProblemsPage, SettingsPage, StateCount, Tab,
+    LoginPage, NodesPage, OutputFile, OutputPage, Preview, ProblemPage, ProblemsPage, SettingsPage,
+    StateCount, Tab,
 };

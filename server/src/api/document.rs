@@ -47,6 +47,17 @@ routes! {
     get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
     get "/api/v1/jobs/{job}/errors", "read", [], "Its distinct errors, those that cost most first.";
     get "/api/v1/jobs/{job}/failed-items", "read", [], "The mini-batches of which items are missing; with Accept: text/plain one item a line.";
+    get "/api/v1/jobs/{job}/statistics", "read", [
+        ("parts", "timeline, activity, durations, plan_map, slowest, recent, running, shares, nodes; several with commas [all but nodes]")
+    ], "What it did over time, as its orchestrator publishes it; each part says its resolution.";
+    get "/api/v1/jobs/{job}/nodes", "read", [
+        ("sort", "node_id, -median_seconds, -failed_tries or -tries [node_id]"), LIMIT, CURSOR
+    ], "Its nodes.";
+    get "/api/v1/jobs/{job}/perf", "read", [
+        ("node", "the number of a node; all without it"),
+        ("metric", "cpu, memory, disk_read, disk_written, net_received, net_sent, gpu, gpu_memory; several with commas [all]"),
+        ("from", "since: RFC 3339, or 15m, 6h"), ("to", "until"), ("points", "of a series, at most 500 [120]")
+    ], "What its nodes used of their hosts: points of time, least, mean, most.";
     get "/api/v1/jobs/{job}/events", "read", [], "What happens to it, as server-sent events.";
     get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
     get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";

@@ -8,6 +8,7 @@
 //! | `events` | what happens to it, as it happens |
 //! | `logs` | its logs: list, one, a window of one |
 //! | `outputs` | its result and its files |
+//! | `statistics` | what it did over time, its nodes and their hosts |
 //! | `service` | the server itself |
 //! | `document` | the list of all of them |
 
@@ -20,6 +21,7 @@ pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod outputs;
 mod service;
+mod statistics;
 
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
@@ -54,6 +56,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/report.html", get(jobs::report)))
         .merge(at("/api/v1/jobs/{job}/errors", get(errors::list)))
         .merge(at("/api/v1/jobs/{job}/failed-items", get(errors::failed_items)))
+        .merge(at("/api/v1/jobs/{job}/statistics", get(statistics::statistics)))
+        .merge(at("/api/v1/jobs/{job}/nodes", get(statistics::list)))
+        .merge(at("/api/v1/jobs/{job}/perf", get(statistics::hosts)))
         .merge(at("/api/v1/jobs/{job}/events", get(events::of_job)))
         .merge(at("/api/v1/jobs/{job}/logs", get(logs::list)))
         .merge(at("/api/v1/jobs/{job}/logs/{*path}", get(logs::one)))

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `jobs` | the list of jobs |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
+//! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
@@ -15,6 +16,7 @@ mod job;
 mod jobs;
 mod login;
 mod logs;
+mod nodes;
 
 use axum::Router;
 use axum::extract::Request;
@@ -39,6 +41,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs", get(jobs::list)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
+        .merge(at("/jobs/{job}/nodes", get(nodes::list)))
         .merge(at("/jobs/{job}/logs", get(logs::list)))
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/jobs/{job}/output", get(job::output)))

@@ -15,6 +15,8 @@ const DETAIL: Detail = Detail { rows: (50, 10), errors: 20, tracebacks: 60_000, 
 pub enum Tab {
     /// How it stands.
     Overview,
+    /// The nodes that served it.
+    Nodes,
     /// What it and its processes wrote.
     Logs,
     /// What it brought.
@@ -25,11 +27,12 @@ pub enum Tab {
 
 impl Tab {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 4] = [Self::Overview, Self::Logs, Self::Output, Self::Settings];
+    pub(crate) const ALL: [Self; 5] = [Self::Overview, Self::Nodes, Self::Logs, Self::Output, Self::Settings];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
+            Self::Nodes => "Nodes",
             Self::Logs => "Logs",
             Self::Output => "Output",
             Self::Settings => "Settings",
@@ -40,6 +43,7 @@ impl Tab {
     pub(crate) fn address(self) -> &'static str {
         match self {
             Self::Overview => "",
+            Self::Nodes => "/nodes",
             Self::Logs => "/logs",
             Self::Output => "/output",
             Self::Settings => "/settings",

@@ -3,12 +3,14 @@
 mod job;
 mod jobs;
 mod logs;
+mod nodes;
 mod output;
 mod simple;
 
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogLines, LogPage};
+pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
 
