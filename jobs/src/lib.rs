@@ -10,12 +10,13 @@
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
 //! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
+//! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
 //! | get its result, a page about it | [`result::result`], [`report::page`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `statistics`, `report`, `remove`; each uses
+//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `statistics`, `mini_batches`, `report`, `remove`; each uses
 //! those before it alone.
 
 mod caller;
@@ -25,6 +26,7 @@ pub mod homes;
 mod interrupts;
 pub mod list;
 pub mod logs;
+pub mod mini_batches;
 pub mod names;
 pub mod paths;
 pub mod records;

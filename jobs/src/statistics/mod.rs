@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::homes::JobHome;
 
 pub use self::nodes::{NodeOrder, NodeRecord, nodes};
-pub use self::parts::{PARTS, part};
+pub use self::parts::{PARTS, part, waiting};
 pub use self::perf::{METRICS, Point, Series, Window, perf};
 
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.

@@ -134,6 +134,28 @@ fn plan_map(summary: &Summary) -> Value {
     })
 }
 
+/// Where mini-batches have no outcome yet: ranges of the plan, both ends included, with how many of each have none. They run, or wait.
+pub fn waiting(published: &Published) -> Vec<Value> {
+    let (Some(live), Some(summary)) = (&published.live, &published.summary) else { return Vec::new() };
+    let (width, cells) = (summary.plan.width(), summary.plan.cells());
+    let mut found: Vec<(u64, u64, u64)> = Vec::new();
+    let known = (cells.len() as u64).saturating_mul(width).min(live.scheduled);
+    let open = cells.iter().enumerate().map(|(at, cell)| {
+        let from = at as u64 * width;
+        let to = from.saturating_add(width).min(live.scheduled);
+        (from, to, to.saturating_sub(from).saturating_sub(cell.succeeded.saturating_add(cell.failed)))
+    });
+    for (from, to, open) in open.chain([(known, live.scheduled, live.scheduled.saturating_sub(known))]) {
+        match found.last_mut() {
+            _ if open == 0 || from >= to => {}
+            Some((_, end, sum)) if *end == from => (*end, *sum) = (to, *sum + open),
+            _ => found.push((from, to, open)),
+        }
+    }
+    let range = |(from, to, open): (u64, u64, u64)| json!({ "from": from, "to": to - 1, "open": open });
+    found.into_iter().map(range).collect()
+}
+
 fn shares(summary: &Summary) -> Value {
     let of = &summary.shares;
     let idle_us = of.slots_us.saturating_sub(of.busy_us).saturating_sub(of.init_us);
@@ -187,6 +209,19 @@ mod tests {
         };
         assert!(PARTS.iter().all(|name| !part(&published, name).is_null()));
         assert!(part(&published, "other").is_null());
+    }
+
+    #[test]
+    fn what_has_no_outcome_is_told_as_ranges() {
+        let mut summary = Summary::default();
+        for index in [0, 1, 5] {
+            summary.plan.at(index).succeeded += 1;
+        }
+        let live = Live { scheduled: 9, ..Live::default() };
+        let published = Published { live: Some(live), summary: Some(summary), ..Published::default() };
+        let range = |from: u64, to: u64, open: u64| json!({ "from": from, "to": to, "open": open });
+        assert_eq!(waiting(&published), [range(2, 4, 3), range(6, 8, 3)]);
+        assert!(waiting(&Published::default()).is_empty());
     }
 
     #[test]
