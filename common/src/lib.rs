@@ -41,6 +41,7 @@ pub mod statistics;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;
+pub mod try_table;
 pub mod wire;
 
 pub use hexadecimal::{bytes_of, hexadecimal};

@@ -24,6 +24,8 @@ const ITEMS: usize = 2;
 const STEP: usize = 3;
 const STEP_SINCE: usize = 4;
 const SIGN_OF_LIFE: usize = 5;
+const STDOUT: usize = 6;
+const STDERR: usize = 7;
 /// The first word of the first lane.
 const FIRST_LANE: usize = SIZE / size_of::<u64>();
 /// Words of a lane.
@@ -186,6 +188,17 @@ impl ProcessPage {
     /// Input items of the mini-batch that was started last.
     pub fn items(&self) -> u64 {
         self.word(ITEMS).load(Ordering::Acquire)
+    }
+
+    /// Process: the files that it prints to, standard output and standard error, were so long when its last try ended.
+    pub fn set_printed(&self, (stdout, stderr): (u64, u64)) {
+        self.word(STDOUT).store(stdout, Ordering::Release);
+        self.word(STDERR).store(stderr, Ordering::Release);
+    }
+
+    /// How long these were, bytes; 0 before it has said so.
+    pub fn printed(&self) -> (u64, u64) {
+        (self.word(STDOUT).load(Ordering::Acquire), self.word(STDERR).load(Ordering::Acquire))
     }
 
     /// How many lanes it has.

@@ -9,6 +9,8 @@
 //! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
+//! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
+//! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
@@ -16,7 +18,8 @@
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `report`, `remove`; each uses
+//! `fleet`, `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `statistics`, `mini_batches`,
+//! `report`, `remove`; each uses
 //! those before it alone.
 
 mod caller;
@@ -29,6 +32,7 @@ pub mod homes;
 mod interrupts;
 pub mod list;
 pub mod logs;
+pub mod mini_batches;
 pub mod names;
 pub mod paths;
 pub mod records;
@@ -37,6 +41,7 @@ pub mod report;
 pub mod result;
 pub mod show;
 pub mod standing;
+pub mod statistics;
 pub mod submit;
 #[cfg(test)]
 mod tests;

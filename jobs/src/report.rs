@@ -8,12 +8,12 @@ use prs_common::job::pipeline::{Pipeline, Step, step_id};
 use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
 use prs_orchestrator::report::page::{self, Place};
-use prs_orchestrator::report::read_statistics;
 use prs_portal::view::{Facts, report};
 
 use crate::errors::complete;
 use crate::failure::Failure;
 use crate::homes::{self, JobHome, Seen, Whereabouts};
+use crate::statistics::published;
 
 /// A page about a job.
 #[derive(Debug)]
@@ -52,10 +52,7 @@ pub async fn facts(
     if let Some(plan) = seen.record.pipeline.as_deref().filter(|_| seen.result.steps.is_empty()) {
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;
     }
-    let ledger = home.ledger(&seen.record).await?;
-    let found = read_statistics(&**home.storage(), ledger.as_deref()).await;
-    let found = found.map_err(home.cannot("read the statistics of the job"))?;
-    let statistics = page::published(|name| found.get(name).cloned());
+    let statistics = published(home, &seen.record).await?;
     let place = Place { called: &called, is_among_logs, steps };
     let facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
     Ok((seen, facts))

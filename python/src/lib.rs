@@ -17,6 +17,7 @@ mod lanes;
 mod outbox;
 mod outputs;
 mod path_columns;
+mod printed;
 mod results;
 mod rows;
 mod sample;

@@ -21,6 +21,7 @@ use crate::errors::Describer;
 use crate::item_names::ItemNames;
 use crate::outputs::Outputs;
 use crate::path_columns;
+use crate::printed::Streams;
 use crate::results::{Collector, Returned};
 use crate::slices::SliceReader;
 
@@ -82,6 +83,7 @@ pub(crate) fn serve(py: Python<'_>, connection: &Connection, host: &Bound<'_, Py
         rows: Vec::new(),
         cpu_ns: cpu_ns(),
         skipped: Vec::new(),
+        streams: Streams::look_first(&connection.page),
     };
     loop {
         match turns.next_frame(py)?.decode() {
@@ -113,6 +115,8 @@ struct Turns<'a, 'py> {
     cpu_ns: u64,
     /// What the agent took back and has not been told about.
     skipped: Vec<u32>,
+    /// What it prints.
+    streams: Streams,
 }
 
 impl<'py> Turns<'_, 'py> {
@@ -188,6 +192,7 @@ impl<'py> Turns<'_, 'py> {
         outcome.elapsed_us = (ended_ns - began_ns) / 1_000;
         outcome.cpu_us = (ended_cpu_ns - self.cpu_ns) / 1_000;
         self.cpu_ns = ended_cpu_ns;
+        self.streams.note(&self.connection.page, &mut outcome);
         let Connection { page, inbox, outbox, flusher, .. } = self.connection;
         page.enter(Phase::Idle, ended_ns);
         if outbox.is_too_full_for(self.rows.len()) {

@@ -68,6 +68,12 @@ class Outcome(NamedTuple):
     run_us: int
     load_us: int
     error: Error | None
+    printed: list[list[int]] | None = None
+
+    @classmethod
+    def of(cls, fields: list[Any]) -> Outcome:
+        *rest, error = fields[:12]
+        return cls(*rest, Error.of(error), *fields[12:])
 
 
 # Where the rows are in an outcome.
@@ -406,7 +412,7 @@ class Process:
         while not self._backlog:
             kind, content = self.receive()
             if kind == "Outcomes":
-                self._backlog.extend(Outcome(*one[:-1], error=Error.of(one[-1])) for one in content)
+                self._backlog.extend(Outcome.of(one) for one in content)
             elif kind == "Notice":
                 self.notices.append(content)
             elif kind == "Skipped":

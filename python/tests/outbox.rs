@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use outbox::{MAX_ROWS, Outbox};
 use prs_common::process_page::monotonic_ns;
+use prs_common::segment::Printed;
 use prs_common::source_line::SourceLine;
 use prs_common::wire::{ErrorInfo, Frames, FromProcess, Outcome, Stage};
 
@@ -87,6 +88,7 @@ fn every_field_arrives_and_many_outcomes_share_a_frame() {
         run_us: 7,
         load_us: 8,
         error: Some(error),
+        printed: Some(Printed { stdout: (9, 10), stderr: (11, 12) }),
     };
     add(&outbox, Outcome { rows: 0, ..full.clone() }, b"row\n");
     add(&outbox, numbered(2), b"");

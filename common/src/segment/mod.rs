@@ -10,6 +10,8 @@ mod bundle;
 mod error_detail;
 mod read;
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +89,30 @@ pub struct OutputFile {
     pub crc: u32,
 }
 
+/// A try that took as long tells where what it printed is, also where it succeeded.
+pub const LONG: Duration = Duration::from_millis(10);
+
+/// Where what a try printed is: ranges of bytes in the standard output and the standard error of its process, each with its begin
+/// and its end. What children print late, and what the other mini-batches of a process print that has several under way, is
+/// in there, too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Printed {
+    /// In `user/stdout/<node>/<process>.stdout.txt`.
+    pub stdout: (u64, u64),
+    /// In `user/stderr/<node>/<process>.stderr.txt`.
+    pub stderr: (u64, u64),
+}
+
+impl Printed {
+    /// What was printed between two moments at which the logs were so long, standard output first; nothing where nothing was.
+    pub fn between(before: (u64, u64), after: (u64, u64)) -> Option<Self> {
+        let printed =
+            Self { stdout: (before.0, after.0.max(before.0)), stderr: (before.1, after.1.max(before.1)) };
+        let is_empty = |(from, to): (u64, u64)| from == to;
+        (!is_empty(printed.stdout) || !is_empty(printed.stderr)).then_some(printed)
+    }
+}
+
 /// One try of one mini-batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TryRecord {
@@ -142,6 +168,10 @@ pub struct TryRecord {
     /// Until `run()` began, microseconds: making its argument of the data.
     #[serde(default)]
     pub load_us: u64,
+    /// Where in the logs of its process what it printed is, of a try that failed or took [`LONG`] and printed anything. It is
+    /// written where it is there alone: all other records have the form that they had before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<Printed>,
 }
 
 impl TryRecord {

@@ -17,7 +17,7 @@ mod histogram;
 mod live;
 mod nodes;
 mod plan_map;
-mod record;
+pub(crate) mod record;
 mod summary;
 #[cfg(test)]
 mod tests;

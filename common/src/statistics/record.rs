@@ -48,7 +48,7 @@ macro_rules! record {
     };
 }
 
-pub(super) use record;
+pub(crate) use record;
 
 #[cfg(test)]
 mod tests {

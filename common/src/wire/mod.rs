@@ -15,12 +15,13 @@ mod frame;
 use serde::{Deserialize, Serialize};
 
 use crate::job::{NamedOutput, OutputFormat};
+use crate::segment::Printed;
 use crate::source_line::SourceLine;
 
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -210,6 +211,9 @@ pub struct Outcome {
     pub load_us: u64,
     /// Absent when the try succeeded.
     pub error: Option<ErrorInfo>,
+    /// Where what it printed is, of a try that failed or took long and printed anything. Written where it is there alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<Printed>,
 }
 
 /// An error inside a process.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prs_common::layout;
 use prs_common::statistics;
 use prs_common::storage::{ObjectMeta, StorageErrorKind, StorageExt, is_valid_key};
+use prs_common::try_table;
 
 use self::tail::file_of;
 use crate::failure::Failure;
@@ -60,8 +61,9 @@ pub async fn list(home: &dyn JobHome) -> Result<Vec<Log>, Failure> {
     }
     let view = |object: ObjectMeta| {
         let file = object.key.strip_prefix(layout::LOGS).unwrap_or(&object.key).to_owned();
-        // Statistics stand among the logs, and are for programs.
-        (!file.starts_with(statistics::FOLDER)).then_some(Log { file, bytes: object.size })
+        // Statistics and the table of tries stand among the logs, and are for programs.
+        let is_for_programs = file.starts_with(statistics::FOLDER) || file.starts_with(try_table::FOLDER);
+        (!is_for_programs).then_some(Log { file, bytes: object.size })
     };
     Ok(listed.into_iter().filter_map(view).collect())
 }

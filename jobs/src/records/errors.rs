@@ -83,7 +83,7 @@ pub struct FailedMiniBatch {
     /// Which one.
     mini_batch_id: String,
     /// The same as a number, from 0.
-    minibatch_index: u64,
+    pub minibatch_index: u64,
     /// The name of its input.
     input: Option<String>,
     /// Its items.

@@ -3,6 +3,7 @@
 
 use prs_common::failpoint;
 use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind};
+use prs_common::try_table;
 use tokio_util::sync::CancellationToken;
 
 use crate::caught::{Panicked, caught};
@@ -295,6 +296,7 @@ fn is_orchestrators_log(name: &str) -> bool {
         || name.starts_with("sys/master_role")
         || name.starts_with("sys/error/")
         || name.starts_with(prs_common::statistics::FOLDER)
+        || name.strip_prefix(try_table::FOLDER) == Some(try_table::DIRECTORY)
 }
 
 #[cfg(test)]

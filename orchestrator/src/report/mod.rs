@@ -10,6 +10,7 @@ pub mod progress_overview;
 pub mod starts;
 pub(crate) mod statistics;
 pub mod summaries;
+pub(crate) mod try_table;
 
 pub use statistics::read as read_statistics;
 
@@ -24,7 +25,7 @@ fn push_durations(line: &mut String, durations_us: [u64; 3]) {
 }
 
 /// Appends a CSV field after a comma, quoted where that is needed.
-fn push_csv(line: &mut String, field: &str) {
+pub fn push_csv(line: &mut String, field: &str) {
     line.push(',');
     if field.contains([',', '"', '\n', '\r']) {
         line.push('"');

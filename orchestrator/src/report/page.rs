@@ -106,7 +106,9 @@ fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
         format!("mini-batch {mini_batch_id}{detail}, try {number}, {process} of node {node_id}")
     };
+    let group_id = || group_id_of(&group.status, &group.category, group.frame.as_ref(), &group.message);
     ErrorFact {
+        group: if mini_batch_id.is_empty() { String::new() } else { group_id() },
         status: group.status.clone(),
         // Who lacks items raised nothing.
         category: if group.category.is_empty() && group.status == TryStatus::RunDone.as_str() {

@@ -16,7 +16,7 @@ const COLUMNS: &str = "Mini-batch Id,Picked Count,Node Id,Process,Process Id,Ip,
 Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail\n";
 
 /// Category and message of an outcome that does not count.
-const NOT_FIRST: (&str, &str) =
+pub(super) const NOT_FIRST: (&str, &str) =
     ("Duplicate", "another node was first with this mini-batch; this outcome does not count");
 
 /// The report, being written.

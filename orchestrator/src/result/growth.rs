@@ -82,6 +82,7 @@ mod tests {
     use super::*;
     use crate::fixtures::Fixture;
     use crate::report::processed_mini_batches::ProcessedMiniBatches;
+    use crate::report::try_table::TryTable;
 
     /// Two of them are more than a batch.
     const LENGTH: usize = BATCH as usize * 2 / 3;
@@ -99,7 +100,8 @@ mod tests {
     /// The catalog of all that was committed.
     async fn catalog(fixture: &Fixture) -> Box<Catalog> {
         let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
-        let mut catalog = Box::new(Catalog::new(&fixture.job, 0, report));
+        let tries = TryTable::create(&fixture.job.logs, 1).unwrap();
+        let mut catalog = Box::new(Catalog::new(&fixture.job, 0, (report, tries)));
         for segment in fixture.ledger.segments(0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
             let object = ObjectMeta { key, size, ..ObjectMeta::default() };

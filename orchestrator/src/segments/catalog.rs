@@ -18,6 +18,7 @@ use crate::plan::schedule::KnownChecksums;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::statistics::Statistics;
 use crate::report::summaries::Summaries;
+use crate::report::try_table::{Known, TryTable, had_failed};
 use crate::segments::damage::Damaged;
 use crate::segments::durations::Durations;
 use crate::segments::failures::Failures;
@@ -100,15 +101,28 @@ pub(crate) struct Catalog {
     pub(crate) statistics: Statistics,
     /// Written on the way.
     report: Option<ProcessedMiniBatches>,
+    /// The same for programs, in parts.
+    pub(crate) tries: Option<TryTable>,
 }
 
 impl Catalog {
     /// An empty catalog; the report is begun anew.
-    pub(crate) fn new(job: &JobContext, started_us: u64, report: ProcessedMiniBatches) -> Self {
+    pub(crate) fn new(
+        job: &JobContext,
+        started_us: u64,
+        (report, tries): (ProcessedMiniBatches, TryTable),
+    ) -> Self {
         let is_parquet = job.spec.output_format.is_some_and(OutputFormat::is_parquet);
         let schemas = is_parquet.then(Schemas::default);
         let statistics = Statistics::new(job.incarnation, started_us);
-        Self { incarnation: job.incarnation, schemas, statistics, report: Some(report), ..Self::default() }
+        Self {
+            incarnation: job.incarnation,
+            schemas,
+            statistics,
+            report: Some(report),
+            tries: Some(tries),
+            ..Self::default()
+        }
     }
 
     /// Where the rows of a mini-batch are; nothing for one without an outcome.
@@ -176,6 +190,7 @@ impl Catalog {
         self.written_by.push(self.incarnation);
         self.damaged.push(Damaged { segment: segment.key, reason });
         self.statistics.skip();
+        self.tries.iter_mut().for_each(TryTable::skip);
     }
 
     fn add(&mut self, segment: &CommittedSegment, index: SegmentIndex) {
@@ -189,6 +204,14 @@ impl Catalog {
         let counts =
             |record: &TryRecord| record.is_outcome(current) && !segment.duplicates.contains(&record.index);
         self.statistics.add(&index, counts);
+        if let Some(tries) = &mut self.tries {
+            let failures = &self.failures;
+            tries.add(&index, |record| Known {
+                is_outcome: counts(record),
+                had_failed: had_failed(record, |index| failures.contains_key(&index)),
+                is_duplicate: record.last && segment.duplicates.contains(&record.index),
+            });
+        }
         for record in &index.tries {
             let process = &index.processes[record.process as usize].name;
             self.summaries.add(index.node_id, process, record);

@@ -53,6 +53,7 @@ use crate::metrics::Watching;
 use crate::report::journal::Journal;
 use crate::report::processed_mini_batches::ProcessedMiniBatches;
 use crate::report::statistics::{Pace, PublishedParts, StatisticsFiles};
+use crate::report::try_table::TryTable;
 use crate::result::Growth;
 use crate::segments::bundles::Bundles;
 use crate::segments::catalog::Catalog;
@@ -210,7 +211,8 @@ impl<'a> Watch<'a> {
             job.spec.run_max_try,
             job.spec.run_invocation_timeout
         ));
-        let mut catalog = Box::new(Catalog::new(job, record.started_us, report));
+        let tries = TryTable::create(logs, job.incarnation).map_err(failed)?;
+        let mut catalog = Box::new(Catalog::new(job, record.started_us, (report, tries)));
         catalog.statistics.restore(logs);
         let unwatched = Pace::unwatched(job.policy.statistics, job.policy.statistics_lists);
         let statistics = StatisticsFiles::new(logs, &job.work, unwatched, job.metrics.clone());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prs_common::layout::LOGS;
-use prs_common::statistics::{FOLDER, NAMES};
+use prs_common::statistics::{FOLDER, Live, NAMES, Part};
 use prs_common::storage::PutMode;
 use prs_common::timestamp::now_us;
 
@@ -34,9 +34,13 @@ impl Watch<'_> {
 
     /// Writes what is due.
     pub(super) fn write_due_statistics(&mut self) {
-        let Some(catalog) = self.catalog.take() else { return };
+        let Some(mut catalog) = self.catalog.take() else { return };
         let mut files = std::mem::take(&mut self.statistics);
-        files.write_due(&catalog.statistics, &self.standing(""), Instant::now());
+        let written = files.write_due(&catalog.statistics, &self.standing(""), Instant::now());
+        // With `live`, so that both cover about the same segments.
+        if let Some(tries) = catalog.tries.as_mut().filter(|_| written.contains(&Live::NAME)) {
+            tries.write_directory(&self.job.work, false);
+        }
         (self.statistics, self.catalog) = (files, Some(catalog));
     }
 
@@ -63,8 +67,11 @@ impl Watch<'_> {
 
     /// Writes all of it, with the reason why the job ended where it did not complete.
     pub(super) fn write_last_statistics(&mut self, reason: &str) {
-        let Some(catalog) = self.catalog.take() else { return };
+        let Some(mut catalog) = self.catalog.take() else { return };
         let mut files = std::mem::take(&mut self.statistics);
+        if let Some(tries) = &mut catalog.tries {
+            tries.write_directory(&self.job.work, true);
+        }
         files.write_all(&catalog.statistics, &self.standing(reason));
         (self.statistics, self.catalog) = (files, Some(catalog));
     }

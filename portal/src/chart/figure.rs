@@ -63,6 +63,8 @@ pub enum Cell {
     Bad(String),
     /// A name of the user's.
     Code(String),
+    /// Text, and the address that it leads to.
+    Link(String, String),
 }
 
 impl From<String> for Cell {

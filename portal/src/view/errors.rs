@@ -14,6 +14,8 @@ const MOST_NODES: usize = 6;
 /// Tries that failed alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorFact {
+    /// The id of their group; empty where they are of no mini-batch.
+    pub group: String,
     /// How they ended: `RUN_EXCEPTION`, ...
     pub status: String,
     /// Class of the exception, or what stands for it.
@@ -67,6 +69,7 @@ pub struct ErrorPlace {
 /// A card.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ErrorCard {
+    pub(crate) group: String,
     pub(crate) category: String,
     pub(crate) message: String,
     pub(crate) rest: String,
@@ -132,6 +135,7 @@ fn card(error: &ErrorFact, has_traceback: bool, is_open: bool) -> ErrorCard {
         cost.push("other messages differ".to_owned());
     }
     ErrorCard {
+        group: error.group.clone(),
         category: cut(&error.category, 120),
         message: plain(&cut(first, LETTERS)),
         rest: plain(&cut(rest, LETTERS)),

@@ -7,7 +7,7 @@ use super::settings::Settings;
 use super::signals::signals;
 use super::{Facts, nodes};
 use crate::attention::{Attention, Severity, attention};
-use crate::chart::{Figure, Table};
+use crate::chart::{Cell, Figure, Table};
 use crate::text::times::{day_and_clock, duration};
 use crate::text::{count, counted, cut, percent};
 
@@ -62,13 +62,21 @@ impl<'a> JobView<'a> {
     /// What is known of the job, in so much detail; see [`Self::logs`].
     pub(crate) fn new(facts: &'a Facts, detail: Detail, logs: Option<String>) -> Self {
         let published = &facts.statistics;
-        let figures = pictures(facts, detail);
+        let mut figures = pictures(facts, detail);
+        // Where links to logs lead somewhere, those to mini-batches do.
+        let below = logs.as_ref().map(|_| format!("/jobs/{}/mini-batches", facts.job_id));
+        if let Some(below) = &below {
+            let tables = figures.iter_mut().filter(|figure| figure.id == "plan");
+            tables.filter_map(|figure| figure.table.as_mut()).for_each(|table| link_ranges(table, below));
+        }
         let is_pipeline = !facts.steps.is_empty();
         let has_nodes_figure = figures.iter().any(|figure| figure.id == "nodes");
         let nodes = published.nodes.as_ref().filter(|nodes| !has_nodes_figure && !nodes.rows.is_empty());
         let slowest = published.summary.as_ref().and_then(|summary| slowest(summary, detail.rows.1));
+        let slowest = slowest.map(|table| linked(table, below.as_deref()));
         let running = published.live.as_ref().filter(|_| !facts.state.is_final());
         let running = running.and_then(|live| running_now(live, facts.now_us));
+        let running = running.map(|table| linked(table, below.as_deref()));
         let mut present: Vec<&'static str> = figures.iter().map(|figure| figure.id).collect();
         present.extend((!facts.errors.is_empty()).then_some("errors"));
         present.extend(running.as_ref().map(|_| "running"));
@@ -99,6 +107,31 @@ impl<'a> JobView<'a> {
             logs,
         }
     }
+}
+
+/// The table with its first column, of mini-batches, as links to their pages.
+fn linked(mut table: Table, below: Option<&str>) -> Table {
+    for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
+        if let (Cell::Text(text), Some(below)) = (&*cell, below) {
+            *cell = Cell::Link(text.clone(), format!("{below}/{}", digits(text)));
+        }
+    }
+    table
+}
+
+/// Makes links of ranges of mini-batches, `7` or `7 to 12`, to lists of those that failed in them.
+fn link_ranges(table: &mut Table, below: &str) {
+    for cell in table.rows.iter_mut().filter_map(|row| row.first_mut()) {
+        if let Cell::Text(text) = &*cell {
+            let (from, to) = text.split_once(" to ").unwrap_or((text, text));
+            let address = format!("{below}?state=failed&index={}-{}", digits(from), digits(to));
+            *cell = Cell::Link(text.clone(), address);
+        }
+    }
+}
+
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
 }
 
 fn line(said: Attention, present: &[&str]) -> Line {
@@ -150,7 +183,7 @@ fn starts(facts: &Facts) -> Option<Table> {
     for start in &facts.starts {
         table.rows.push(vec![
             start.start.to_string().into(),
-            crate::chart::Cell::Code(start.code.clone()),
+            Cell::Code(start.code.clone()),
             count(start.mini_batches).into(),
             percent(start.mini_batches, all).into(),
             count(start.rows).into(),

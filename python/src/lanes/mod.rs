@@ -29,6 +29,7 @@ use crate::errors::Describer;
 use crate::item_names::ItemNames;
 use crate::outputs::{Outputs, SharedOutputs};
 use crate::path_columns;
+use crate::printed::Streams;
 use crate::results::Collector;
 use crate::serve::{cpu_ns, flush_standard_output, now_us};
 use crate::slices::SliceReader;
@@ -61,6 +62,8 @@ pub(crate) struct Lanes {
     under_way: AtomicUsize,
     /// CPU time of the process up to the last end of a mini-batch, nanoseconds.
     cpu_ns: AtomicU64,
+    /// What the process prints.
+    streams: Mutex<Streams>,
     is_over: AtomicBool,
 }
 
@@ -100,6 +103,7 @@ impl Lanes {
             freed: Condvar::new(),
             under_way: AtomicUsize::new(0),
             cpu_ns: AtomicU64::new(cpu_ns()),
+            streams: Mutex::new(Streams::look_first(&connection.get().page)),
             is_over: AtomicBool::new(false),
             connection: connection.clone().unbind(),
         })
@@ -253,7 +257,9 @@ impl Lanes {
         }
         this.under_way.fetch_add(1, Ordering::SeqCst);
         let outcome = Outcome { seq: one.seq, started_us: now_us(), ..Outcome::default() };
-        let mut open = Open { outcome, began_ns, run_began_ns: began_ns, watch: FileWatch::default() };
+        let printed = lock(&this.streams).lengths();
+        let watch = FileWatch::default();
+        let mut open = Open { outcome, began_ns, run_began_ns: began_ns, watch, printed };
         let output_dir = this.outputs_dir.join(one.seq.to_string());
         let output_dir = output_dir.to_string_lossy().into_owned();
         match this.load(py, one, &descriptor, &output_dir, &mut open) {
@@ -312,7 +318,7 @@ impl Lanes {
 
     /// Tells the agent of an end, and frees the lane. An error ends the process.
     pub(crate) fn end(&self, py: Python<'_>, lane: usize, open: Open, mut rows: Vec<u8>) -> PyResult<()> {
-        let Open { mut outcome, began_ns, run_began_ns, .. } = open;
+        let Open { mut outcome, began_ns, run_began_ns, printed, .. } = open;
         let ended_ns = monotonic_ns();
         let ended_cpu_ns = cpu_ns();
         outcome.elapsed_us = (ended_ns - began_ns) / 1_000;
@@ -321,7 +327,8 @@ impl Lanes {
         // No clock tells whose it was; the sum over all mini-batches is right.
         let before = self.cpu_ns.swap(ended_cpu_ns, Ordering::SeqCst);
         outcome.cpu_us = ended_cpu_ns.saturating_sub(before) / 1_000;
-        let Connection { inbox, outbox, flusher, .. } = self.connection.get();
+        let Connection { page, inbox, outbox, flusher, .. } = self.connection.get();
+        lock(&self.streams).note_since(page, printed, &mut outcome);
         self.under_way.fetch_sub(1, Ordering::SeqCst);
         self.free_lane(lane);
         if outbox.is_too_full_for(rows.len()) {

@@ -42,6 +42,8 @@ pub(crate) struct Open {
     pub(crate) began_ns: u64,
     pub(crate) run_began_ns: u64,
     pub(crate) watch: FileWatch,
+    /// How long the files were that the process prints to.
+    pub(crate) printed: (u64, u64),
 }
 
 #[pymethods]

@@ -47,6 +47,31 @@ routes! {
     get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
     get "/api/v1/jobs/{job}/errors", "read", [], "Its distinct errors, those that cost most first.";
     get "/api/v1/jobs/{job}/failed-items", "read", [], "The mini-batches of which items are missing; with Accept: text/plain one item a line.";
+    get "/api/v1/jobs/{job}/statistics", "read", [
+        ("parts", "timeline, activity, durations, plan_map, slowest, recent, running, shares, nodes; several with commas [all but nodes]")
+    ], "What it did over time, as its orchestrator publishes it; each part says its resolution.";
+    get "/api/v1/jobs/{job}/nodes", "read", [
+        ("sort", "node_id, -median_seconds, -failed_tries or -tries [node_id]"), LIMIT, CURSOR
+    ], "Its nodes.";
+    get "/api/v1/jobs/{job}/perf", "read", [
+        ("node", "the number of a node; all without it"),
+        ("metric", "cpu, memory, disk_read, disk_written, net_received, net_sent, gpu, gpu_memory; several with commas [all]"),
+        ("from", "since: RFC 3339, or 15m, 6h"), ("to", "until"), ("points", "of a series, at most 500 [120]")
+    ], "What its nodes used of their hosts: points of time, least, mean, most.";
+    get "/api/v1/jobs/{job}/mini-batches", "read", [
+        ("state", "failed, retried, short, succeeded, all; running and slow list what takes longest, waiting ranges without an outcome [failed]"),
+        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node"), ("process", "the name of a process"),
+        ("group", "the id of an error group"), ("from", "ran since: RFC 3339, or 15m, 6h"), ("to", "began until"),
+        ("min_seconds", "took so long at least"), ("status", "how tries ended, such as RUN_EXCEPTION; several: any of them"),
+        ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR
+    ], "Its mini-batches, each by the try that is its outcome. A page may be shorter than its limit, and even empty, while there is a next_cursor.";
+    get "/api/v1/jobs/{job}/mini-batches/{index}", "read", [], "A mini-batch: its tries in order, with tracebacks and where what they printed is.";
+    get "/api/v1/jobs/{job}/tries", "read", [
+        ("index", "a mini-batch, or a range: 7-12"), ("node", "the number of a node"), ("process", "the name of a process"),
+        ("group", "the id of an error group"), ("from", "ran since: RFC 3339, or 15m, 6h"), ("to", "began until"),
+        ("min_seconds", "took so long at least"), ("status", "how tries ended, such as RUN_EXCEPTION; several: any of them"),
+        ("sort", "index, -seconds, started_at or -started_at [index]"), LIMIT, CURSOR
+    ], "The tries of its mini-batches; with Accept: text/csv all that fit, as processed_mini-batches.csv has them.";
     get "/api/v1/jobs/{job}/events", "read", [], "What happens to it, as server-sent events.";
     get "/api/v1/jobs/{job}/logs", "read", [("q", "part of the name"), ("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its logs.";
     get "/api/v1/jobs/{job}/logs/{path}", "read", [("tail", "bytes at its end, at most 4194304"), ("download", "true: as a file to keep")], "A log, or a range of it.";

@@ -53,7 +53,7 @@ pub(crate) async fn failed_items(
 }
 
 /// An item on one line.
-fn line(item: &Item) -> String {
+pub(crate) fn line(item: &Item) -> String {
     match item {
         Item::File(path) => path.clone(),
         Item::Part { file, start, end: Some(end), .. } => format!("{file} bytes {start} to {end}"),

@@ -9,19 +9,23 @@
 //! | `fleet` | targets of the fleet, for autoscalers; its workers |
 //! | `logs` | its logs: list, one, a window of one |
 //! | `outputs` | its result and its files |
+//! | `mini_batches` | its mini-batches and their tries |
+//! | `statistics` | what it did over time, its nodes and their hosts |
 //! | `service` | the server itself |
 //! | `document` | the list of all of them |
 
 mod document;
-mod errors;
+pub(crate) mod errors;
 mod events;
 pub(crate) mod files;
 pub(crate) mod fleet;
 mod job_object;
 pub(crate) mod jobs;
 pub(crate) mod logs;
+pub(crate) mod mini_batches;
 pub(crate) mod outputs;
 mod service;
+mod statistics;
 
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
@@ -57,6 +61,12 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/report.html", get(jobs::report)))
         .merge(at("/api/v1/jobs/{job}/errors", get(errors::list)))
         .merge(at("/api/v1/jobs/{job}/failed-items", get(errors::failed_items)))
+        .merge(at("/api/v1/jobs/{job}/statistics", get(statistics::statistics)))
+        .merge(at("/api/v1/jobs/{job}/nodes", get(statistics::list)))
+        .merge(at("/api/v1/jobs/{job}/perf", get(statistics::hosts)))
+        .merge(at("/api/v1/jobs/{job}/mini-batches", get(mini_batches::of_job)))
+        .merge(at("/api/v1/jobs/{job}/mini-batches/{index}", get(mini_batches::of_index)))
+        .merge(at("/api/v1/jobs/{job}/tries", get(mini_batches::tries)))
         .merge(at("/api/v1/jobs/{job}/events", get(events::of_job)))
         .merge(at("/api/v1/jobs/{job}/logs", get(logs::list)))
         .merge(at("/api/v1/jobs/{job}/logs/{*path}", get(logs::one)))

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `jobs` | the list of jobs |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
+//! | `mini_batches` | its mini-batches, and one of them |
+//! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `fleet` | targets and workers |
 //! | `login` | logging in and out |
@@ -17,6 +19,8 @@ mod job;
 mod jobs;
 mod login;
 mod logs;
+mod mini_batches;
+mod nodes;
 
 use axum::Router;
 use axum::response::Redirect;
@@ -60,6 +64,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs", get(jobs::list)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
+        .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
+        .merge(at("/jobs/{job}/mini-batches/{index}", get(mini_batches::one)))
+        .merge(at("/jobs/{job}/nodes", get(nodes::list)))
         .merge(at("/jobs/{job}/logs", get(logs::list)))
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/jobs/{job}/output", get(job::output)))

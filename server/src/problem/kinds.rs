@@ -46,6 +46,10 @@ kinds! {
         "No job has this id: it was removed, it lives in another folder or fleet than this server looks at, or the id is misspelt. The list of jobs has all that there are.";
     FILE_NOT_FOUND, "file-not-found", 404, "There is no such file",
         "The job has no log, or no file in its output, of this name. The list above it has those that there are; logs of a fleet arrive some seconds after they are written.";
+    MINI_BATCH_NOT_FOUND, "mini-batch-not-found", 404, "Nothing is known of this mini-batch",
+        "The job has no such mini-batch, it waits or runs for the first time, or an older prs ran the job. On a fleet a try is known some seconds after it ended.";
+    NO_STATISTICS, "no-statistics", 404, "There are no statistics",
+        "The orchestrator of a job publishes them some seconds after it begins. There are none of a pipeline, whose steps have their own, and none of what an older prs ran; what hosts did is known where resource_monitor_interval is not 0.";
     METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The address does not take this method",
         "The header Allow of the answer names those that it takes.";
     NO_RESULT, "no-result", 409, "The job has no result",

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use prs_common::segment::Printed;
 use prs_common::source_line::SourceLine;
 use prs_common::wire::{
     Assignment, ErrorInfo, Frame, Frames as Stream, FromProcess, MAX_FRAME, Message, Outcome, Stage,
@@ -149,6 +150,7 @@ fn frame(random: &mut Random) -> Vec<u8> {
                 run_us: 3,
                 load_us: 4,
                 error: (random.below(3) == 0).then(|| error(random)),
+                printed: (random.below(3) == 0).then(Printed::default),
             };
             let outcomes: Vec<_> = (0..random.below(4)).map(|_| outcome(random)).collect();
             let behind = outcomes.iter().map(|_| rows.as_bytes());

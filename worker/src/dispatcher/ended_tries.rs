@@ -8,7 +8,7 @@ use prs_common::job::JobSpec;
 use prs_common::ledger::NodeReport;
 use prs_common::mini_batch::id_of;
 use prs_common::process_page::Phase;
-use prs_common::segment::{ErrorDetail, TryRecord, TryStatus};
+use prs_common::segment::{ErrorDetail, Printed, TryRecord, TryStatus};
 use prs_common::source_line::SourceLine;
 use prs_common::timestamp::now_us;
 use prs_common::wire::{self, ErrorInfo};
@@ -54,6 +54,7 @@ impl EndedTries<'_> {
         record.cpu_us = report.cpu_us;
         record.run_us = report.run_us;
         record.load_us = report.load_us;
+        record.printed = report.printed;
         record.items = report.items;
         let mut error = None;
         if let Some(mut told) = report.error {
@@ -106,6 +107,9 @@ impl EndedTries<'_> {
         record.run_us = if death.phase == Phase::Running { long } else { 0 };
         record.load_us = if death.phase == Phase::Loading { long } else { 0 };
         record.items = death.items;
+        let printed_until = running.printed.lengths();
+        record.printed =
+            printed_until.and_then(|until| Printed::between(running.process.page.printed(), until));
         let detail = fail(&mut record, running, &ready, status, now_us(), &error);
         running.log.note(&record);
         running.log.flush();

@@ -27,6 +27,13 @@ impl Printed {
         Self([stdout, stderr].map(|path| (path.clone(), size(path))).into())
     }
 
+    /// How long the files are, standard output first, bytes; nothing where the process prints to none.
+    pub(crate) fn lengths(&self) -> Option<(u64, u64)> {
+        let [stdout, stderr] = &self.0[..] else { return None };
+        let length = |(path, begin): &(PathBuf, u64)| fs::metadata(path).map_or(*begin, |file| file.len());
+        Some((length(stdout), length(stderr)))
+    }
+
     /// The files with something in them, each with the time of its last write, microseconds since the Unix epoch, and the
     /// part to read.
     fn written(&self) -> impl Iterator<Item = (u64, Tail<'_>)> {

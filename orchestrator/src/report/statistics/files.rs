@@ -76,14 +76,21 @@ impl StatisticsFiles {
         Self { folder, aside, unwatched, metrics, ..Self::default() }
     }
 
-    /// Writes the parts that are due at this time.
-    pub(crate) fn write_due(&mut self, statistics: &Statistics, standing: &Standing, now: Instant) {
+    /// Writes the parts that are due at this time, and tells which.
+    pub(crate) fn write_due(
+        &mut self,
+        statistics: &Statistics,
+        standing: &Standing,
+        now: Instant,
+    ) -> Vec<&'static str> {
         let pace = if self.is_watched(now) { Pace::WATCHED } else { self.unwatched };
         let age = |name: &str| self.written.get(name).map(|at| now.saturating_duration_since(*at));
-        for name in pace.due(age) {
+        let due = pace.due(age);
+        for name in &due {
             self.write(name, statistics, standing);
             self.written.insert(name, now);
         }
+        due
     }
 
     /// Writes all parts.

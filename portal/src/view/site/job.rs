@@ -15,6 +15,10 @@ const DETAIL: Detail = Detail { rows: (50, 10), errors: 20, tracebacks: 60_000, 
 pub enum Tab {
     /// How it stands.
     Overview,
+    /// Its mini-batches.
+    MiniBatches,
+    /// The nodes that served it.
+    Nodes,
     /// What it and its processes wrote.
     Logs,
     /// What it brought.
@@ -25,11 +29,14 @@ pub enum Tab {
 
 impl Tab {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 4] = [Self::Overview, Self::Logs, Self::Output, Self::Settings];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Overview, Self::MiniBatches, Self::Nodes, Self::Logs, Self::Output, Self::Settings];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
+            Self::MiniBatches => "Mini-batches",
+            Self::Nodes => "Nodes",
             Self::Logs => "Logs",
             Self::Output => "Output",
             Self::Settings => "Settings",
@@ -40,6 +47,8 @@ impl Tab {
     pub(crate) fn address(self) -> &'static str {
         match self {
             Self::Overview => "",
+            Self::MiniBatches => "/mini-batches",
+            Self::Nodes => "/nodes",
             Self::Logs => "/logs",
             Self::Output => "/output",
             Self::Settings => "/settings",

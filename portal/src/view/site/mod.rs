@@ -4,6 +4,9 @@ mod fleet;
 mod job;
 mod jobs;
 mod logs;
+mod mini_batch;
+mod mini_batches;
+mod nodes;
 mod output;
 mod simple;
 
@@ -11,6 +14,9 @@ pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogLines, LogPage};
+pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
+pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
+pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
 

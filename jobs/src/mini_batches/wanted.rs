@@ -1,0 +1,231 @@
+//! Which tries are asked for, and in which order.
+
+use prs_common::mini_batch::MiniBatchIndex;
+use prs_common::segment::TryStatus;
+use prs_common::try_table::{Block, Extent, Row, Which};
+
+/// The states of mini-batches that a list can be of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum State {
+    /// Those that failed for good.
+    #[default]
+    Failed,
+    /// Those that succeeded after a try that failed.
+    Retried,
+    /// Those that succeeded and lack items.
+    Short,
+    /// Those that succeeded.
+    Succeeded,
+    /// All with an outcome.
+    All,
+}
+
+impl State {
+    /// The states, by the word that a parameter has for each.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("failed", Self::Failed),
+        ("retried", Self::Retried),
+        ("short", Self::Short),
+        ("succeeded", Self::Succeeded),
+        ("all", Self::All),
+    ];
+}
+
+/// What comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The first in the input.
+    #[default]
+    Index,
+    /// The one that took longest.
+    Longest,
+    /// The one that began first.
+    Oldest,
+    /// The one that began last.
+    Newest,
+}
+
+impl Order {
+    /// The orders, by the word that a parameter has for each.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("index", Self::Index),
+        ("-seconds", Self::Longest),
+        ("started_at", Self::Oldest),
+        ("-started_at", Self::Newest),
+    ];
+
+    /// By what rows are sorted: the least comes first.
+    pub(super) fn key(self, row: &Row) -> (u64, u64, u32) {
+        let first = match self {
+            Self::Index => row.index,
+            Self::Longest => u64::MAX - row.elapsed_us,
+            Self::Oldest => row.started_us,
+            Self::Newest => u64::MAX - row.started_us,
+        };
+        (first, row.index, row.number)
+    }
+
+    /// By what parts are sorted: the least key that one of their rows can have.
+    pub(super) fn least(self, extent: &Extent) -> u64 {
+        match self {
+            Self::Index => extent.least_index,
+            Self::Longest => u64::MAX - extent.most_us,
+            Self::Oldest => extent.first_us,
+            Self::Newest => u64::MAX - extent.last_us,
+        }
+    }
+}
+
+/// Which tries are asked for. What is not set fits all.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// The mini-batches of a state, each by the try that is its outcome; without it all tries.
+    pub state: Option<State>,
+    /// The tries that ended in one of these ways.
+    pub statuses: Vec<TryStatus>,
+    /// Those of mini-batches from one to another, both included.
+    pub index: Option<(MiniBatchIndex, MiniBatchIndex)>,
+    /// Those of a node.
+    pub node_id: Option<u32>,
+    /// Those of processes of this name.
+    pub process: Option<String>,
+    /// Those of an error group.
+    pub group: Option<String>,
+    /// Those that ran since then, microseconds since the Unix epoch.
+    pub from_us: Option<u64>,
+    /// Those that began until then.
+    pub to_us: Option<u64>,
+    /// Those that took so long at least, microseconds.
+    pub least_us: Option<u64>,
+    /// What comes first.
+    pub order: Order,
+}
+
+impl Wanted {
+    /// The table that has all of them: that of troubled ones is short, whatever the job's size.
+    pub(super) fn which(&self) -> Which {
+        let by_state = matches!(self.state, Some(State::Failed | State::Retried | State::Short));
+        let by_status = !self.statuses.is_empty() && !self.statuses.contains(&TryStatus::RunDone);
+        if by_state || by_status || self.group.is_some() { Which::Troubled } else { Which::All }
+    }
+
+    /// Whether a part can have some.
+    pub(super) fn may_be_in(&self, extent: &Extent) -> bool {
+        // What began earlier than the part may have run on.
+        let ran_until = extent.last_us.saturating_add(extent.most_us);
+        let failed = extent.rows - extent.tries(TryStatus::RunDone).min(extent.rows);
+        extent.rows > 0
+            && self.index.is_none_or(|(from, to)| extent.least_index <= to && from <= extent.most_index)
+            && self.node_id.is_none_or(|node| extent.may_have_node(node))
+            && self.group.as_ref().is_none_or(|group| extent.may_have_group(group))
+            && self.from_us.is_none_or(|from| ran_until >= from)
+            && self.to_us.is_none_or(|to| extent.first_us <= to)
+            && self.least_us.is_none_or(|least| extent.most_us >= least)
+            && (self.statuses.is_empty() || self.statuses.iter().any(|status| extent.tries(*status) > 0))
+            && match self.state {
+                None => true,
+                Some(State::Failed) => extent.outcomes > 0 && failed > 0,
+                Some(_) => extent.outcomes > 0,
+            }
+    }
+
+    /// Whether a try is one of them. `which` is the table that it stands in, all of whose successes had failed before or lack
+    /// items where it is that of troubled ones.
+    pub(super) fn has(&self, block: &Block, row: &Row) -> bool {
+        let process = || block.processes.get(row.process as usize).map_or("", |process| &process.name);
+        let is_short = !row.has_failed() && row.succeeded < row.items;
+        let of_state = match self.state {
+            None => true,
+            Some(State::Failed) => row.is_outcome && row.has_failed(),
+            Some(State::Short) => row.is_outcome && is_short,
+            // In the table of troubled ones, a success that lacks nothing had failed before.
+            Some(State::Retried) => row.is_outcome && !row.has_failed() && (!is_short || row.number > 1),
+            Some(State::Succeeded) => row.is_outcome && !row.has_failed(),
+            Some(State::All) => row.is_outcome,
+        };
+        of_state
+            && self.index.is_none_or(|(from, to)| (from..=to).contains(&row.index))
+            && self.node_id.is_none_or(|node| node == block.node_id)
+            && self.process.as_ref().is_none_or(|wanted| wanted == process())
+            && self.group.as_ref().is_none_or(|group| *group == row.group)
+            && self.from_us.is_none_or(|from| row.started_us.saturating_add(row.elapsed_us) >= from)
+            && self.to_us.is_none_or(|to| row.started_us <= to)
+            && self.least_us.is_none_or(|least| row.elapsed_us >= least)
+            && (self.statuses.is_empty()
+                || row.status().is_some_and(|status| self.statuses.contains(&status)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(change: impl FnOnce(&mut Wanted)) -> Wanted {
+        let mut wanted = Wanted::default();
+        change(&mut wanted);
+        wanted
+    }
+
+    #[test]
+    fn what_failed_is_looked_for_in_the_short_table() {
+        for (wanted, expected) in [
+            (wanted(|_| {}), Which::All),
+            (wanted(|of| of.state = Some(State::All)), Which::All),
+            (wanted(|of| of.state = Some(State::Failed)), Which::Troubled),
+            (wanted(|of| of.state = Some(State::Retried)), Which::Troubled),
+            (wanted(|of| of.group = Some("abc".to_owned())), Which::Troubled),
+            (wanted(|of| of.statuses = vec![TryStatus::RunTimeout]), Which::Troubled),
+            (wanted(|of| of.statuses = vec![TryStatus::RunTimeout, TryStatus::RunDone]), Which::All),
+        ] {
+            assert_eq!(wanted.which(), expected, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_left_out_where_no_row_of_it_is_wanted() {
+        let row = |index, status| Row {
+            index,
+            number: 2,
+            status,
+            is_outcome: true,
+            started_us: 1_000 + index,
+            elapsed_us: 10 * index,
+            group: if status == 0 { String::new() } else { "abc".to_owned() },
+            ..Row::default()
+        };
+        let rows = [row(3, 0), row(9, 1)];
+        let block = Block {
+            node_id: 7,
+            processes: vec![prs_common::segment::ProcessRef::default()],
+            ..Block::default()
+        };
+        let mut extent = Extent::default();
+        rows.iter().for_each(|row| extent.add(7, row));
+        for (wanted, expected) in [
+            (wanted(|_| {}), 2),
+            (wanted(|of| of.index = Some((4, 8))), 0),
+            (wanted(|of| of.index = Some((4, 9))), 1),
+            (wanted(|of| of.index = Some((10, 20))), 0),
+            (wanted(|of| of.node_id = Some(8)), 0),
+            (wanted(|of| of.node_id = Some(7)), 2),
+            (wanted(|of| of.group = Some("abc".to_owned())), 1),
+            (wanted(|of| of.group = Some("abd".to_owned())), 0),
+            (wanted(|of| of.least_us = Some(90)), 1),
+            (wanted(|of| of.least_us = Some(91)), 0),
+            (wanted(|of| of.from_us = Some(1_099)), 1),
+            (wanted(|of| of.from_us = Some(1_100)), 0),
+            (wanted(|of| of.to_us = Some(1_003)), 1),
+            (wanted(|of| of.to_us = Some(1_002)), 0),
+            (wanted(|of| of.state = Some(State::Failed)), 1),
+            (wanted(|of| of.state = Some(State::Retried)), 1),
+            (wanted(|of| of.statuses = vec![TryStatus::NodeLost]), 0),
+        ] {
+            let found = rows.iter().filter(|row| wanted.has(&block, row)).count();
+            assert_eq!(found, expected, "{wanted:?}");
+            assert!(found == 0 || wanted.may_be_in(&extent), "{wanted:?}");
+        }
+        assert!(!wanted(|of| of.index = Some((10, 20))).may_be_in(&extent));
+        assert!(!wanted(|of| of.node_id = Some(8)).may_be_in(&extent));
+        assert!(!wanted(|of| of.statuses = vec![TryStatus::NodeLost]).may_be_in(&extent));
+    }
+}

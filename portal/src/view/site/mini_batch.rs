@@ -1,0 +1,146 @@
+//! A mini-batch: its tries in order, with what each printed.
+
+use askama::Template;
+
+use super::mini_batches::TryLine;
+use super::simple::rendered;
+use super::{Chrome, Tab};
+use crate::text::{Run, bytes, runs};
+
+/// Width of the bar of a try.
+const WIDTH: u64 = 1_000;
+
+/// What a try printed to one of its streams.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrintedText {
+    /// `Standard output` or `Standard error`.
+    pub name: &'static str,
+    /// The log, below `logs/`.
+    pub path: String,
+    /// Where it begins, bytes.
+    pub from: u64,
+    /// The text, as far as it is shown.
+    pub text: String,
+    /// Bytes that are not shown.
+    pub left_out: u64,
+}
+
+impl PrintedText {
+    fn more(&self) -> String {
+        bytes(self.left_out)
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        runs(&self.text)
+    }
+}
+
+/// A try with all that is known of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TryFact {
+    /// The try.
+    pub line: TryLine,
+    /// The traceback; empty where there is none.
+    pub traceback: String,
+    /// Where it came from; empty where that is not known.
+    pub frame: String,
+    /// What it printed.
+    pub printed: Vec<PrintedText>,
+    /// What is known of its printing where nothing of it is shown.
+    pub why_not: &'static str,
+}
+
+impl TryFact {
+    fn traceback_runs(&self) -> Vec<Run> {
+        runs(&self.traceback)
+    }
+}
+
+/// The page of a mini-batch.
+#[derive(Debug, Template)]
+#[template(path = "site/mini_batch.html")]
+pub struct MiniBatchPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The tab.
+    pub tab: Tab,
+    /// The job.
+    pub job_id: &'a str,
+    /// What people call the job.
+    pub title: &'a str,
+    /// The mini-batch.
+    pub index: u64,
+    /// `succeeded`, `failed`; `open` where it has no outcome yet.
+    pub state: &'a str,
+    /// What it consists of.
+    pub detail: &'a str,
+    /// Its items, one a line, where these are known.
+    pub items: Vec<String>,
+    /// Its tries, the first one first.
+    pub tries: Vec<TryFact>,
+    /// The commands that come next, and what each does.
+    pub commands: Vec<(String, &'static str)>,
+    /// Whether all tries are there.
+    pub complete: bool,
+}
+
+impl MiniBatchPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+
+    fn family(&self) -> &'static str {
+        match self.state {
+            "succeeded" => "good",
+            "failed" => "bad",
+            _ => "active",
+        }
+    }
+
+    /// The bar of a try: where loading, `run()` and the rest begin, and how long they are, in thousandths of the longest.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "templates hand in references")]
+    fn bar(&self, at: &usize) -> Vec<(u64, u64, &'static str)> {
+        let longest = self.tries.iter().map(|one| one.line.times_us[1]).max().unwrap_or_default().max(1);
+        let Some(one) = self.tries.get(*at) else { return Vec::new() };
+        let [_, elapsed, load, run] = one.line.times_us;
+        let wide = |us: u64| us.saturating_mul(WIDTH) / longest;
+        let run_class = if one.line.has_failed { "f-bad" } else { "f-share-0" };
+        let (loaded, ran) = (wide(load), wide(load.saturating_add(run).min(elapsed.max(load))));
+        vec![
+            (0, loaded, "f-share-2"),
+            (loaded, ran.saturating_sub(loaded).max(2), run_class),
+            (ran, wide(elapsed).saturating_sub(ran), "f-share-4"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_have_the_proportions_of_the_times() {
+        let of =
+            |times_us| TryFact { line: TryLine { times_us, ..TryLine::default() }, ..TryFact::default() };
+        let chrome = Chrome::default();
+        let page = MiniBatchPage {
+            chrome: &chrome,
+            tab: Tab::MiniBatches,
+            job_id: "j",
+            title: "t",
+            index: 7,
+            state: "failed",
+            detail: "<b>",
+            items: vec!["<i>".into()],
+            tries: vec![of([0, 100, 20, 60]), of([0, 50, 0, 50])],
+            commands: Vec::new(),
+            complete: true,
+        };
+        let spans = |at| page.bar(&at).into_iter().map(|(from, wide, _)| (from, wide)).collect::<Vec<_>>();
+        assert_eq!(spans(0), [(0, 200), (200, 600), (800, 200)]);
+        assert_eq!(spans(1), [(0, 0), (0, 500), (500, 0)]);
+        let html = page.html();
+        assert!(!html.contains("<b>") && !html.contains("<i>"), "what users write is text");
+    }
+}

@@ -1,0 +1,125 @@
+//! The mini-batches of a job: a filter, and a page of them.
+
+use askama::Template;
+
+use super::simple::rendered;
+use super::{Chrome, Tab};
+use crate::text::times::{clock, day_and_clock, duration_us};
+use crate::text::{count, cut};
+
+/// A try, as the pages show it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TryLine {
+    /// The mini-batch.
+    pub index: u64,
+    /// Which try, from 1.
+    pub number: u32,
+    /// The start of the job that it is of.
+    pub incarnation: u32,
+    /// How it ended: `RUN_DONE`, ...
+    pub status: String,
+    /// Whether it failed.
+    pub has_failed: bool,
+    /// Whether it is the outcome of its mini-batch.
+    pub is_outcome: bool,
+    /// The node.
+    pub node_id: u32,
+    /// The process.
+    pub process: String,
+    /// When it began, all of it, until `run()`, within `run()`: microseconds.
+    pub times_us: [u64; 4],
+    /// Items, and those that succeeded.
+    pub items: (u64, u64),
+    /// Class of the error and its message; empty where there is none.
+    pub error: String,
+    /// Id of its error group; empty where there is none.
+    pub group: String,
+    /// What the mini-batch consists of.
+    pub detail: String,
+}
+
+impl TryLine {
+    pub(super) fn shape(&self) -> &'static str {
+        match (self.has_failed, self.items.1 < self.items.0) {
+            (true, _) => "bad",
+            (false, true) => "warn",
+            (false, false) => "good",
+        }
+    }
+
+    pub(super) fn word(&self) -> &str {
+        match self.status.as_str() {
+            "RUN_DONE" if self.items.1 < self.items.0 => "items missing",
+            "RUN_DONE" => "succeeded",
+            status => status,
+        }
+    }
+
+    pub(super) fn took(&self) -> String {
+        duration_us(self.times_us[1])
+    }
+
+    pub(super) fn ran(&self) -> String {
+        duration_us(self.times_us[3])
+    }
+
+    pub(super) fn began(&self) -> (String, String) {
+        let at = self.times_us[0];
+        (format!("{} UTC", day_and_clock(at)), prs_common::timestamp::format_us(at))
+    }
+
+    fn clock(&self) -> String {
+        format!("{} UTC", clock(self.times_us[0]))
+    }
+
+    fn succeeded(&self) -> String {
+        format!("{} of {}", count(self.items.1), count(self.items.0))
+    }
+
+    fn says(&self) -> String {
+        let line = self.error.lines().next().unwrap_or_default();
+        cut(if line.is_empty() { &self.detail } else { line }, 160)
+    }
+}
+
+/// A choice of the filter: its word in the address, and what it says.
+pub type Choice = (&'static str, &'static str);
+
+/// The tab of the mini-batches.
+#[derive(Debug, Template)]
+#[template(path = "site/mini_batches.html")]
+pub struct MiniBatchesPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The tab.
+    pub tab: Tab,
+    /// The job.
+    pub job_id: &'a str,
+    /// What people call it.
+    pub title: &'a str,
+    /// The states, and the one that is listed.
+    pub states: (&'static [Choice], &'a str),
+    /// The orders, and the one of the list.
+    pub orders: (&'static [Choice], &'a str),
+    /// The other fields of the filter: name in the address, what it is, what stands in it.
+    pub fields: Vec<(&'static str, &'static str, &'a str)>,
+    /// The tries.
+    pub tries: Vec<TryLine>,
+    /// The address of the next page; empty where there is none.
+    pub next: String,
+    /// The address of the same list for programs.
+    pub api: String,
+    /// What is not all, in sentences.
+    pub notes: Vec<String>,
+    /// Whether the filter leaves anything out.
+    pub is_filtered: bool,
+    /// Whether more may come.
+    pub grows: bool,
+}
+
+impl MiniBatchesPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}

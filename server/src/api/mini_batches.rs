@@ -1,0 +1,255 @@
+//! The mini-batches of a job and their tries: lists with filters, one of them with all its tries.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, LINK};
+use axum::response::{IntoResponse, Response};
+use prs_common::segment::TryStatus;
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::homes::Home;
+use prs_jobs::mini_batches::{CSV_COLUMNS, Cursor, Order, State as Of, TryPage, Wanted, list, one};
+use prs_jobs::statistics::{part, published, waiting};
+use serde_json::{Value, json};
+
+use super::logs::home;
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::cursor;
+use crate::http::params::{Params, bad};
+use crate::problem::{Kind, Problem};
+
+/// The parameters that filter tries.
+pub(crate) const FILTERS: [&str; 9] =
+    ["index", "node", "process", "group", "from", "to", "min_seconds", "status", "sort"];
+/// States of mini-batches that the statistics list, with the part that does.
+const LISTED: [(&str, &str); 3] = [("running", "running"), ("slow", "slowest"), ("waiting", "")];
+/// Rows of a piece of a table as CSV, at most.
+const CSV_ROWS: usize = 8_192;
+
+fn refused(failure: prs_jobs::Failure) -> Problem {
+    Problem::of(&failure, Kind::REFUSED)
+}
+
+/// What is asked for of the tries of a job.
+pub(crate) fn wanted(params: &Params) -> Result<Wanted, Problem> {
+    let now = now_us();
+    let mut statuses = Vec::new();
+    for word in params.all("status") {
+        let known = TryStatus::ALL.into_iter().find(|status| status.as_str() == word);
+        statuses.push(known.ok_or_else(|| {
+            bad(
+                "status",
+                format_args!("{word:?} is none of {}", TryStatus::ALL.map(TryStatus::as_str).join(", ")),
+            )
+        })?);
+    }
+    let least: Option<f64> = params.value("min_seconds", "a number of seconds")?;
+    if least.is_some_and(|least| !(0.0..1e9).contains(&least)) {
+        return Err(bad("min_seconds", "it is not a number of seconds from 0 on"));
+    }
+    let sort = params.one("sort")?.unwrap_or("index");
+    let order = Order::ALL.into_iter().find(|(word, _)| *word == sort).map(|(_, order)| order);
+    let known = Order::ALL.map(|(word, _)| word).join(", ");
+    Ok(Wanted {
+        state: None,
+        statuses,
+        index: params.one("index")?.map(range).transpose()?,
+        node_id: params.value("node", "the number of a node")?,
+        process: params.one("process")?.map(str::to_owned),
+        group: params.one("group")?.map(str::to_owned),
+        from_us: params.moment("from", now)?,
+        to_us: params.moment("to", now)?,
+        least_us: least.map(|seconds| (seconds * 1e6).round() as u64),
+        order: order.ok_or_else(|| bad("sort", format_args!("{sort:?} is none of {known}")))?,
+    })
+}
+
+/// `7`, or `7-12`: both included.
+fn range(text: &str) -> Result<(u64, u64), Problem> {
+    let wrong = || {
+        bad("index", format_args!("{text:?} is neither the number of a mini-batch nor a range such as 7-12"))
+    };
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let (from, to) = (number(from)?, number(to)?);
+    if from > to { Err(wrong()) } else { Ok((from, to)) }
+}
+
+/// The state that is asked for.
+pub(crate) fn state(params: &Params) -> Result<&str, Problem> {
+    let state = params.one("state")?.unwrap_or("failed");
+    let known: Vec<&str> =
+        Of::ALL.iter().map(|(word, _)| *word).chain(LISTED.iter().map(|(word, _)| *word)).collect();
+    if !known.contains(&state) {
+        return Err(bad("state", format_args!("{state:?} is none of {}", known.join(", "))));
+    }
+    Ok(state)
+}
+
+/// The cursor of a list of tries.
+pub(crate) fn begins(params: &Params, of: &str) -> Result<Option<Cursor>, Problem> {
+    params.one("cursor")?.map(|text| cursor::read(of, text)).transpose()
+}
+
+/// What a cursor of such a list belongs to.
+pub(crate) fn listed(what: &str, id: &str, params: &Params) -> String {
+    format!("{what} of {id}?{}", params.without(&["limit", "cursor"]))
+}
+
+/// Refuses a job without tries of its own.
+pub(crate) async fn with_tries(app: &App, id: &str) -> Result<Home, Problem> {
+    let home = home(app, id).await?;
+    let record = home.record().await.map_err(refused)?;
+    home.check_has_mini_batches(&record).map_err(refused)?;
+    Ok(home)
+}
+
+/// `GET /jobs/{job}/mini-batches`.
+pub(crate) async fn of_job(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[&FILTERS[..], &["state", "limit", "cursor"]].concat())?;
+    let (limit, state, mut wanted) = (params.limit()?, state(&params)?, wanted(&params)?);
+    let of = listed("mini-batches", &id, &params);
+    let begins = begins(&params, &of)?;
+    let home = with_tries(&app, &id).await?;
+    if let Some((_, name)) = LISTED.into_iter().find(|(word, _)| *word == state) {
+        let odd = FILTERS.into_iter().find(|filter| !params.all(filter).is_empty());
+        if let Some(odd) = odd {
+            return Err(bad(odd, format_args!("a list of state {state} has no filters: it is short")));
+        }
+        let record = home.record().await.map_err(refused)?;
+        let published = published(&*home, &record).await.map_err(refused)?;
+        let value = match state {
+            "waiting" => json!(waiting(&published)),
+            _ => part(&published, name),
+        };
+        let value = if value.is_null() { json!([]) } else { value };
+        let answer = json!({
+            "value": value, "next_cursor": null, "total": null, "as_of": format_us(now_us()),
+            "scanned_parts": 0, "fitting_parts": 0, "order_is_exact": true, "complete": true,
+        });
+        return Ok(Json(answer).into_response());
+    }
+    wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, state)| state);
+    let page = list(&*home, &wanted, begins, limit).await.map_err(refused)?;
+    let path = format!("/api/v1/jobs/{id}/mini-batches");
+    Ok(answer(&path, &of, &params, page))
+}
+
+/// `GET /jobs/{job}/tries`.
+pub(crate) async fn tries(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[&FILTERS[..], &["limit", "cursor"]].concat())?;
+    let (limit, wanted) = (params.limit()?, wanted(&params)?);
+    let of = listed("tries", &id, &params);
+    let begins = begins(&params, &of)?;
+    let home = with_tries(&app, &id).await?;
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("text/csv") {
+        return Ok(csv(home, wanted, begins));
+    }
+    let page = list(&*home, &wanted, begins, limit).await.map_err(refused)?;
+    Ok(answer(&format!("/api/v1/jobs/{id}/tries"), &of, &params, page))
+}
+
+fn answer(path: &str, of: &str, params: &Params, page: TryPage) -> Response {
+    let next_cursor = page.next.map(|next| cursor::write(of, &next));
+    let mut headers = HeaderMap::new();
+    if let Some(next) = &next_cursor {
+        let rest = params.without(&["cursor"]);
+        let link =
+            format!("<{path}?{rest}{}cursor={next}>; rel=\"next\"", if rest.is_empty() { "" } else { "&" });
+        headers.extend(link.parse().ok().map(|link| (LINK, link)));
+    }
+    let answer = json!({
+        "value": page.tries,
+        "next_cursor": next_cursor,
+        "total": null,
+        "as_of": page.as_of_us.map(format_us),
+        "scanned_parts": page.parts.0,
+        "fitting_parts": page.parts.1,
+        "order_is_exact": page.order_is_exact,
+        "complete": page.complete,
+    });
+    (headers, Json(answer)).into_response()
+}
+
+/// All of the tries as CSV, a piece for each few parts.
+fn csv(home: Home, wanted: Wanted, begins: Option<Cursor>) -> Response {
+    let state = Some((home, wanted, begins, true));
+    let pieces = futures_util::stream::try_unfold(state, |state| async move {
+        let Some((home, wanted, begins, is_first)) = state else { return Ok(None) };
+        let page = list(&*home, &wanted, begins, CSV_ROWS).await.map_err(|failure| {
+            tracing::warn!(%failure, "a table of tries breaks off");
+            std::io::Error::other(failure.to_string())
+        })?;
+        let mut text = if is_first { CSV_COLUMNS.to_owned() } else { String::new() };
+        page.tries.iter().for_each(|one| one.push_csv(&mut text));
+        let next = page.next.map(|next| (home, wanted, Some(next), false));
+        Ok::<_, std::io::Error>(Some((bytes::Bytes::from(text), next)))
+    });
+    ([(CONTENT_TYPE, "text/csv; charset=utf-8")], axum::body::Body::from_stream(pieces)).into_response()
+}
+
+/// `GET /jobs/{job}/mini-batches/{index}`.
+pub(crate) async fn of_index(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, index)): Path<(String, String)>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let index = number(&index)?;
+    let home = with_tries(&app, &id).await?;
+    let Some(found) = one(&*home, index).await.map_err(refused)?.filter(|found| !found.tries.is_empty())
+    else {
+        return Err(absent(index));
+    };
+    let tries: Vec<Value> = found
+        .tries
+        .iter()
+        .map(|one| {
+            let error = one.group.as_ref().and_then(|group| found.errors.get(group));
+            let mut json = json!(one);
+            json["traceback"] = json!(error.map(|error| &error.traceback).filter(|text| !text.is_empty()));
+            json["frame"] = json!(error.and_then(|error| error.frame.as_ref()).map(ToString::to_string));
+            json
+        })
+        .collect();
+    let outcome = found.tries.iter().find(|one| one.is_outcome);
+    Ok(Json(json!({
+        "index": index,
+        "id": found.tries[0].id,
+        "state": outcome.and_then(|one| one.state).unwrap_or("open"),
+        "detail": found.tries[0].detail,
+        "items": found.items,
+        "tries": tries,
+        "commands": { "try": format!("prs try {} --mini-batch {index} --pdb", home.called()) },
+        "complete": found.complete,
+        "as_of": format_us(found.as_of_us),
+    }))
+    .into_response())
+}
+
+/// The number of a mini-batch in an address.
+pub(crate) fn number(text: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| {
+        Problem::new(Kind::NOT_FOUND, format_args!("{text:?} is not the number of a mini-batch."))
+    })
+}
+
+/// The problem that nothing is known of a mini-batch.
+pub(crate) fn absent(index: u64) -> Problem {
+    Problem::new(Kind::MINI_BATCH_NOT_FOUND, format_args!("No try of mini-batch {index} has ended so far."))
+        .hint("mini-batches?state=all lists those with an outcome, state=running what runs longest")
+}

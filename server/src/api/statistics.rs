@@ -1,0 +1,132 @@
+//! What a job did over time, its nodes, and what these used of their hosts.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::statistics::{METRICS, NodeOrder, PARTS, Window, nodes, part, perf, published};
+use serde_json::{Map, json};
+
+use super::jobs::Page;
+use super::logs::home;
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::cursor;
+use crate::http::params::{Params, bad};
+use crate::problem::{Kind, Problem};
+
+/// Points of a series, by default and at most.
+const POINTS: (u64, u64) = (120, 500);
+
+fn refused(failure: prs_jobs::Failure) -> Problem {
+    Problem::of(&failure, Kind::REFUSED)
+}
+
+fn none() -> Problem {
+    Problem::new(
+        Kind::NO_STATISTICS,
+        "Nothing is published of this job: it has just begun, it is a pipeline, or an older prs ran it.",
+    )
+}
+
+/// The words of a parameter that may stand several times, with commas or without.
+fn words<'a>(params: &'a Params, name: &str, known: &[&str]) -> Result<Vec<&'a str>, Problem> {
+    let words: Vec<&str> = params.all(name).into_iter().flat_map(|value| value.split(',')).collect();
+    match words.iter().find(|word| !known.contains(word)) {
+        Some(word) => Err(bad(name, format_args!("{word:?} is none of {}", known.join(", ")))),
+        None => Ok(words),
+    }
+}
+
+/// `GET /jobs/{job}/statistics`.
+pub(crate) async fn statistics(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["parts"])?;
+    let mut wanted = words(&params, "parts", &PARTS)?;
+    if wanted.is_empty() {
+        wanted = PARTS.into_iter().filter(|part| *part != "nodes").collect();
+    }
+    let home = home(&app, &id).await?;
+    let record = home.record().await.map_err(refused)?;
+    let published = published(&*home, &record).await.map_err(refused)?;
+    let Some(live) = &published.live else { return Err(none()) };
+    let mut parts = Map::new();
+    parts.insert("as_of".to_owned(), json!(format_us(live.written_us)));
+    parts.insert("incarnation".to_owned(), json!(live.incarnation));
+    for name in wanted {
+        parts.insert(name.to_owned(), part(&published, name));
+    }
+    Ok(Json(parts).into_response())
+}
+
+/// `GET /jobs/{job}/nodes`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["sort", "limit", "cursor"])?;
+    let limit = params.limit()?;
+    let sort = params.one("sort")?.unwrap_or("node_id");
+    let order = NodeOrder::ALL.into_iter().find(|(word, _)| *word == sort).map(|(_, order)| order);
+    let known = NodeOrder::ALL.map(|(word, _)| word).join(", ");
+    let order = order.ok_or_else(|| bad("sort", format_args!("{sort:?} is none of {known}")))?;
+    let of = format!("nodes of {id}?{}", params.without(&["limit", "cursor"]));
+    let from: usize = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?.unwrap_or(0);
+    let home = home(&app, &id).await?;
+    let record = home.record().await.map_err(refused)?;
+    let published = published(&*home, &record).await.map_err(refused)?;
+    let Some(known) = &published.nodes else { return Err(none()) };
+    let mut value = nodes(known, order);
+    let total = value.len();
+    value.drain(..from.min(total));
+    value.truncate(limit);
+    let next = from + value.len();
+    Ok(Json(Page {
+        value,
+        next_cursor: (next < total).then(|| cursor::write(&of, &next)),
+        total: Some(total as u64),
+        as_of: format_us(known.written_us),
+    })
+    .into_response())
+}
+
+/// `GET /jobs/{job}/perf`.
+pub(crate) async fn hosts(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&["node", "metric", "from", "to", "points"])?;
+    let known = METRICS.map(|(name, _)| name);
+    let mut metrics = words(&params, "metric", &known)?;
+    if metrics.is_empty() {
+        metrics = known.to_vec();
+    }
+    let now = now_us();
+    let window = Window {
+        node_id: params.value("node", "the number of a node")?,
+        from_us: params.moment("from", now)?,
+        to_us: params.moment("to", now)?,
+        points: params.number("points", (1, POINTS.1))?.unwrap_or(POINTS.0) as usize,
+    };
+    let home = home(&app, &id).await?;
+    let seen = home.look().await.map_err(refused)?;
+    let series = perf(&*home, &metrics, &window).await.map_err(refused)?;
+    if series.is_empty() {
+        let problem =
+            Problem::new(Kind::NO_STATISTICS, "Nothing is known of the hosts of this job in this time.");
+        return Err(problem.hint(if seen.record.spec.resource_monitor_interval == 0 {
+            "resource_monitor_interval of the job is 0, so nobody looked"
+        } else {
+            "the first look is taken 10 seconds after a node begins"
+        }));
+    }
+    Ok(Json(json!({ "value": series, "as_of": format_us(now) })).into_response())
+}

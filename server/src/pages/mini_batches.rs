@@ -1,0 +1,218 @@
+//! The mini-batches of a job, and one of them with what it printed.
+
+use axum::extract::{Path, State};
+use axum::response::Html;
+use prs_jobs::homes::Home;
+use prs_jobs::mini_batches::{
+    FoundTry, OneMiniBatch, Range, State as Of, list as list_tries, one as one_mini_batch,
+};
+use prs_portal::view::{Choice, MiniBatchPage, MiniBatchesPage, PrintedText, Tab, TryFact, TryLine};
+
+use crate::api::errors::line;
+use crate::api::mini_batches::{FILTERS, absent, begins, listed, number, wanted, with_tries};
+use crate::app::App;
+use crate::auth::MayRead;
+use crate::http::cursor;
+use crate::http::params::{Params, bad};
+use crate::problem::{Kind, Problem};
+
+/// Mini-batches of a page.
+const ROWS: usize = 50;
+/// Bytes of what a try printed that are shown of each stream.
+const PRINTED: u64 = 64 << 10;
+/// Tries whose printed text is shown.
+const MOST_PRINTED: usize = 8;
+/// What a list is of.
+const STATES: &[Choice] = &[
+    ("failed", "failed"),
+    ("retried", "succeeded after a failure"),
+    ("short", "succeeded, items missing"),
+    ("succeeded", "succeeded"),
+    ("all", "all with an outcome"),
+    ("tries", "every try"),
+];
+const ORDERS: &[Choice] = &[
+    ("index", "input"),
+    ("-seconds", "longest first"),
+    ("started_at", "oldest first"),
+    ("-started_at", "newest first"),
+];
+
+fn refused(failure: prs_jobs::Failure) -> Problem {
+    Problem::of(&failure, Kind::REFUSED)
+}
+
+/// `GET /jobs/{job}/mini-batches`.
+pub(crate) async fn list(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[&FILTERS[..], &["state", "cursor"]].concat())?;
+    let state = params.one("state")?.unwrap_or("failed");
+    if !STATES.iter().any(|(word, _)| *word == state) {
+        let known: Vec<_> = STATES.iter().map(|(word, _)| *word).collect();
+        return Err(bad("state", format_args!("{state:?} is none of {}", known.join(", "))));
+    }
+    let mut wanted = wanted(&params)?;
+    wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, of)| of);
+    let of = listed("mini-batches", &id, &params);
+    let begins = begins(&params, &of)?;
+    let home = with_tries(&app, &id).await?;
+    let seen = home.look().await.map_err(refused)?;
+    let page = list_tries(&*home, &wanted, begins, ROWS).await.map_err(refused)?;
+    let grows = !seen.result.state.is_final();
+    let mut notes = Vec::new();
+    if page.as_of_us.is_none() {
+        notes.push(if grows {
+            "The job has no list of its tries yet: it begins some seconds after the first of them.".to_owned()
+        } else {
+            "The job has no list of its tries: an older prs ran it, or it ended before any began.".to_owned()
+        });
+    } else if !page.complete {
+        notes.push("Some of the list is not there yet, or was lost: tries are missing here.".to_owned());
+    }
+    if page.parts.1 > page.parts.0 {
+        let (read, all) = page.parts;
+        notes.push(format!(
+            "This page is of {read} of {all} parts of the table that can have what is asked for; its order is that of these."
+        ));
+    }
+    let path = |cursor: &str, below: &str, state: bool| {
+        let rest = params.without(if state { &["cursor"] } else { &["cursor", "state"] });
+        let joined =
+            [rest.as_str(), cursor].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>();
+        format!("{below}?{}", joined.join("&"))
+    };
+    let next = page.next.map(|next| format!("cursor={}", cursor::write(&of, &next)));
+    let api = if state == "tries" { "tries" } else { "mini-batches" };
+    let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
+    let spec = &seen.record.spec;
+    let page = MiniBatchesPage {
+        chrome: &app.chrome,
+        tab: Tab::MiniBatches,
+        job_id: &id,
+        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        states: (STATES, state),
+        orders: (ORDERS, params.one("sort")?.unwrap_or("index")),
+        fields: vec![
+            ("index", "Mini-batch, or range 7-12", text("index")),
+            ("node", "Node", text("node")),
+            ("process", "Process", text("process")),
+            ("min_seconds", "Seconds, at least", text("min_seconds")),
+            ("from", "Ran since (time, or 15m)", text("from")),
+            ("to", "Began until", text("to")),
+            ("status", "Ended with", text("status")),
+            ("group", "Error group", text("group")),
+        ],
+        tries: page.tries.into_iter().map(tried).collect(),
+        next: next.map(|next| path(&next, &format!("/jobs/{id}/mini-batches"), true)).unwrap_or_default(),
+        api: path("", &format!("/api/v1/jobs/{id}/{api}"), state != "tries"),
+        notes,
+        is_filtered: !params.without(&["sort", "cursor"]).is_empty(),
+        grows,
+    };
+    Ok(Html(page.html()))
+}
+
+/// A try as a page shows it.
+fn tried(of: FoundTry) -> TryLine {
+    let error = match (&of.category, &of.message) {
+        (Some(category), Some(message)) => format!("{category}: {message}"),
+        (category, message) => category.clone().or(message.clone()).unwrap_or_default(),
+    };
+    TryLine {
+        index: of.index,
+        number: of.number,
+        incarnation: of.incarnation,
+        has_failed: of.has_failed(),
+        status: of.status.to_owned(),
+        is_outcome: of.is_outcome,
+        node_id: of.node_id,
+        process: of.process,
+        times_us: of.times_us,
+        items: (of.items, of.succeeded_items),
+        error,
+        group: of.group.unwrap_or_default(),
+        detail: of.detail,
+    }
+}
+
+/// `GET /jobs/{job}/mini-batches/{index}`.
+pub(crate) async fn one(
+    _: MayRead,
+    State(app): State<App>,
+    Path((id, index)): Path<(String, String)>,
+    params: Params,
+) -> Result<Html<String>, Problem> {
+    params.check(&[])?;
+    let index = number(&index)?;
+    let home = with_tries(&app, &id).await?;
+    let record = home.record().await.map_err(refused)?;
+    let found = one_mini_batch(&*home, index).await.map_err(refused)?;
+    let Some(found) = found.filter(|found| !found.tries.is_empty()) else { return Err(absent(index)) };
+    let OneMiniBatch { tries, errors, items, complete, .. } = found;
+    let state = tries.iter().find(|one| one.is_outcome).and_then(|one| one.state).unwrap_or("open");
+    let detail = tries.first().map(|one| one.detail.clone()).unwrap_or_default();
+    let mut facts = Vec::new();
+    for (at, one) in tries.into_iter().enumerate() {
+        let error = one.group.as_ref().and_then(|group| errors.get(group));
+        let mut printed = Vec::new();
+        let ranges = one.printed.as_ref().filter(|_| at < MOST_PRINTED);
+        for (name, range) in [
+            ("Standard output", ranges.and_then(|ranges| ranges.stdout.as_ref())),
+            ("Standard error", ranges.and_then(|ranges| ranges.stderr.as_ref())),
+        ] {
+            if let Some(range) = range {
+                printed.extend(text_of(&home, name, range).await);
+            }
+        }
+        facts.push(TryFact {
+            traceback: error.map(|error| error.traceback.trim_end().to_owned()).unwrap_or_default(),
+            frame: error.and_then(|error| error.frame.as_ref()).map(ToString::to_string).unwrap_or_default(),
+            why_not: match (&one.printed, one.has_failed()) {
+                (Some(_), _) => "What it printed is in the logs of its process, and not here yet, or too much to be shown.",
+                (None, true) => "It printed nothing.",
+                (None, false) => "It printed nothing, or took less than 10 ms: what so short tries print is in the logs of their process alone.",
+            },
+            printed,
+            line: tried(one),
+        });
+    }
+    let called = home.called();
+    let spec = &record.spec;
+    let page = MiniBatchPage {
+        chrome: &app.chrome,
+        tab: Tab::MiniBatches,
+        job_id: &id,
+        title: spec.display_name.as_deref().unwrap_or(&spec.name),
+        index,
+        state,
+        detail: &detail,
+        items: items.unwrap_or_default().iter().map(line).collect(),
+        tries: facts,
+        commands: vec![
+            (format!("prs try {called} --mini-batch {index}"), "runs it here, in this terminal"),
+            (
+                format!("prs try {called} --mini-batch {index} --pdb"),
+                "the same, in a debugger where it fails",
+            ),
+        ],
+        complete,
+    };
+    Ok(Html(page.html()))
+}
+
+/// What stands in a range of a log; nothing where that is not there (yet).
+async fn text_of(home: &Home, name: &'static str, range: &Range) -> Option<PrintedText> {
+    let log = prs_jobs::logs::find(&**home, &range.path).await.ok()?;
+    let read = log.read(range.from, (range.to - range.from).min(PRINTED)).await.ok()?;
+    (!read.is_empty()).then(|| PrintedText {
+        name,
+        path: range.path.clone(),
+        from: range.from,
+        left_out: (range.to - range.from).saturating_sub(read.len() as u64),
+        text: String::from_utf8_lossy(&read).into_owned(),
+    })
+}
