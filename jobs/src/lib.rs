@@ -10,16 +10,19 @@
 //! | list jobs | [`list::list`] |
 //! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
 //! | get its result, a page about it | [`result::result`], [`report::page`] |
+//! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `tokens`, `records`, `submit`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
+//! `tokens`, `idempotency`, `records`, `submit`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `report`, `remove`; each uses those before it alone.
 
 mod caller;
 pub mod errors;
 mod failure;
 pub mod homes;
+pub mod idempotency;
+pub mod intake;
 mod interrupts;
 pub mod list;
 pub mod logs;

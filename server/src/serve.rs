@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use axum::body::Body;
 use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
+use prs_jobs::intake::{Desk, Program};
 use prs_jobs::tokens::Tokens;
 use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::Chrome;
@@ -33,7 +35,7 @@ use crate::{api, pages};
 const HEADER: Duration = Duration::from_secs(10);
 /// Bytes of the headers of a request.
 const HEADERS: usize = 32 << 10;
-/// Bytes of the body of a request: none of them takes a file.
+/// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
 /// How long requests that are under way may take when the server ends.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -49,6 +51,10 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Whether everybody who reaches it may do everything.
     pub is_open: bool,
+    /// What runs a job of this machine that is handed in.
+    pub program: Program,
+    /// Folders that the paths of jobs which are handed in may lead into.
+    pub allowed_paths: Vec<PathBuf>,
 }
 
 /// Why a server cannot start, or ended.
@@ -111,12 +117,15 @@ impl Server {
             .map_or_else(|| format!("http://{address}"), |url| url.as_str().trim_end_matches('/').to_owned());
         let whereabouts = whereabouts.heard_by(Arc::new(Heard::default()));
         let tokens = Tokens::open(&whereabouts).await.map_err(ServeError::Jobs)?;
+        let (program, paths) = (options.program.clone(), options.allowed_paths.clone());
+        let desk = Desk::open(&whereabouts, program, paths).await.map_err(ServeError::Jobs)?;
         let secret = Secret::new();
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
         let assets = Assets::new();
         let user = if options.is_open { "" } else { "local" };
         let app = App::new(Shared {
             access: Access::new(hosts, address.port(), &secret, options.is_open, tokens),
+            desk,
             index: Index::new(whereabouts.clone()),
             watches: Watches::new(whereabouts.clone()),
             chrome: Chrome {
@@ -157,12 +166,15 @@ impl Server {
         server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
         server.http_builder().http2().max_concurrent_streams(100).max_header_list_size(HEADERS as u32);
         let service = router(self.app.clone()).into_make_service();
+        let desk = self.app.desk.clone();
+        let tidying = tokio::spawn(async move { desk.tidy().await });
         let serving = server.handle(handle.clone()).first_request_timeout(HEADER).serve(service);
         tokio::pin!(serving);
         tokio::select! {
             ended = &mut serving => return ended.map_err(ServeError::Broken),
             () = ends => {}
         }
+        tidying.abort();
         // Streams end by themselves.
         self.app.stop.cancel();
         handle.graceful_shutdown(Some(DRAIN));

@@ -18,6 +18,7 @@ pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
 pub use site::{
-    ApiPage, ApiRoute, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogLines, LogPage,
-    LoginPage, OutputFile, OutputPage, Preview, ProblemPage, ProblemsPage, SettingsPage, StateCount, Tab,
+    AgainPage, ApiPage, ApiRoute, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogLines,
+    LogPage, LoginPage, OutputFile, OutputPage, Planned, Preview, ProblemPage, ProblemsPage, Refused,
+    SettingsPage, StateCount, SubmitPage, Tab,
 };

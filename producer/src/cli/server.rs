@@ -1,6 +1,7 @@
 //! What can be said of a server.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use url::Url;
@@ -22,6 +23,10 @@ pub(crate) struct Serve {
     /// A further name that it answers to; may stand several times.
     #[arg(long = "allow-host", value_name = "NAME")]
     pub(crate) allowed_hosts: Vec<String>,
+    /// A folder of this machine that the paths of jobs which are handed in may lead into, beside what comes with them; may stand
+    /// several times.
+    #[arg(long = "allow-path", value_name = "DIR")]
+    pub(crate) allowed_paths: Vec<PathBuf>,
     /// Who may use it: whoever has its secret or a link that it printed, or everybody who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
@@ -29,10 +34,20 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "auth"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "auth"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
+}
+
+/// Arguments of `take-up`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TakeUp {
+    #[command(flatten)]
+    pub(crate) whereabouts: WhereaboutsArguments,
+    /// The order of the server.
+    #[arg(value_name = "ORDER")]
+    pub(crate) order: PathBuf,
 }
 
 /// Who may use a server.

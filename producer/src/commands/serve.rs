@@ -1,9 +1,13 @@
 //! `serve`: jobs in a browser, and for programs over HTTP.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use prs_common::dataset::http_url;
 use prs_jobs::Whereabouts;
+use prs_jobs::intake::Program;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
 use prs_server::{LinkError, Options, ServeError, Server, ask_for_link};
@@ -31,6 +35,8 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         url: arguments.url.clone(),
         allowed_hosts: arguments.allowed_hosts.clone(),
         is_open: arguments.auth == Auth::None,
+        program: program(&whereabouts, arguments)?,
+        allowed_paths: allowed(&arguments.allowed_paths)?,
     };
     let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
     let link = (!options.is_open).then(|| server.link());
@@ -52,6 +58,28 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
     };
     server.run(ends).await.map_err(failure)?;
     Ok(Code::Completed.into())
+}
+
+/// How a job of this machine is run: by this program, which knows names as this one does.
+fn program(whereabouts: &Whereabouts, arguments: &Serve) -> Result<Program, Failure> {
+    let path = std::env::current_exe().context("this program does not know where it is")?;
+    let runs = std::path::absolute(&whereabouts.runs).context("there is no current folder")?;
+    let mut words: Vec<OsString> = vec!["--color".into(), "never".into(), "take-up".into()];
+    if arguments.whereabouts.servers.is_local() {
+        words.push("--local".into());
+    }
+    words.extend(arguments.whereabouts.servers.configuration());
+    words.extend(["--runs".into(), runs.into()]);
+    Ok(Program { path, arguments: words })
+}
+
+/// Folders that are there.
+fn allowed(folders: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let resolved = |folder: &PathBuf| {
+        let resolved = folder.canonicalize();
+        resolved.with_context(|| format!("--allow-path {}", folder.display())).map_err(Failure::usage)
+    };
+    folders.iter().map(resolved).collect()
 }
 
 /// Where the jobs are, in words.

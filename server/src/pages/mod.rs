@@ -5,6 +5,7 @@
 //! | `jobs` | the list of jobs |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
 //! | `logs` | its logs |
+//! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
@@ -15,9 +16,11 @@ mod job;
 mod jobs;
 mod login;
 mod logs;
+mod submit;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::handler::Handler;
 use axum::http::Uri;
 use axum::http::header::{ACCEPT, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
@@ -25,6 +28,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, get};
 
+use crate::api::large;
 use crate::app::App;
 use crate::auth::Principal;
 use crate::problem::{Kind, Problem};
@@ -44,6 +48,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/output", get(job::output)))
         .merge(at("/jobs/{job}/settings", get(job::settings)))
         .merge(at("/jobs/{job}/report.html", get(crate::api::jobs::report)))
+        .merge(at("/submit", get(submit::form).post(submit::submit.layer(large()))))
+        .merge(at("/jobs/{job}/resume", get(submit::ask_to_resume).post(submit::resume.layer(large()))))
+        .merge(at("/jobs/{job}/resubmit", get(submit::ask_to_resubmit).post(submit::resubmit.layer(large()))))
         .merge(at("/jobs/{job}/cancel", get(job::ask_to_cancel).post(job::cancel)))
         .merge(at("/jobs/{job}/remove", get(job::ask_to_remove).post(job::remove)))
         .layer(axum::middleware::from_fn(send_to_login));

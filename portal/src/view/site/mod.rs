@@ -5,12 +5,14 @@ mod jobs;
 mod logs;
 mod output;
 mod simple;
+mod submit;
 
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogLines, LogPage};
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
+pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 
 /// What stands around every page.
 #[derive(Debug, Clone, Default)]
