@@ -1,7 +1,9 @@
 //! How a call fails: what kind of failure it is, and what is said of it.
 
 use std::fmt;
+use std::path::Path;
 
+use prs_common::job::JobFileError;
 use prs_common::servers::ConnectError;
 
 /// What kind of failure it is.
@@ -43,6 +45,11 @@ impl Failure {
         Self { kind: FailureKind::NotFound, ..Self::wrong(message) }
     }
 
+    /// What is wrong with a job file, or with settings, where that is it.
+    pub fn job_file(&self) -> Option<&JobFileError> {
+        self.error.downcast_ref()
+    }
+
     /// Whether what was asked is at fault, or asks for what is not there.
     pub fn is_usage(&self) -> bool {
         matches!(self.kind, FailureKind::Usage | FailureKind::NotFound)
@@ -57,6 +64,17 @@ impl Failure {
     #[must_use]
     pub fn and(self, more: impl fmt::Display) -> Self {
         Self { error: anyhow::anyhow!("{self}; {more}"), ..self }
+    }
+
+    /// The same failure without the name of `folder`, which says nothing to who sent what is in it.
+    #[must_use]
+    pub(crate) fn without(self, folder: &Path) -> Self {
+        let (message, folder) = (self.to_string(), folder.display().to_string());
+        if self.job_file().is_some() || !message.contains(&folder) {
+            return self;
+        }
+        let message = message.replace(&format!("{folder}/"), "").replace(&folder, ".");
+        Self { error: anyhow::anyhow!("{message}"), ..self }
     }
 
     /// The caller interrupted the call.

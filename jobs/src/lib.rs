@@ -14,13 +14,13 @@
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
+//! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `records`, `submit`, `endpoints`, `list`, `show`, `errors`, `logs`, `result`, `download`, `statistics`, `mini_batches`,
-//! `report`, `remove`; each uses
-//! those before it alone.
+//! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `statistics`, `mini_batches`, `report`, `remove`; each uses those before it alone.
 
 mod caller;
 pub mod download;
@@ -29,6 +29,8 @@ pub mod errors;
 mod failure;
 pub mod fleet;
 pub mod homes;
+pub mod idempotency;
+pub mod intake;
 mod interrupts;
 pub mod list;
 pub mod logs;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use prs_jobs::Whereabouts;
 use prs_jobs::homes::{self, Home, Seen};
+use prs_jobs::intake::Desk;
 use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,8 @@ pub(crate) struct App(Arc<Shared>);
 pub(crate) struct Shared {
     /// Where the jobs are.
     pub(crate) whereabouts: Whereabouts,
+    /// Where jobs are handed in.
+    pub(crate) desk: Desk,
     /// Who may ask.
     pub(crate) access: Access,
     /// All jobs.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY,
-    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
+    REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -22,6 +22,8 @@ use crate::problem::{Kind, Problem};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long an answer may take to begin.
 const LONGEST: Duration = Duration::from_secs(75);
+/// The same where files come with the request.
+const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
 
@@ -34,7 +36,7 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
     let mut kind = None;
-    let mut response = match tokio::time::timeout(LONGEST, next.run(request)).await {
+    let mut response = match tokio::time::timeout(longest(request.headers()), next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
     };
@@ -67,6 +69,12 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
         "answered"
     );
     response
+}
+
+/// How long the answer to a request with these headers may take to begin.
+fn longest(headers: &HeaderMap) -> Duration {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("multipart/") { LONGEST_UPLOAD } else { LONGEST }
 }
 
 /// Finds who asks, and refuses what comes under a foreign name or from a foreign page.

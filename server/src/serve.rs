@@ -13,6 +13,7 @@ use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
 use prs_common::timestamp::now_us;
+use prs_jobs::intake::{Desk, Program};
 use prs_jobs::tokens::{TokenState, Tokens};
 use prs_jobs::{Failure, Whereabouts};
 use prs_portal::view::Chrome;
@@ -43,7 +44,7 @@ use crate::{api, pages};
 const HEADER: Duration = Duration::from_secs(10);
 /// Bytes of the headers of a request.
 const HEADERS: usize = 32 << 10;
-/// Bytes of the body of a request: none of them takes a file.
+/// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
 /// How long requests that are under way may take when the server ends.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -69,6 +70,10 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// A token that is entered into the registry before anybody asks.
     pub first_token: Option<FirstToken>,
+    /// What runs a job of this machine that is handed in.
+    pub program: Program,
+    /// Folders that the paths of jobs which are handed in may lead into.
+    pub allowed_paths: Vec<PathBuf>,
 }
 
 /// A token that somebody made elsewhere.
@@ -198,6 +203,8 @@ impl Server {
         if is_public && !tokens.is_any_active(now_us()).await.map_err(ServeError::Jobs)? {
             return Err(ServeError::NoToken(address));
         }
+        let (program, paths) = (options.program.clone(), options.allowed_paths.clone());
+        let desk = Desk::open(&whereabouts, program, paths).await.map_err(ServeError::Jobs)?;
         let secret = Secret::new();
         let hosts = Hosts::new(options.url.as_ref(), &options.allowed_hosts);
         let sessions =
@@ -206,6 +213,7 @@ impl Server {
         let user = if options.is_open || is_public { "" } else { "local" };
         let app = App::new(Shared {
             access: Access::new(hosts, sessions, &secret, options.is_open, tokens),
+            desk,
             index: Index::new(whereabouts.clone()),
             fleet: FleetView::new(whereabouts.clone()),
             counts: Counts::new(&options.limits),
@@ -261,6 +269,8 @@ impl Server {
         server.http_builder().http1().header_read_timeout(HEADER).max_buf_size(HEADERS);
         server.http_builder().http2().max_concurrent_streams(100).max_header_list_size(HEADERS as u32);
         let service = router(self.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
+        let desk = self.app.desk.clone();
+        let tidying = tokio::spawn(async move { desk.tidy().await });
         let serving = server.handle(handle.clone()).first_request_timeout(HEADER).serve(service);
         tokio::pin!(serving);
         let metrics = tell_metrics(self.metrics, &self.app);
@@ -271,6 +281,7 @@ impl Server {
             () = self.door.watch(self.tls.as_ref()) => {}
             () = ends => {}
         }
+        tidying.abort();
         // Streams end by themselves.
         self.app.stop.cancel();
         handle.graceful_shutdown(Some(DRAIN));

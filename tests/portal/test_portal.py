@@ -6,11 +6,13 @@ Needs `PRS_TEST_BIN_DIR`, the folder with the built programs; `PRS_TEST_CHROMIUM
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -196,6 +198,54 @@ def test_the_list_is_searched_with_the_keyboard_and_its_address_is_its_state(sit
     expect(page.locator("#q")).to_have_value("503")
 
 
+def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(site: Site, page: Page) -> None:
+    code = site.folder / "form.tar.gz"
+    script = "import time\n\ndef run(mini_batch):\n    time.sleep(2)\n    return mini_batch\n"
+    with tarfile.open(code, "w:gz") as archive:
+        for name, text in [("main.py", script), ("data/a.txt", "x"), ("data/b.txt", "x")]:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    page.goto(f"{site.url}/jobs")
+    page.click("text=Submit")
+    keys = {"name": "by-form", "entry_script": "main.py", "inputs": [{"type": "file", "path": "data"}]}
+    keys |= {
+        "mini_batch_size": 1,
+        "process_count_per_node": 1,
+        "run_max_try": 1,
+        "run_invocation_timeout": 1,
+        "error_threshold": 0,
+    }
+    page.fill("#job", json.dumps(keys | {"node_count": "none"}))
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Submit')")
+    expect(page.locator("[role=alert]")).to_contain_text("node_count")
+    page.fill("#job", json.dumps(keys))
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Look what would run')")
+    expect(page.locator("[role=status] .says")).to_contain_text("2 mini-batches of 2 items would run")
+    page.set_input_files("#code", code)
+    page.click("button:has-text('Submit')")
+    page.wait_for_url("**/jobs/by-form-*")
+    expect(page.locator(".chip").first).to_have_text("failed", timeout=DEADLINE * 1000)
+    page.reload()
+    page.click("text=Resume…")
+    expect(page.locator(".description")).to_contain_text("only what is missing or failed, in this job")
+    page.fill("#set", "mini_batch_size=2")
+    page.click("button:has-text('Resume the job')")
+    expect(page.locator("[role=alert]")).to_contain_text("mini_batch_size")
+    page.fill("#set", "run_invocation_timeout=60")
+    page.click("button:has-text('Resume the job')")
+    page.wait_for_url(re.compile(r"/jobs/by-form-[^/]*$"))
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    page.click("text=Resubmit…")
+    page.fill("#set", "run_invocation_timeout=60")
+    page.fill("#name", "second")
+    page.click("button:has-text('Resubmit the job')")
+    page.wait_for_url("**/jobs/second-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+
+
 def test_who_logs_out_is_out(site: Site, browser: Browser) -> None:
     command = [PROGRAM, "serve", "--link", "--listen", site.url.removeprefix("http://")]
     link = subprocess.run(
@@ -229,8 +279,20 @@ def test_pages_can_be_used_by_everybody(
         viewport={"width": width, "height": 800},
     )
     page = context.new_page()
-    tabs = [f"/jobs/{job}{tab}" for tab in ["", "/logs", "/output", "/settings", "/remove"]]
-    others = ["/jobs", "/jobs?q=nothing", "/api", "/problems", "/problems/forbidden", "/login", "/nothing"]
+    tabs = [
+        f"/jobs/{job}{tab}"
+        for tab in ["", "/logs", "/output", "/settings", "/remove", "/resume", "/resubmit"]
+    ]
+    others = [
+        "/jobs",
+        "/jobs?q=nothing",
+        "/submit",
+        "/api",
+        "/problems",
+        "/problems/forbidden",
+        "/login",
+        "/nothing",
+    ]
     wrong = []
     for path in [*others, *tabs]:
         page.goto(site.url + path)

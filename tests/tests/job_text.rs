@@ -33,7 +33,7 @@ async fn a_text_is_handed_in_with_what_came_with_it() {
         storage: format!("file://{}", path("storage").display()),
     };
     let whereabouts = Whereabouts::new(Some(urls), PathBuf::new(), Names::default(), Arc::new(Unattended));
-    let start = Start { whereabouts: &whereabouts, run_dir: None, id: None, detach: true };
+    let start = Start { whereabouts: &whereabouts, run_dir: None, id: None, is_picked: false, detach: true };
     let called = Called {
         name: Some("nightly".to_owned()),
         display_name: Some("nightly scoring".to_owned()),
@@ -48,7 +48,7 @@ async fn a_text_is_handed_in_with_what_came_with_it() {
     };
     let (folder, yaml) = (path("came"), "name: score\nentry_script: score.py\nenvironment: ./python\n");
     let text = format!("{yaml}inputs: [{{type: file, path: data}}]\n");
-    let job = JobText { text: &text, folder: &folder, allowed: &[] };
+    let job = JobText { text: &text, folder: &folder, allowed: &[], sent: None };
     let Ended::HandedIn { job_id, .. } = Box::pin(submit_text(job, given, &start)).await.unwrap() else {
         panic!("nobody waits for it")
     };

@@ -111,7 +111,7 @@ impl ConfigFile {
             return Ok(Some(read));
         }
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-        Err(JobFileError { path: path.to_owned(), problems }.into())
+        Err(JobFileError::new(path, problems).into())
     }
 
     /// The profile of this name.

@@ -27,7 +27,7 @@ impl CallFile {
     /// # Errors
     /// All that is wrong with it.
     pub fn read(path: &Path) -> Result<Self, JobFileError> {
-        let failed = |problems| JobFileError { path: path.to_owned(), problems };
+        let failed = |problems| JobFileError::new(path, problems);
         let of_whole = |line, message| failed(vec![Problem { key: String::new(), line, message }]);
         let text = read_text(path).map_err(|message| of_whole(None, message))?;
         let document = yaml::parse(&text).map_err(|error| of_whole(error.line, error.message))?;

@@ -16,6 +16,15 @@ pub struct JobFileError {
     pub path: PathBuf,
     /// What is wrong, in the order of the file where that is known; never empty.
     pub problems: Vec<Problem>,
+    /// Whether the problems are local paths that lead out of what came with the job, of one that comes as a text.
+    pub leads_outside: bool,
+}
+
+impl JobFileError {
+    /// That the file, or the job, at `path` has these problems.
+    pub fn new(path: impl Into<PathBuf>, problems: Vec<Problem>) -> Self {
+        Self { path: path.into(), problems, leads_outside: false }
+    }
 }
 
 impl fmt::Display for JobFileError {

@@ -125,8 +125,13 @@ fn input(
     Some(Input { name, kind: kind?, source, mode, tabular, mltable: None, partition_format })
 }
 
+/// What an input without a name is called, by its place in the list.
+pub(super) fn default_name(index: usize) -> String {
+    format!("input_{}", index + 1)
+}
+
 fn name(fields: &mut Reader<'_>, index: usize) -> String {
-    let default = format!("input_{}", index + 1);
+    let default = default_name(index);
     let Some(name) = fields.text("name") else { return default };
     fields.judge("name", |_| {
         let expected = &INPUT.key("name").takes;

@@ -3,8 +3,10 @@
 //!
 //! Whether the data are there is looked at where the file is read; here is only what was said.
 
+use serde::{Deserialize, Serialize};
+
 /// The data and the settings of one run. Values are texts, as the command line has them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
     /// The data: a path, seen from the current folder, or a URL.
     pub input: Option<String>,

@@ -165,14 +165,14 @@ impl Loaded {
                                    mini-batch: submit the job, on little data perhaps, and name its id here";
                     let problems =
                         vec![Problem { key: String::new(), line: None, message: message.to_owned() }];
-                    return Err(JobFileError { path: path.to_owned(), problems });
+                    return Err(JobFileError::new(path, problems));
                 }
                 if let Some(spec) = prepared::as_given(&loaded.pipeline) {
                     return Ok(spec);
                 }
                 let message = "this is a pipeline of several steps, where one job is expected".to_owned();
                 let problems = vec![Problem { key: String::new(), line: None, message }];
-                Err(JobFileError { path: path.to_owned(), problems })
+                Err(JobFileError::new(path, problems))
             }
         }
     }
@@ -241,7 +241,7 @@ fn load_one(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, Jo
             let is_input = path == Path::new(STANDARD_INPUT);
             let path =
                 if is_input { Path::new("standard input") } else { given.shown.map_or(path, Path::new) };
-            Err(JobFileError { path: path.to_owned(), problems })
+            Err(JobFileError::new(path, problems))
         }
     }
 }
@@ -313,7 +313,7 @@ fn set(
         }
         changed.notes.retain(|other| !other.ends_with(&note));
     }
-    if problems.is_empty() { Ok(changed) } else { Err(JobFileError { path: called.into(), problems }) }
+    if problems.is_empty() { Ok(changed) } else { Err(JobFileError::new(called, problems)) }
 }
 
 /// What the file holds, whole only where no problem was found; `None` where nothing can be said of its parts.
@@ -332,7 +332,7 @@ fn read(
             return None;
         }
     };
-    let document = match yaml::parse(&text) {
+    let mut document = match yaml::parse(&text) {
         Ok(document) => document,
         Err(error) => {
             refuse(error.line, error.message);
@@ -346,6 +346,9 @@ fn read(
             return None;
         }
     };
+    if let Some(text) = &given.text {
+        text.put_sent(&mut document, problems);
+    }
     let mut overrides = given.overrides.to_vec();
     let invocation = given.invocation.cloned().unwrap_or_default();
     if let Some(Err(message)) = invocation.job_name.as_deref().map(check_job_id) {

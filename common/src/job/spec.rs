@@ -224,6 +224,9 @@ pub struct Deployed {
     pub deployment: String,
     /// What it was then.
     pub revision: u64,
+    /// Who called, where a server took the call: the id of a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<String>,
 }
 
 /// How much input goes into one mini-batch.

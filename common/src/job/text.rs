@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::error::{JobFileError, Problem};
 use super::fence::{self, Outside};
+use super::inputs;
 use super::names::Names;
 use super::validate::check_name;
-use super::yaml::{self, Node, Value};
+use super::yaml::{self, Key, Node, Value};
 use super::{Deployed, JobSpec, Loaded, RunsOn};
 use crate::dataset::input::{InputMode, InputSource};
 
@@ -24,10 +27,13 @@ pub struct JobText<'a> {
     /// Further folders that its local paths may lead into. Every path that leads elsewhere is refused, but for that of an
     /// interpreter, which is one of the hosts that run the job.
     pub allowed: &'a [PathBuf],
+    /// Files and folders that came along for its inputs and side inputs, by the names of these: each takes the place of what the
+    /// text has there. Absolute.
+    pub sent: Option<&'a BTreeMap<String, PathBuf>>,
 }
 
 /// What a job is called, whatever its text says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Called {
     /// The name, in the place of its own.
     pub name: Option<String>,
@@ -54,6 +60,7 @@ impl JobText<'_> {
     ) -> Result<Loaded, JobFileError> {
         let mut folders = vec![self.folder.to_owned()];
         folders.extend(self.allowed.iter().cloned());
+        folders.extend(self.sent.into_iter().flat_map(BTreeMap::values).cloned());
         folders.extend(names.map(Names::folders).unwrap_or_default());
         let (loaded, outside) = fence::around(&folders, || {
             let mut loaded = read();
@@ -82,7 +89,36 @@ impl JobText<'_> {
             message: self.shown(&problem.message),
             ..problem
         });
-        Err(JobFileError { path: SHOWN.into(), problems: problems.collect() })
+        let problems = problems.collect();
+        Err(JobFileError { path: SHOWN.into(), problems, leads_outside: !outside.is_empty() })
+    }
+
+    /// Puts what was sent in the place of the paths in `document`.
+    pub(super) fn put_sent(&self, document: &mut Node, problems: &mut Vec<Problem>) {
+        let Some(sent) = self.sent else { return };
+        let mut names = Vec::new();
+        for (name, path) in sent {
+            let mut is_known = false;
+            for key in ["inputs", "side_inputs"] {
+                let Some(node) = document.get_mut(key) else { continue };
+                for (own, input) in inputs_in(key, node) {
+                    if own == *name {
+                        put_path(input, path);
+                        is_known = true;
+                    }
+                    names.push(own);
+                }
+            }
+            if !is_known {
+                names.sort_unstable();
+                names.dedup();
+                let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                let message =
+                    format!("{name} was sent, and no input of the job is called so; there are: {there}");
+                problems.push(Problem { key: "inputs".to_owned(), line: None, message });
+            }
+            names.clear();
+        }
     }
 
     /// What is said of inputs that workers are to find under the same path: what came with the text is on this machine alone.
@@ -134,6 +170,35 @@ impl JobText<'_> {
             }
         });
         loaded
+    }
+}
+
+/// The inputs in a list, or in a mapping of names, with what they are called.
+fn inputs_in<'a>(key: &str, node: &'a mut Node) -> Vec<(String, &'a mut Node)> {
+    match &mut node.value {
+        Value::Sequence(items) if key == "inputs" => {
+            let name = |(at, item): (usize, &'a mut Node)| {
+                let own = item.get("name").and_then(Node::as_text).map(str::to_owned);
+                (own.unwrap_or_else(|| inputs::default_name(at)), item)
+            };
+            items.iter_mut().enumerate().map(name).collect()
+        }
+        Value::Mapping(entries) => entries.iter_mut().map(|(key, input)| (key.name.clone(), input)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Has an input be at `path`.
+fn put_path(input: &mut Node, path: &Path) {
+    let text = path.to_string_lossy().into_owned();
+    let line = input.line;
+    match &mut input.value {
+        Value::Mapping(entries) => {
+            entries.retain(|(key, _)| !["path", "paths", "list"].contains(&&*key.name));
+            let key = Key { name: "path".to_owned(), line: line.unwrap_or(1) };
+            entries.push((key, Node::text(text, line)));
+        }
+        _ => *input = Node::text(text, line),
     }
 }
 
@@ -190,17 +255,38 @@ fn place_of(node: &Node, text: &str, place: &str) -> Option<(String, Option<usiz
 }
 
 impl Called {
+    /// Calls a job so that was checked before.
+    ///
+    /// # Errors
+    /// It cannot be called so.
+    pub fn put_on(&self, spec: &mut JobSpec) -> Result<(), JobFileError> {
+        if let Some(Err(message)) = self.name.as_deref().map(check_name) {
+            let problem = Problem { key: "name".to_owned(), line: None, message };
+            return Err(JobFileError::new(SHOWN, vec![problem]));
+        }
+        self.change(spec);
+        Ok(())
+    }
+
+    fn change(&self, spec: &mut JobSpec) {
+        if let Some(name) = &self.name {
+            spec.name.clone_from(name);
+        }
+        if let Some(display_name) = &self.display_name {
+            spec.display_name = Some(display_name.clone());
+        }
+        spec.tags.extend(self.tags.clone());
+        if let Some(deployed) = &self.deployed {
+            spec.deployed = Some(Box::new(deployed.clone()));
+        }
+    }
+
     /// Calls a job so.
     pub(super) fn put(&self, loaded: &mut Loaded, problems: &mut Vec<Problem>) {
         if let Some(Err(message)) = self.name.as_deref().map(check_name) {
             return problems.push(Problem { key: "name".to_owned(), line: None, message });
         }
-        let put = |spec: &mut JobSpec| {
-            spec.name = self.name.clone().unwrap_or_else(|| std::mem::take(&mut spec.name));
-            spec.display_name = self.display_name.clone().or_else(|| spec.display_name.take());
-            spec.tags.extend(self.tags.clone());
-            spec.deployed = self.deployed.clone().map(Box::new);
-        };
+        let put = |spec: &mut JobSpec| self.change(spec);
         match loaded {
             Loaded::Job(spec) => put(spec),
             Loaded::Pipeline(loaded) => {

@@ -67,6 +67,15 @@ impl Node {
         }
     }
 
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Mapping(entries) => {
+                entries.iter_mut().find(|(name, _)| name.name == key).map(|(_, node)| node)
+            }
+            _ => None,
+        }
+    }
+
     /// The text of a scalar.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {

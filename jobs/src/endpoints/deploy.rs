@@ -1,9 +1,10 @@
 //! A deployment is created: its file is judged as that of a job, its model gets a version in the registry, and all that it needs
 //! is packed and kept there. Then the endpoint has it, in one write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use bytes::Bytes;
 use prs_common::code::archive::is_intact;
 use prs_common::job::{
     DEPLOYMENT_FILE, DeployedModel, DeploymentFile, Given, Invocation, Loaded, ModelSource, check_model,
@@ -137,19 +138,21 @@ pub async fn change_deployment(
 }
 
 /// The file of `deployment` on this machine, beside all that it needs.
-pub(super) async fn unpacked(
-    registry: &Registry,
-    deployment: &Deployment,
-) -> Result<std::path::PathBuf, Failure> {
+pub(super) async fn unpacked(registry: &Registry, deployment: &Deployment) -> Result<PathBuf, Failure> {
+    let archive = archive_of(registry, deployment).await?;
+    Ok(cache::code(&archive, deployment.archive_checksum())?.join(DEPLOYMENT_FILE))
+}
+
+/// All that `deployment` needs, packed.
+pub(crate) async fn archive_of(registry: &Registry, deployment: &Deployment) -> Result<Bytes, Failure> {
     let archive = registry.archive(deployment).await.map_err(failure)?;
-    let checksum = deployment.archive_checksum();
-    if !is_intact(&archive, checksum) {
+    if !is_intact(&archive, deployment.archive_checksum()) {
         return Err(Failure::wrong(format!(
             "what deployment {} is made of is damaged in {registry}: create it again with --overwrite",
             deployment.name
         )));
     }
-    Ok(cache::code(&archive, checksum)?.join(DEPLOYMENT_FILE))
+    Ok(archive)
 }
 
 /// What `read` says that it does; what `former` was made of and `set` leaves is as the author of that wrote it.

@@ -1,10 +1,11 @@
 //! A call of an endpoint: the deployment that answers it runs as a job, with the data that the call gives (dialects C.7).
 
 use prs_common::job::{Called, Deployed, Given, Invocation};
+use prs_common::registry::{Deployment, Registry};
 
 use super::deploy::unpacked;
 use crate::failure::Failure;
-use crate::homes::registry;
+use crate::homes::{Whereabouts, registry};
 use crate::submit::{Ended, Start, submit};
 
 /// What a call gives.
@@ -22,23 +23,45 @@ pub struct Invoke<'a> {
     pub called: &'a Called,
 }
 
+/// The deployment that answers a call.
+pub(crate) struct Routed {
+    /// The registry that has it.
+    pub(crate) registry: Registry,
+    /// What answers.
+    pub(crate) deployment: Deployment,
+    /// What the job of the call knows of it.
+    pub(crate) deployed: Deployed,
+}
+
+/// Finds the deployment that answers a call.
+pub(crate) async fn route(
+    endpoint: &str,
+    deployment: Option<&str>,
+    whereabouts: &Whereabouts,
+) -> Result<Routed, Failure> {
+    let registry = registry::open(whereabouts).await?;
+    let (endpoint, _) = registry.endpoint(endpoint).await.map_err(registry::failure)?;
+    let deployment = endpoint.route(deployment).map_err(Failure::not_found)?.clone();
+    let deployed = Deployed {
+        endpoint: endpoint.name,
+        deployment: deployment.name.clone(),
+        revision: deployment.revision,
+        called_by: None,
+    };
+    Ok(Routed { registry, deployment, deployed })
+}
+
 /// Calls an endpoint: runs a job to its end, or hands it in.
 ///
 /// # Errors
 /// No deployment answers, what the call gives is wrong, or the job cannot be run.
 pub async fn invoke(call: &Invoke<'_>, start: &Start<'_>) -> Result<Ended, Failure> {
-    let registry = registry::open(start.whereabouts).await?;
-    let (endpoint, _) = registry.endpoint(call.endpoint).await.map_err(registry::failure)?;
-    let deployment = endpoint.route(call.deployment).map_err(Failure::not_found)?;
-    let file = unpacked(&registry, deployment).await?;
+    let routed = route(call.endpoint, call.deployment, start.whereabouts).await?;
+    let Routed { registry, deployment, deployed } = &routed;
+    let file = unpacked(registry, deployment).await?;
     let names = start.whereabouts.names.anew();
-    let deployed = Deployed {
-        endpoint: endpoint.name.clone(),
-        deployment: deployment.name.clone(),
-        revision: deployment.revision,
-    };
-    let shown = format!("deployment {} of endpoint {}", deployment.name, endpoint.name);
-    let called = Called { deployed: Some(deployed), ..call.called.clone() };
+    let shown = format!("deployment {} of endpoint {}", deployed.deployment, deployed.endpoint);
+    let called = Called { deployed: Some(deployed.clone()), ..call.called.clone() };
     let invocation = Invocation { is_deployment: true, ..call.invocation.clone() };
     let given = Given {
         overrides: call.set,

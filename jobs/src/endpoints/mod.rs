@@ -16,8 +16,10 @@ use prs_common::registry::{Endpoint, Registry, RegistryError, check_deployment_n
 use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry};
 
+pub(crate) use deploy::archive_of;
 pub use deploy::{NewDeployment, change_deployment, create_deployment};
 pub use invoke::{Invoke, invoke};
+pub(crate) use invoke::route;
 
 /// What an endpoint is to be, where there may be one of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,8 +39,12 @@ pub(crate) async fn storage_of(whereabouts: &Whereabouts) -> Result<Arc<dyn Stor
     if let Some(reader) = Reader::connect(whereabouts).await? {
         return Ok(reader.storage().below(OF_FLEET));
     }
-    let folder = std::path::absolute(whereabouts.runs.join(OF_RUNS)).context("there is no current folder")?;
-    Ok(Arc::new(LocalStorage::new(folder)))
+    Ok(Arc::new(LocalStorage::new(folder_of_runs(&whereabouts.runs)?)))
+}
+
+/// The folder of that of this machine, beside the runs in `runs`.
+pub(crate) fn folder_of_runs(runs: &Path) -> Result<PathBuf, Failure> {
+    Ok(std::path::absolute(runs.join(OF_RUNS)).context("there is no current folder")?)
 }
 
 /// Makes the folder of the registry beside the runs in `runs`, for this user alone.

@@ -26,7 +26,7 @@ pub const RUNS: &str = "prs-runs";
 const WORK: &str = "work";
 /// Folders that no other user can look into, also where the user opens the run folder to others. The output is none of
 /// them: the user's umask says who may read it.
-const PRIVATE: [&str; 11] = [
+const PRIVATE: [&str; 12] = [
     layout::CODE,
     layout::DAMAGED,
     layout::FILES,
@@ -36,11 +36,14 @@ const PRIVATE: [&str; 11] = [
     layout::PLAIN,
     layout::PLAN,
     layout::SEGMENTS,
+    SENT,
     TEMPORARY,
     WORK,
 ];
 /// Folder of the jobs of the steps of a pipeline.
 pub const STEPS: &str = "steps";
+/// Folder of what came with a job that was handed in to a server.
+pub const SENT: &str = "sent";
 const LOCK: &str = ".lock";
 /// Asks the program that works in the folder to cancel the job; holds who asks.
 const CANCEL: &str = "cancel";

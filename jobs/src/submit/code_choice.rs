@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bytes::Bytes;
 use prs_common::code::archive::{self, CodeArchive, is_intact, pack};
-use prs_common::job::{JobSpec, Names, adjust, script_below};
+use prs_common::job::{JobSpec, Names, RunsOn, adjust, script_below};
 use prs_common::layout;
 use prs_common::storage::{PutMode, Storage, StorageExt};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::reuse;
 use prs_orchestrator::report::starts::short;
 
+use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry};
 use crate::paths::shown;
@@ -48,6 +49,8 @@ pub struct Changes<'a> {
     pub set: &'a [(String, String)],
     /// Which code runs the rest, where that is said beforehand.
     pub code: Option<CodeChoice>,
+    /// A folder with code that came along: it runs the rest, and nobody is asked.
+    pub sent: Option<&'a Path>,
     /// Else who says it when code differs.
     pub ask: AskCode<'a>,
     /// Where the job is, and the caller.
@@ -105,11 +108,14 @@ pub(crate) async fn next_start(
     own: &[&Path],
 ) -> Result<NextStart, Failure> {
     let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-    let Changes { name, set, code, ask, whereabouts } = *changes;
+    let Changes { name, set, code, sent, ask, whereabouts } = *changes;
     let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
     let read = |names: &Names| adjust(&record.spec, name, set, &here, runs_on, names);
     let spec = Box::pin(registry::settings(whereabouts, read)).await?;
     let same = NextStart { spec, ..NextStart::same(record) };
+    if let Some(sent) = sent {
+        return next_with(sent, same, runs_on, caller).await;
+    }
     if code == Some(CodeChoice::Old) || runs_nothing(record) || record.spec.has_no_code() {
         return Ok(same);
     }
@@ -143,6 +149,37 @@ pub(crate) async fn next_start(
     code_notes::check(&same.spec, &now.files, caller)?;
     let key = layout::code_archive(&now.checksum);
     caller.note(&format_args!("{told}; the rest runs with it as it is now ({})", short(&now.checksum)));
+    Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
+}
+
+/// The next start with the code in the folder `sent`.
+async fn next_with(
+    sent: &Path,
+    mut same: NextStart,
+    runs_on: RunsOn,
+    caller: &dyn Caller,
+) -> Result<NextStart, Failure> {
+    let former = std::mem::replace(&mut same.spec.source_directory, sent.to_owned());
+    if same.spec.has_no_code() {
+        return Err(Failure::wrong("the job has no code, so it takes none: leave it out"));
+    }
+    if script_below(sent, &same.spec.entry_script).is_none() {
+        let script = &same.spec.entry_script;
+        return Err(Failure::wrong(format!(
+            "the entry script {script} is not in the code that came along: send it, too, or leave the code out"
+        )));
+    }
+    if let Some(check) = ScriptCheck::start(&same.spec, runs_on, true)? {
+        check.finish(caller).await?;
+    }
+    let now = pack(sent).map_err(Failure::usage)?;
+    code_notes::check(&same.spec, &now.files, caller)?;
+    if runs_on == RunsOn::Workers {
+        // It is gone with the request.
+        same.spec.source_directory = former;
+    }
+    let key = layout::code_archive(&now.checksum);
+    caller.note(&format_args!("the rest runs with the code that came along ({})", short(&now.checksum)));
     Ok(NextStart { code: Some(NewCode { key, archive: now.body.into() }), ..same })
 }
 

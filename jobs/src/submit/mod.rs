@@ -30,7 +30,7 @@ pub mod pipeline;
 mod resume;
 pub mod resume_hint;
 pub(crate) mod reuse;
-mod run;
+pub(crate) mod run;
 pub(crate) mod script_check;
 
 pub use ended::Ended;

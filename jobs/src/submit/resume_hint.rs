@@ -1,19 +1,19 @@
 //! What is left behind when the preparing of a job ends early: every such end says how to go on, or to clean up.
 
-use std::cell::RefCell;
 use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
 
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
 /// What is there so far of a job that is being prepared, and what to do with it.
 #[derive(Debug, Default)]
-pub struct ResumeHint(RefCell<Option<String>>);
+pub struct ResumeHint(Mutex<Option<String>>);
 
 impl ResumeHint {
     /// From here on this is there, and this is what to do with it.
     pub fn set(&self, what: impl Display) {
-        self.0.replace(Some(what.to_string()));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(what.to_string());
     }
 
     /// Prepares a job, unless the user interrupts that: then the command ends at once.
@@ -26,13 +26,17 @@ impl ResumeHint {
             done = work => return done.map_err(|failure| self.append_to(failure)),
             name = interrupts.next() => name,
         };
-        let behind = self.0.borrow();
+        let behind = self.behind();
         let behind = behind.as_deref().unwrap_or("nothing was stored");
         Err(Failure::interrupted(format_args!("interrupted ({interrupted}): {behind}")))
     }
 
+    fn behind(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn append_to(&self, failure: Failure) -> Failure {
-        match &*self.0.borrow() {
+        match self.behind() {
             Some(behind) => failure.and(behind),
             None => failure,
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::job::{Given, JobSpec, JobText, Loaded, Names, change};
+use prs_common::job::{Called, Given, JobSpec, JobText, Loaded, Names, change};
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
@@ -38,6 +38,8 @@ pub struct Start<'a> {
     pub run_dir: Option<&'a Path>,
     /// The id that the job is to have, where its user chose one.
     pub id: Option<&'a str>,
+    /// Whether a program picked the id, and made the folder of the run for it; who asks again gets the same.
+    pub is_picked: bool,
     /// On a fleet: the job is handed in, and nobody waits for its end.
     pub detach: bool,
 }
@@ -52,6 +54,11 @@ impl Start<'_> {
         self.id.map_or_else(|| new_id(name), str::to_owned)
     }
 
+    /// Whether a person chose the id, which another job may have then.
+    pub(crate) fn is_named(&self) -> bool {
+        self.id.is_some() && !self.is_picked
+    }
+
     /// The folder of a new job with this id.
     pub(crate) fn folder_of(&self, id: &str) -> PathBuf {
         self.run_dir.map_or_else(|| self.whereabouts.runs.join(id), Path::to_owned)
@@ -60,7 +67,7 @@ impl Start<'_> {
     /// Refuses an id that a job of this machine has.
     pub(crate) fn check_id(&self) -> Result<(), Failure> {
         let runs = &self.whereabouts.runs;
-        match self.id.filter(|id| runs.join(id).symlink_metadata().is_ok()) {
+        match self.id.filter(|id| !self.is_picked && runs.join(id).symlink_metadata().is_ok()) {
             Some(id) => Err(Failure::wrong(format!(
                 "there is a job {id} already, in {}: give another --job-name, or remove that job with prs rm {id}",
                 shown(&runs.join(id))
@@ -100,7 +107,7 @@ pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Res
     let (id, archive) = (start.id_of(&spec.name), code.body.into());
     let new = NewJob {
         id,
-        is_named: start.id.is_some(),
+        is_named: start.is_named(),
         spec,
         code: layout::code_archive(&code.checksum),
         archive,
@@ -110,8 +117,13 @@ pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Res
 }
 
 /// Runs the former job `name` again as a new one, with these settings (key and value) in place of its own. The former one
-/// is only read.
-pub async fn resubmit(name: &str, set: &[(String, String)], start: &Start<'_>) -> Result<Ended, Failure> {
+/// is only read. The new one is `called` so, where that says anything.
+pub async fn resubmit(
+    name: &str,
+    set: &[(String, String)],
+    called: &Called,
+    start: &Start<'_>,
+) -> Result<Ended, Failure> {
     let home = Box::pin(homes::find_to_run(name, start.whereabouts)).await?;
     let record = home.record().await?;
     home.check_runs_alone(&record)?;
@@ -121,12 +133,14 @@ pub async fn resubmit(name: &str, set: &[(String, String)], start: &Start<'_>) -
     let former = record.as_given();
     let runs_on = start.whereabouts.runs_on();
     let read = |names: &Names| change(&former.spec, name, set, &here, runs_on, names);
-    let spec = Box::pin(registry::settings(start.whereabouts, read)).await?;
+    let mut spec = Box::pin(registry::settings(start.whereabouts, read)).await?;
+    called.put_on(&mut spec).map_err(Failure::usage)?;
     start.caller().note(&describe_resubmitted(&former, &archive));
     match Loaded::of_job(spec) {
         Loaded::Job(spec) => {
-            let id = new_id(&spec.name);
-            let new = NewJob { id, is_named: false, spec: *spec, code: former.code, archive, listings };
+            let id = start.id_of(&spec.name);
+            let new =
+                NewJob { id, is_named: start.is_named(), spec: *spec, code: former.code, archive, listings };
             Box::pin(run(new, start)).await
         }
         Loaded::Pipeline(loaded) => {
@@ -206,7 +220,9 @@ async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     let storage = LocalStorage::new(&folder);
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
-    hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    if !start.is_picked {
+        hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    }
     let stored = async {
         let stores: Arc<dyn Storage> = Arc::new(storage.clone());
         let stores = InputStores::new(Arc::clone(&stores), stores, opener());
@@ -313,7 +329,7 @@ fn detached(id: &str, folder: Option<&Path>, caller: &dyn Caller) -> Ended {
 }
 
 /// `<name>-<day>-<time>-<four digits>`: readable, sorted by age, unique enough for one folder.
-fn new_id(name: &str) -> String {
+pub(crate) fn new_id(name: &str) -> String {
     let now = now_us();
     let time = prs_common::timestamp::format_us(now);
     let digits: String = time[..19].chars().filter(char::is_ascii_digit).collect();

@@ -44,7 +44,7 @@ pub(crate) use endpoints::{
 pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
 pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
-pub(crate) use server::{Auth, Serve};
+pub(crate) use server::{Auth, Serve, TakeUp};
 pub(crate) use servers::FleetServers;
 pub(crate) use servers::{Servers, not_on_a_fleet};
 pub(crate) use shell::{Completions, Manual, Shell};
@@ -269,6 +269,9 @@ pub(crate) enum Command {
     /// Serve jobs to browsers, and to programs over HTTP.
     #[command(after_help = examples::SERVE)]
     Serve(Serve),
+    /// Run a job of this machine that was handed in to a server.
+    #[command(hide = true)]
+    TakeUp(TakeUp),
     /// List the profiles of the configuration, and say which servers are used and why.
     #[command(after_help = examples::PROFILES)]
     Profiles(Profiles),
@@ -317,7 +320,8 @@ impl Command {
             Self::List(List { whereabouts, .. })
             | Self::Rm(Remove { whereabouts, .. })
             | Self::Gc(Collect { whereabouts, .. })
-            | Self::Serve(Serve { whereabouts, .. }) => return Asks::Jobs(whereabouts),
+            | Self::Serve(Serve { whereabouts, .. })
+            | Self::TakeUp(TakeUp { whereabouts, .. }) => return Asks::Jobs(whereabouts),
             Self::Dataset(Dataset { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Model(Model { command }) => return Asks::Jobs(command.whereabouts_mut()),
             Self::Environment(Environment { command }) | Self::Component(Component { command }) => {

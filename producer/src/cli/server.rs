@@ -32,6 +32,10 @@ pub(crate) struct Serve {
     /// Listen for other machines without TLS: a proxy before the server has that.
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) insecure_http: bool,
+    /// A folder of this machine that the paths of jobs which are handed in may lead into, beside what comes with them; may stand
+    /// several times.
+    #[arg(long = "allow-path", value_name = "DIR")]
+    pub(crate) allowed_paths: Vec<PathBuf>,
     /// Who may use it: whoever has a token, its secret or a link that it printed; or everybody who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
@@ -51,10 +55,20 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
+}
+
+/// Arguments of `take-up`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TakeUp {
+    #[command(flatten)]
+    pub(crate) whereabouts: WhereaboutsArguments,
+    /// The order of the server.
+    #[arg(value_name = "ORDER")]
+    pub(crate) order: PathBuf,
 }
 
 /// Who may use a server.

@@ -1,5 +1,6 @@
 //! Which servers a command uses: options, variables and the profiles of the configuration.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,6 +131,24 @@ impl Servers {
             }
             Err(error) => Ok(vec![format!("{error}; what it says of names is not used")]),
         }
+    }
+
+    /// Whether no fleet is used, whatever else says.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local
+    }
+
+    /// The options that lead another program to the same configuration, where that is no fleet.
+    pub(crate) fn configuration(&self) -> Vec<OsString> {
+        let FleetServers { profile, config, .. } = &self.fleet;
+        let mut words = Vec::new();
+        if let Some(profile) = profile {
+            words.extend(["--profile".into(), profile.into()]);
+        }
+        if let Some(config) = config {
+            words.extend(["--config".into(), config.into()]);
+        }
+        words
     }
 
     /// What names in job files stand for.

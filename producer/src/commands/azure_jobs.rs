@@ -78,7 +78,8 @@ async fn create(arguments: &CreateJob, format: Format) -> Result<ExitCode, Failu
     let names = whereabouts.names.anew();
     let given = Given { overrides: set, names: Some(&names), ..Given::default() };
     let detach = whereabouts.urls.is_some() && !stream;
-    let start = Start { whereabouts: &whereabouts, run_dir: None, id: name.as_deref(), detach };
+    let start =
+        Start { whereabouts: &whereabouts, run_dir: None, id: name.as_deref(), is_picked: false, detach };
     let ended = Box::pin(submit::submit(file, given, &start)).await?;
     if *web {
         output::note("--web: prs job show --web opens the page of a job");

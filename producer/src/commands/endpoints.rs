@@ -343,6 +343,7 @@ async fn call(endpoint: &str, call: &Call, format: Format) -> Result<ExitCode, F
         whereabouts: &whereabouts,
         run_dir: None,
         id: invocation.job_name.as_deref(),
+        is_picked: false,
         detach: whereabouts.urls.is_some() && !call.wait,
     };
     let calling = Calling {

@@ -27,6 +27,7 @@ mod show;
 mod status;
 mod stream;
 mod summary;
+mod take_up;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -101,6 +102,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Worker(arguments) => Ok(Box::pin(worker::worker(arguments)).await),
             Command::Workers(arguments) => Box::pin(workers::workers(&arguments, format)).await,
             Command::Serve(arguments) => Box::pin(serve::serve(&arguments, format)).await,
+            Command::TakeUp(arguments) => Box::pin(take_up::take_up(&arguments)).await,
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
             Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use prs_common::job::Given;
+use prs_common::job::{Called, Given};
 use prs_jobs::Whereabouts;
 use prs_jobs::records::Submitted;
 use prs_jobs::submit::code_choice::Changes;
@@ -34,6 +34,7 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
         whereabouts: &whereabouts,
         run_dir: run_dir.as_deref(),
         id: of_deployment.job_id(),
+        is_picked: false,
         detach: *detach,
     };
     print(Box::pin(submit::submit(&arguments.job_file, given, &start)).await?, format)
@@ -44,8 +45,9 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
     let Resubmit { job, set, run_dir, detach } = arguments;
     let whereabouts = job.whereabouts.settled()?;
     check(&whereabouts, run_dir.as_deref(), *detach)?;
-    let start = Start { whereabouts: &whereabouts, run_dir: run_dir.as_deref(), id: None, detach: *detach };
-    print(submit::resubmit(&job.name, set, &start).await?, format)
+    let (whereabouts, run_dir) = (&whereabouts, run_dir.as_deref());
+    let start = Start { whereabouts, run_dir, id: None, is_picked: false, detach: *detach };
+    print(submit::resubmit(&job.name, set, &Called::default(), &start).await?, format)
 }
 
 /// Goes on with a former job.
@@ -58,6 +60,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         name: &job.name,
         set,
         code: code.map(Into::into),
+        sent: None,
         ask: &ask_code,
         whereabouts: &whereabouts,
     };

@@ -1,9 +1,13 @@
 //! `serve`: jobs in a browser, and for programs over HTTP.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use prs_common::dataset::http_url;
 use prs_jobs::Whereabouts;
+use prs_jobs::intake::Program;
 use prs_jobs::paths::shown;
 use prs_jobs::records::Served;
 use prs_server::{FirstToken, Limits, LinkError, Options, ServeError, Server, TlsFiles, ask_for_link};
@@ -43,6 +47,8 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         },
         metrics: arguments.metrics_listen,
         first_token: std::env::var(FIRST_TOKEN).ok().filter(|text| !text.is_empty()).map(FirstToken),
+        program: program(&whereabouts, arguments)?,
+        allowed_paths: allowed(&arguments.allowed_paths)?,
     };
     let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
     let record = Served { url: server.url().to_owned(), link: server.link() };
@@ -69,6 +75,28 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
 fn tls(arguments: &Serve) -> Option<TlsFiles> {
     let (certificate, key) = (arguments.tls_cert.clone()?, arguments.tls_key.clone()?);
     Some(TlsFiles { certificate, key })
+}
+
+/// How a job of this machine is run: by this program, which knows names as this one does.
+fn program(whereabouts: &Whereabouts, arguments: &Serve) -> Result<Program, Failure> {
+    let path = std::env::current_exe().context("this program does not know where it is")?;
+    let runs = std::path::absolute(&whereabouts.runs).context("there is no current folder")?;
+    let mut words: Vec<OsString> = vec!["--color".into(), "never".into(), "take-up".into()];
+    if arguments.whereabouts.servers.is_local() {
+        words.push("--local".into());
+    }
+    words.extend(arguments.whereabouts.servers.configuration());
+    words.extend(["--runs".into(), runs.into()]);
+    Ok(Program { path, arguments: words })
+}
+
+/// Folders that are there.
+fn allowed(folders: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let resolved = |folder: &PathBuf| {
+        let resolved = folder.canonicalize();
+        resolved.with_context(|| format!("--allow-path {}", folder.display())).map_err(Failure::usage)
+    };
+    folders.iter().map(resolved).collect()
 }
 
 /// Where the jobs are, in words.

@@ -35,6 +35,8 @@ routes! {
         ("sort", "submitted_at, ended_at, seconds, state or name, with - before it for the reverse [-submitted_at]"),
         LIMIT, CURSOR
     ], "Lists jobs, with how many there are in each state.";
+    post "/api/v1/jobs", "submit", [("dry_run", "true: nothing is stored, and the answer says what would run")],
+        "Hands a job in: JSON with yaml or spec, or a form with the fields job, code and input.NAME. Takes an Idempotency-Key.";
     get "/api/v1/jobs/{job}", "read", [
         ("wait_for", "ended or changed: answers when that is so, or when timeout is over"),
         ("timeout", "seconds, at most 60 [30]"),
@@ -42,6 +44,8 @@ routes! {
     ], "A job, as prs status -o json has it, with more.";
     delete "/api/v1/jobs/{job}", "admin", [], "Removes a job that has ended.";
     post "/api/v1/jobs/{job}/cancel", "submit", [], "Cancels a job; what is done is kept.";
+    post "/api/v1/jobs/{job}/resume", "submit", [], "Runs what is missing or failed of a job that has ended, in this job. Takes an Idempotency-Key.";
+    post "/api/v1/jobs/{job}/resubmit", "submit", [], "Runs all of a job again as a new one, with changes. Takes an Idempotency-Key.";
     get "/api/v1/jobs/{job}/spec", "read", [], "Its settings: JSON, or with Accept: application/yaml a job file.";
     get "/api/v1/jobs/{job}/steps", "read", [], "The jobs of the steps of a pipeline, as far as they began.";
     get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
@@ -106,7 +110,7 @@ pub(crate) async fn openapi() -> Json<Value> {
         "info": {
             "title": "prs",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Jobs of prs: list them, look at them, end them, read what they brought.",
+            "description": "Jobs of prs: hand them in, list them, look at them, end them, read what they brought.",
         },
         "paths": paths,
         "components": {
@@ -161,6 +165,19 @@ fn problem() -> Value {
             "instance": { "type": "string" },
             "request_id": { "type": "string" },
             "hint": { "type": ["string", "null"] },
+            "errors": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["pointer", "key", "line", "detail"],
+                    "properties": {
+                        "pointer": { "type": "string" },
+                        "key": { "type": "string" },
+                        "line": { "type": ["integer", "null"] },
+                        "detail": { "type": "string" },
+                    },
+                },
+            },
         },
     })
 }

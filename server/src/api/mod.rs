@@ -3,6 +3,9 @@
 //! | file | addresses |
 //! |---|---|
 //! | `jobs` | jobs: list, one, cancel, remove |
+//! | `submit` | jobs that are handed in, go on, and run again |
+//! | `received` | what comes with these requests |
+//! | `once` | `Idempotency-Key`: what comes twice is done once |
 //! | `job_object` | how a job is written |
 //! | `errors` | its errors and failed items |
 //! | `events` | what happens to it, as it happens |
@@ -23,11 +26,16 @@ mod job_object;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod mini_batches;
+pub(crate) mod once;
 pub(crate) mod outputs;
+pub(crate) mod received;
 mod service;
 mod statistics;
+pub(crate) mod submit;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::handler::Handler;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::app::App;
@@ -49,13 +57,20 @@ pub(crate) struct Route {
     pub(crate) does: &'static str,
 }
 
+/// Bodies may be larger: files come with them.
+pub(crate) fn large() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(received::FORM)
+}
+
 /// The addresses.
 pub(crate) fn router() -> Router<App> {
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
-        .merge(at("/api/v1/jobs", get(jobs::list)))
+        .merge(at("/api/v1/jobs", get(jobs::list).post(submit::submit.layer(large()))))
         .merge(at("/api/v1/jobs/{job}", get(jobs::one).delete(jobs::remove)))
         .merge(at("/api/v1/jobs/{job}/cancel", post(jobs::cancel)))
+        .merge(at("/api/v1/jobs/{job}/resume", post(submit::resume.layer(large()))))
+        .merge(at("/api/v1/jobs/{job}/resubmit", post(submit::resubmit.layer(large()))))
         .merge(at("/api/v1/jobs/{job}/spec", get(jobs::spec)))
         .merge(at("/api/v1/jobs/{job}/steps", get(jobs::steps)))
         .merge(at("/api/v1/jobs/{job}/report.html", get(jobs::report)))

@@ -118,7 +118,7 @@ async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Vec<(&'static
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
     let (seen, facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
-    let parts = JobPage::new(&facts, &Chrome::default(), false).parts();
+    let parts = JobPage::new(&facts, &Chrome::default(), false, false).parts();
     Ok((seen, parts))
 }
 

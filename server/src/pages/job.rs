@@ -41,7 +41,7 @@ pub(crate) async fn overview(
     let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     // One that runs can be canceled, one that has ended removed.
     let needed = if facts.state.is_final() { Role::Admin } else { Role::Submit };
-    Ok(Html(JobPage::new(&facts, &app.chrome, who.role.allows(needed)).html()))
+    Ok(Html(JobPage::new(&facts, &app.chrome, who.role.allows(needed), who.role.allows(Role::Submit)).html()))
 }
 
 /// Tells the parts of a page that changed.

@@ -8,6 +8,7 @@
 //! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `fleet` | targets and workers |
+//! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
@@ -21,11 +22,14 @@ mod login;
 mod logs;
 mod mini_batches;
 mod nodes;
+mod submit;
 
 use axum::Router;
+use axum::handler::Handler;
 use axum::response::Redirect;
 use axum::routing::{MethodRouter, get};
 
+use crate::api::large;
 use crate::app::App;
 use crate::problem::{Kind, Problem};
 
@@ -39,9 +43,18 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/live", "read"),
     ("get", "/jobs/{job}/logs", "read"),
     ("get", "/jobs/{job}/logs/{path}", "read"),
+    ("get", "/jobs/{job}/mini-batches", "read"),
+    ("get", "/jobs/{job}/mini-batches/{index}", "read"),
+    ("get", "/jobs/{job}/nodes", "read"),
     ("get", "/jobs/{job}/output", "read"),
     ("get", "/jobs/{job}/settings", "read"),
     ("get", "/jobs/{job}/report.html", "read"),
+    ("get", "/submit", "submit"),
+    ("post", "/submit", "submit"),
+    ("get", "/jobs/{job}/resume", "submit"),
+    ("post", "/jobs/{job}/resume", "submit"),
+    ("get", "/jobs/{job}/resubmit", "submit"),
+    ("post", "/jobs/{job}/resubmit", "submit"),
     ("get", "/jobs/{job}/cancel", "submit"),
     ("post", "/jobs/{job}/cancel", "submit"),
     ("get", "/jobs/{job}/remove", "admin"),
@@ -72,6 +85,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/output", get(job::output)))
         .merge(at("/jobs/{job}/settings", get(job::settings)))
         .merge(at("/jobs/{job}/report.html", get(crate::api::jobs::report)))
+        .merge(at("/submit", get(submit::form).post(submit::submit.layer(large()))))
+        .merge(at("/jobs/{job}/resume", get(submit::ask_to_resume).post(submit::resume.layer(large()))))
+        .merge(at("/jobs/{job}/resubmit", get(submit::ask_to_resubmit).post(submit::resubmit.layer(large()))))
         .merge(at("/jobs/{job}/cancel", get(job::ask_to_cancel).post(job::cancel)))
         .merge(at("/jobs/{job}/remove", get(job::ask_to_remove).post(job::remove)))
         .merge(at("/fleet", get(fleet::page)))

@@ -57,7 +57,11 @@ kinds! {
     JOB_HAS_ENDED, "job-has-ended", 409, "The job has ended",
         "What has ended cannot be canceled.";
     JOB_IS_ACTIVE, "job-is-active", 409, "The job has not ended",
-        "It can be removed once it has ended; cancel ends it.";
+        "It can be removed, and resumed, once it has ended; cancel ends it.";
+    IN_PROGRESS, "request-in-progress", 409, "The same request is being served",
+        "A request with this Idempotency-Key has come before and has no answer yet. Send it again after the seconds in Retry-After: the answer will be that of the first. Where the server that had it is gone, another goes on with it after ten seconds.";
+    NOTHING_TO_RESUME, "nothing-to-resume", 409, "Nothing of the job is missing",
+        "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
     REFUSED, "refused", 409, "The state of things forbids it",
         "The request was understood, and what it is about does not allow it now. The detail says why.";
     TOO_LARGE, "too-large", 413, "Too large",
@@ -66,6 +70,14 @@ kinds! {
         "The address takes the media type that the detail names, in the header Content-Type.";
     BAD_RANGE, "bad-range", 416, "The range cannot be given",
         "The file ends before the range begins. The header Content-Range of the answer has its size.";
+    JOB_FILE, "job-file", 422, "The job is refused",
+        "The job file, or a setting beside it, cannot be used. errors names all that is wrong, each with its key, its line, and where in the request it stands. The page about the key, prs explain KEY, says what it takes.";
+    UPLOAD_MISSING, "upload-missing", 422, "The job names files that did not come with it",
+        "A job that is handed in to a server reads nothing of the server's own disk. Send code as an archive and inputs as files beside the job file, give s3:// or https:// URLs, or have the server started with --allow-path for a folder that it shares with you.";
+    BAD_UPLOAD, "bad-upload", 422, "A file that came with the job cannot be used",
+        "Code comes as one archive, tar.gz or zip, without links and without names that lead out of its folder, of 512 MiB and 100,000 files at most. Inputs come as files, or as such archives.";
+    KEY_REUSED, "idempotency-key-reused", 422, "The Idempotency-Key was used for something else",
+        "A key stands for one request of one user: sent again with another body it would hide a mistake. Make a new key for each request that is meant once, such as a UUID, and use it again for retries of the same request alone.";
     UNKNOWN_HOST, "unknown-host", 421, "The server is not called so",
         "The server answers under the names that it knows, so that no page of another site reaches it through a name of its own. Start it with --url or --allow-host to add a name.";
     TOO_MANY_REQUESTS, "too-many-requests", 429, "Too many requests",
@@ -78,6 +90,8 @@ kinds! {
         "Storage or ledger does not answer. Jobs go on as far as they can; ask again after the seconds in Retry-After.";
     BUSY, "busy", 503, "The server has no room",
         "As many requests as it serves at once are under way, or it is about to end. Ask again after the seconds in Retry-After.";
+    NO_ROOM, "no-room", 507, "The server has no room for it",
+        "The disk of the server, or the storage behind it, is full. prs rm and prs gc make room.";
     TIMEOUT, "timeout", 504, "The answer took too long",
         "What is behind this server did not answer in time. Ask again, or for less at once.";
 }

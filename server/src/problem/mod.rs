@@ -26,12 +26,27 @@ pub(crate) struct Problem {
     pub(crate) hint: Option<String>,
     /// Seconds after which the same request may succeed.
     pub(crate) retry_after: Option<u32>,
+    /// All that is wrong with what was sent, where that is known one by one.
+    pub(crate) errors: Vec<ErrorAt>,
+}
+
+/// One thing that is wrong with what was sent.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ErrorAt {
+    /// Where in the request, as RFC 6901 has it.
+    pub(crate) pointer: String,
+    /// The key of the job file, with its place; empty where the file as a whole is meant.
+    pub(crate) key: String,
+    /// Line in the job file, from 1.
+    pub(crate) line: Option<usize>,
+    /// The value, what is allowed and the remedy.
+    pub(crate) detail: String,
 }
 
 impl Problem {
     /// A problem of this kind.
     pub(crate) fn new(kind: &'static Kind, detail: impl Display) -> Self {
-        Self { kind, detail: detail.to_string(), hint: None, retry_after: None }
+        Self { kind, detail: detail.to_string(), hint: None, retry_after: None, errors: Vec::new() }
     }
 
     /// The same, with what to do next.
@@ -46,6 +61,12 @@ impl Problem {
         Self { retry_after: Some(seconds), ..self }
     }
 
+    /// The same, with all that is wrong one by one.
+    #[must_use]
+    pub(crate) fn with_errors(self, errors: Vec<ErrorAt>) -> Self {
+        Self { errors, ..self }
+    }
+
     /// The document, for a request with this path and number.
     pub(crate) fn document<'a>(&'a self, instance: &'a str, request_id: &'a str) -> Document<'a> {
         Document {
@@ -56,6 +77,7 @@ impl Problem {
             instance,
             request_id,
             hint: self.hint.as_deref(),
+            errors: &self.errors,
         }
     }
 
@@ -92,6 +114,8 @@ pub(crate) struct Document<'a> {
     /// The number of the request, as in the log of the server.
     request_id: &'a str,
     hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[ErrorAt]>::is_empty")]
+    errors: &'a [ErrorAt],
 }
 
 /// Left in an answer for the layer that knows the request: it writes the document, or the page.

@@ -150,6 +150,41 @@ impl Web {
         parse(&self.exchange(text.as_bytes()))
     }
 
+    /// The answer to a request with a body that may be no text.
+    #[track_caller]
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.try_send(method, path, headers, body).expect("the server answers")
+    }
+
+    /// The same; nothing where the server ends without a word.
+    pub fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Option<Answer> {
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nHost: {}\r\n", self.address);
+        if !self.token.is_empty() {
+            request.extend(["Authorization: Bearer ", &self.token, "\r\n"]);
+        }
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+            request.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
+        }
+        for (name, value) in headers {
+            request.extend([*name, ": ", *value, "\r\n"]);
+        }
+        request.push_str("\r\n");
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        // It may answer before it has read all.
+        let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.write_all(body));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        (!answer.is_empty()).then(|| parse(&answer))
+    }
+
     /// The answer to `GET`.
     #[track_caller]
     pub fn get(&self, path: &str) -> Answer {

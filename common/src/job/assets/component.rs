@@ -57,7 +57,7 @@ pub fn stage_component(
     }
     problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
     problems.dedup();
-    Err(JobFileError { path: file.to_owned(), problems })
+    Err(JobFileError::new(file, problems))
 }
 
 /// Writes the archive of `made` below `into`.

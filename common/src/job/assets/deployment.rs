@@ -76,7 +76,7 @@ impl DeploymentFile {
     /// # Errors
     /// It cannot be read, or what it is called cannot be. What it does is judged where a job file is.
     pub fn read(path: &Path, set: &[(String, String)]) -> Result<Self, JobFileError> {
-        let failed = |problems| JobFileError { path: path.to_owned(), problems };
+        let failed = |problems| JobFileError::new(path, problems);
         let of_whole = |line, message: String| {
             let message = message.replace("a job file", "a file of a deployment");
             failed(vec![Problem { key: String::new(), line, message }])
@@ -183,7 +183,7 @@ impl DeploymentFile {
         }
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         problems.dedup();
-        Err(JobFileError { path: self.path.clone(), problems })
+        Err(JobFileError::new(self.path.clone(), problems))
     }
 }
 

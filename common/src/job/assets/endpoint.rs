@@ -74,7 +74,7 @@ impl EndpointFile {
         if problems.is_empty() {
             read = Self::understand(&document, path, is_change, &mut problems);
         }
-        if problems.is_empty() { Ok(read) } else { Err(JobFileError { path: path.to_owned(), problems }) }
+        if problems.is_empty() { Ok(read) } else { Err(JobFileError::new(path, problems)) }
     }
 
     fn understand(document: &Node, file: &Path, is_change: bool, problems: &mut Vec<Problem>) -> Self {

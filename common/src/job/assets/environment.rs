@@ -63,7 +63,7 @@ pub fn environment_document(read: &AssetFile, file: &Path) -> Result<(String, Ve
         }
         _ => {
             let problems = problems.into_iter().map(of_file).collect();
-            Err(JobFileError { path: file.to_owned(), problems })
+            Err(JobFileError::new(file, problems))
         }
     }
 }

@@ -93,7 +93,7 @@ impl AssetFile {
             Some(read) if problems.is_empty() => Ok(read),
             _ => {
                 problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
-                Err(JobFileError { path: path.to_owned(), problems })
+                Err(JobFileError::new(path, problems))
             }
         }
     }

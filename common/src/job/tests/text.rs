@@ -18,7 +18,7 @@ fn project() -> Project {
 }
 
 fn given<'a>(text: &'a str, folder: &'a Path, allowed: &'a [PathBuf]) -> Given<'a> {
-    Given { text: Some(JobText { text, folder, allowed }), ..Given::default() }
+    Given { text: Some(JobText { text, folder, allowed, sent: None }), ..Given::default() }
 }
 
 fn load(project: &Project, text: &str) -> Result<Loaded, JobFileError> {

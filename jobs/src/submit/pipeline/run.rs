@@ -63,7 +63,7 @@ async fn run(
     start: &Start<'_>,
 ) -> Result<Ended, Failure> {
     note_all_settings(&loaded.spec, &loaded.pipeline, &*start.whereabouts.caller);
-    let (id, is_named) = (start.id_of(&loaded.spec.name), start.id.is_some());
+    let (id, is_named) = (start.id_of(&loaded.spec.name), start.is_named());
     loaded.put_job_ids(&id);
     let new = NewPipeline { id, is_named, loaded, codes, listings };
     match &start.whereabouts.urls {
@@ -111,7 +111,7 @@ pub(crate) async fn resume_on(
     } else if record.result.is_some() {
         let main = output_job(fleet, &record);
         next_start::change(changes, &mut record, &*main, &[], false).await?;
-    } else if !changes.set.is_empty() || changes.code.is_some() {
+    } else if !changes.set.is_empty() || changes.code.is_some() || changes.sent.is_some() {
         return Err(Failure::wrong(format!(
             "job {0} has not ended, so it goes on as it is: cancel it first (prs cancel {0}), or leave out --set and --code",
             record.job_id
@@ -205,7 +205,9 @@ async fn submit_here(
         .ok_or_else(|| Failure::wrong(format!("{} is in use by another run", folder.display())))?;
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
-    hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    if !start.is_picked {
+        hint.set(format_args!("{} holds a job that has not run; it may be removed", folder.display()));
+    }
     let name = run_folder::called(&folder);
     if record.main_step().is_some() {
         let given =
@@ -281,10 +283,10 @@ pub fn note_all_settings(spec: &JobSpec, pipeline: &Pipeline, caller: &dyn Calle
 
 /// What cannot be said of a pipeline that goes on.
 fn check(changes: &Changes<'_>) -> Result<(), Failure> {
-    let option = match (changes.set.is_empty(), changes.code) {
-        (false, _) => "--set",
-        (true, Some(CodeChoice::New)) => "--code new",
-        (true, _) => return Ok(()),
+    let option = match (changes.set.is_empty(), changes.code, changes.sent) {
+        (false, ..) => "--set",
+        (true, Some(CodeChoice::New), _) | (true, _, Some(_)) => "new code",
+        (true, ..) => return Ok(()),
     };
     Err(Failure::wrong(format!(
         "{option} is for a job, and this is a pipeline: it goes on as it was submitted; change the file and submit that"

@@ -68,11 +68,13 @@ pub struct JobPage<'a> {
     tab: Tab,
     job_id: &'a str,
     may_change: bool,
+    may_submit: bool,
 }
 
 impl<'a> JobPage<'a> {
-    /// The page about what is known of a job; `may_change` says whether who looks may cancel it, or remove it where it has ended.
-    pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool) -> Self {
+    /// The page about what is known of a job; `may_change` says whether who looks may cancel it, or remove it where it has ended,
+    /// and `may_submit`, whether they may go on with it and run it again.
+    pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool, may_submit: bool) -> Self {
         let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
         Self {
             chrome,
@@ -80,6 +82,7 @@ impl<'a> JobPage<'a> {
             tab: Tab::Overview,
             job_id: &facts.job_id,
             may_change,
+            may_submit,
         }
     }
 

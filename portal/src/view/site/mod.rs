@@ -9,6 +9,7 @@ mod mini_batches;
 mod nodes;
 mod output;
 mod simple;
+mod submit;
 
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
@@ -19,6 +20,7 @@ pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
+pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 
 /// What stands around every page.
 #[derive(Debug, Clone, Default)]

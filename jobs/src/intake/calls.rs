@@ -1,0 +1,426 @@
+//! Submit, resubmit and resume for a server, which may be asked for the same again, and may be killed in the midst.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use prs_common::job::{Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded};
+use prs_common::remove_tree::remove_tree;
+use prs_common::storage::StorageErrorKind;
+use prs_common::timestamp::now_us;
+use prs_common::{failpoint, layout};
+
+use super::dry_run::DryRun;
+use super::order::{Order, What};
+use super::program::Program;
+use super::staging::{SENT, STAGING, Staging};
+use crate::endpoints;
+use crate::failure::Failure;
+use crate::homes::{self, Home, Whereabouts, registry};
+use crate::idempotency::{Begun, Held, Requests};
+use crate::submit::code_choice::{Changes, CodeChoice};
+use crate::submit::run::new_id;
+use crate::submit::{self, Start};
+
+/// What came with a request that a killed server left goes after so long.
+const LEFT_FOR: Duration = Duration::from_hours(24);
+
+/// A job that is handed in.
+#[derive(Debug)]
+pub struct Submission {
+    /// The job file.
+    pub text: String,
+    /// Settings in place of its own: key and value.
+    pub set: Vec<(String, String)>,
+    /// What the job is called.
+    pub called: Called,
+    /// What one run of a batch deployment is given, where the job file is that of one.
+    pub invocation: Option<Invocation>,
+    /// The id that the job is to have, where who hands it in chose one.
+    pub id: Option<String>,
+    /// What came along.
+    pub staging: Staging,
+}
+
+/// A call of an endpoint.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    /// The endpoint.
+    pub endpoint: String,
+    /// The deployment; the default one, or the only one, without it.
+    pub deployment: Option<String>,
+    /// Settings and named inputs of this call: keys with their places, and values.
+    pub set: Vec<(String, String)>,
+    /// The data, and what else this call says.
+    pub invocation: Invocation,
+    /// What the job is called.
+    pub called: Called,
+}
+
+/// What becomes of a job that is to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumed {
+    /// It does.
+    GoesOn,
+    /// It has not ended.
+    IsActive,
+    /// Nothing of it is missing.
+    IsComplete,
+}
+
+/// Where jobs are handed in.
+#[derive(Debug, Clone)]
+pub struct Desk {
+    whereabouts: Whereabouts,
+    requests: Requests,
+    /// Runs the jobs of this machine.
+    program: Program,
+    /// Folders of this machine that the paths of jobs may lead into.
+    allowed: Vec<PathBuf>,
+}
+
+/// Does `work`, and tells others meanwhile that somebody is at work on the request.
+async fn kept<T>(
+    held: &mut Option<Box<Held>>,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match held {
+        Some(held) => held.keep(work).await,
+        None => work.await,
+    }
+}
+
+async fn pick(held: &mut Option<Box<Held>>, id: &str, before: Option<u32>) -> Result<(), Failure> {
+    match held {
+        Some(held) => held.pick(id, before).await,
+        None => Ok(()),
+    }
+}
+
+impl Desk {
+    /// For the jobs there. `program` runs those of this machine; their paths, and those of jobs for a fleet, may lead into what
+    /// comes along, and into `allowed`.
+    ///
+    /// # Errors
+    /// The storage cannot be used.
+    pub async fn open(
+        whereabouts: &Whereabouts,
+        program: Program,
+        allowed: Vec<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let requests = Requests::open(whereabouts).await?;
+        let runs = std::path::absolute(&whereabouts.runs)
+            .context("there is no current folder")
+            .map_err(Failure::usage)?;
+        let mut whereabouts = whereabouts.clone();
+        whereabouts.runs = runs;
+        Ok(Self { whereabouts, requests, program, allowed })
+    }
+
+    /// Begins a request, as [`Requests::begin`] does.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn begin(&self, scope: &str, key: &str, fingerprint: &str) -> Result<Begun, Failure> {
+        self.requests.begin(scope, key, fingerprint).await
+    }
+
+    /// A folder for what comes with a request.
+    ///
+    /// # Errors
+    /// There can be none.
+    pub fn staging(&self) -> Result<Staging, Failure> {
+        Staging::make(&self.whereabouts)
+    }
+
+    /// Goes on with what servers left that are gone: on this machine jobs that no program has taken up, and what came with requests
+    /// that were never done.
+    pub async fn tidy(&self) {
+        if let Err(failure) = self.requests.sweep().await {
+            tracing::debug!(%failure, "old requests are removed later");
+        }
+        if self.whereabouts.urls.is_some() {
+            return;
+        }
+        self.program.take_up_all(&self.whereabouts.runs).await;
+        let Ok(registry) = registry::folder_of_runs(&self.whereabouts.runs) else { return };
+        let entries = fs::read_dir(registry.join(STAGING)).into_iter().flatten().flatten();
+        for entry in entries {
+            let modified = entry.metadata().and_then(|entry| entry.modified()).ok();
+            let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+            if age.is_some_and(|age| age > LEFT_FOR)
+                && let Err(error) = remove_tree(&entry.path())
+            {
+                tracing::debug!(%error, "what came with a former request is left behind");
+            }
+        }
+    }
+
+    /// Reads the job file of a submission.
+    async fn load(&self, submission: &Submission) -> Result<Loaded, Failure> {
+        let Submission { text, set, called, invocation, staging, .. } = submission;
+        let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let text = JobText { text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let names = self.whereabouts.names.anew();
+        let given = Given {
+            overrides: set,
+            invocation: invocation.as_ref(),
+            names: Some(&names),
+            text: Some(text),
+            called: Some(called),
+            ..Given::default()
+        };
+        let runs_on = self.whereabouts.runs_on();
+        let loaded = Box::pin(registry::load(runs_on, Path::new(""), given, &self.whereabouts)).await;
+        loaded.map_err(|failure| failure.without(staging.path()))
+    }
+
+    /// What a call of an endpoint hands in, for who has the token `called_by`.
+    ///
+    /// # Errors
+    /// No deployment answers, or the registry fails.
+    pub async fn call(&self, call: Call, called_by: Option<String>) -> Result<Submission, Failure> {
+        let Call { endpoint, deployment, set, invocation, called } = call;
+        let routed = endpoints::route(&endpoint, deployment.as_deref(), &self.whereabouts).await?;
+        let archive = endpoints::archive_of(&routed.registry, &routed.deployment).await?;
+        let mut staging = self.staging()?;
+        let file = staging.file();
+        fs::write(&file, &archive).with_context(|| format!("cannot write {}", file.display()))?;
+        staging.take_code(&file)?;
+        let path = staging.code().join(DEPLOYMENT_FILE);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let called = Called { deployed: Some(Deployed { called_by, ..routed.deployed }), ..called };
+        let id = invocation.job_name.clone();
+        let invocation = Some(Invocation { is_deployment: true, ..invocation });
+        Ok(Submission { text, set, called, invocation, id, staging })
+    }
+
+    /// What would run of a job. Nothing of it is kept.
+    ///
+    /// # Errors
+    /// The job is refused.
+    pub async fn dry_run(&self, submission: Submission) -> Result<DryRun, Failure> {
+        let loaded = self.load(&submission).await?;
+        let folder = submission.staging.path().to_owned();
+        DryRun::of(loaded, folder.clone()).await.map_err(|failure| failure.without(&folder))
+    }
+
+    /// Hands a job in, and gives its id.
+    ///
+    /// # Errors
+    /// The job is refused, or a server fails.
+    pub async fn submit(
+        &self,
+        submission: Submission,
+        held: &mut Option<Box<Held>>,
+    ) -> Result<String, Failure> {
+        let picked = held.as_ref().and_then(|held| held.job_id()).map(str::to_owned);
+        if let Some(id) = &picked
+            && kept(held, self.go_on(id)).await?
+        {
+            return Ok(id.clone());
+        }
+        let loaded = kept(held, self.load(&submission)).await?;
+        let name = match &loaded {
+            Loaded::Job(spec) => &spec.name,
+            Loaded::Pipeline(loaded) => &loaded.spec.name,
+        };
+        let is_named = submission.id.is_some();
+        let id = picked.or_else(|| submission.id.clone()).unwrap_or_else(|| self.new_id(name));
+        pick(held, &id, None).await?;
+        let Submission { text, set, called, invocation, staging, .. } = submission;
+        if self.whereabouts.urls.is_none() {
+            let inputs = staging.inputs(&self.run(&id));
+            let allowed = self.allowed.clone();
+            let what = What::Submit { text, set, called, invocation, inputs, allowed };
+            kept(held, self.run_here(staging, &id, what)).await?;
+            return Ok(id);
+        }
+        let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let text = JobText { text: &text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let names = self.whereabouts.names.anew();
+        let given = Given {
+            overrides: &set,
+            invocation: invocation.as_ref(),
+            names: Some(&names),
+            called: Some(&called),
+            ..Given::default()
+        };
+        let start = Start { is_picked: !is_named, ..self.start(&id) };
+        let handed_in = kept(held, submit::submit_text(text, given, &start)).await;
+        handed_in.map_err(|failure| failure.without(staging.path()))?;
+        Ok(id)
+    }
+
+    /// Runs the former job `former` again as a new one, and gives the id of that.
+    ///
+    /// # Errors
+    /// There is no such job, the settings are refused, or a server fails.
+    pub async fn resubmit(
+        &self,
+        former: &str,
+        set: Vec<(String, String)>,
+        called: Called,
+        held: &mut Option<Box<Held>>,
+    ) -> Result<String, Failure> {
+        let picked = held.as_ref().and_then(|held| held.job_id()).map(str::to_owned);
+        if let Some(id) = &picked
+            && kept(held, self.go_on(id)).await?
+        {
+            return Ok(id.clone());
+        }
+        let home = homes::of_id(former, &self.whereabouts).await?;
+        let record = home.record().await?;
+        home.check_runs_alone(&record)?;
+        let name = called.name.clone().unwrap_or_else(|| record.as_given().spec.name);
+        let id = picked.unwrap_or_else(|| self.new_id(&name));
+        pick(held, &id, None).await?;
+        if self.whereabouts.urls.is_some() {
+            let start = self.start(&id);
+            kept(held, submit::resubmit(former, &set, &called, &start)).await?;
+            return Ok(id);
+        }
+        let former = folder_of(&home)?.display().to_string();
+        let what = What::Resubmit { former, set, called };
+        kept(held, self.run_here(self.staging()?, &id, what)).await?;
+        Ok(id)
+    }
+
+    /// Goes on with the job `id`, with its own code or with that which came along.
+    ///
+    /// # Errors
+    /// There is no such job, settings or code are refused, or a server fails.
+    pub async fn resume(
+        &self,
+        id: &str,
+        set: Vec<(String, String)>,
+        staging: Option<Staging>,
+        held: &mut Option<Box<Held>>,
+    ) -> Result<Resumed, Failure> {
+        let home = homes::of_id(id, &self.whereabouts).await?;
+        let seen = home.look().await?;
+        let start = seen.record.incarnation;
+        if held.as_ref().and_then(|held| held.before()).is_some_and(|before| before < start) {
+            // A server that is gone has begun it.
+            kept(held, self.go_on(id)).await?;
+            return Ok(Resumed::GoesOn);
+        }
+        let is_final = seen.result.state.is_final();
+        let is_served =
+            self.whereabouts.urls.is_none() || homes::active_ids(&self.whereabouts).await?.contains(id);
+        if !is_final && is_served {
+            return Ok(Resumed::IsActive);
+        }
+        if seen.record.is_done_with() {
+            return Ok(Resumed::IsComplete);
+        }
+        pick(held, id, Some(start)).await?;
+        let sent = staging.as_ref().filter(|staging| staging.has_code());
+        if self.whereabouts.urls.is_some() {
+            let code = sent.map(Staging::code);
+            let resumed = kept(held, self.resume_on(id, &set, code.as_deref())).await;
+            resumed.map_err(|failure| match &staging {
+                Some(staging) => failure.without(staging.path()),
+                None => failure,
+            })?;
+            return Ok(Resumed::GoesOn);
+        }
+        let folder = folder_of(&home)?.to_owned();
+        // Beside what came before, which a former start is known by. Another request may be here at the same moment.
+        let own = folder.join(SENT).join(format!("start-{}-{:x}", start + 1, now_us()));
+        let code = own.with_extension("code");
+        if let Some(sent) = sent {
+            sent.move_code(&code)?;
+        }
+        let what = What::Resume { set, code: sent.map(|_| code.clone()) };
+        let (order, file) = (Order { folder, job_id: id.to_owned(), what }, own.with_extension("json"));
+        order.write(&file)?;
+        let resumed = kept(held, self.program.run(&file, &order.folder)).await;
+        let _ = fs::remove_file(&file);
+        if let Err(failure) = resumed {
+            if failure.is_usage() && sent.is_some() {
+                let _ = remove_tree(&code);
+            }
+            return Err(failure.without(&code));
+        }
+        Ok(Resumed::GoesOn)
+    }
+
+    async fn resume_on(
+        &self,
+        id: &str,
+        set: &[(String, String)],
+        code: Option<&Path>,
+    ) -> Result<(), Failure> {
+        let changes = Changes {
+            name: id,
+            set,
+            code: Some(CodeChoice::Old),
+            sent: code,
+            ask: &|_, _| Ok(None),
+            whereabouts: &self.whereabouts,
+        };
+        Box::pin(submit::resume(&changes, true)).await.map(drop)
+    }
+
+    /// Goes on with what a server began that is gone; false where nothing is there of the job.
+    async fn go_on(&self, id: &str) -> Result<bool, Failure> {
+        if self.whereabouts.urls.is_none() {
+            let run = self.run(id);
+            if !run.exists() {
+                return Ok(false);
+            }
+            self.program.take_up(&run).await?;
+            return Ok(true);
+        }
+        let home = homes::of_id(id, &self.whereabouts).await?;
+        match home.storage().head(layout::JOB).await {
+            Ok(_) => {}
+            Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(Failure::server(error)),
+        }
+        let seen = home.look().await?;
+        if !seen.result.state.is_final() && !homes::active_ids(&self.whereabouts).await?.contains(id) {
+            // Its record was stored, and workers do not know of it.
+            self.resume_on(id, &[], None).await?;
+        }
+        Ok(true)
+    }
+
+    /// Runs a new job of this machine in a program of its own.
+    async fn run_here(&self, staging: Staging, id: &str, what: What) -> Result<(), Failure> {
+        let run = self.run(id);
+        let order = Order { folder: run.clone(), job_id: id.to_owned(), what };
+        order.write(&Order::file_in(staging.path()))?;
+        if !staging.become_run(&run)? {
+            return Err(Failure::wrong(format!("there is a job {id} already: send it again")));
+        }
+        failpoint::pass("handed_in");
+        self.program.take_up(&run).await
+    }
+
+    /// The id of a new job, which none has.
+    fn new_id(&self, name: &str) -> String {
+        loop {
+            let id = new_id(name);
+            if self.whereabouts.urls.is_some() || !self.run(&id).exists() {
+                return id;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The folder of a run of this machine.
+    fn run(&self, id: &str) -> PathBuf {
+        self.whereabouts.runs.join(id)
+    }
+
+    fn start<'a>(&'a self, id: &'a str) -> Start<'a> {
+        Start { whereabouts: &self.whereabouts, run_dir: None, id: Some(id), is_picked: true, detach: true }
+    }
+}
+
+fn folder_of(home: &Home) -> Result<&Path, Failure> {
+    home.run_folder().context("the job is not on this machine").map_err(Failure::from)
+}

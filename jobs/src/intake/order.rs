@@ -1,0 +1,183 @@
+//! What a program of its own is to do for a server, in a file, and what it says of that: one line, once the job has begun or is
+//! refused.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use prs_common::job::{Called, Given, Invocation, JobFileError, JobText, Problem};
+use prs_common::layout;
+use serde::{Deserialize, Serialize};
+
+use super::staging::{SENT, code_in};
+use crate::failure::{Failure, FailureKind};
+use crate::homes::{Whereabouts, run_folder};
+use crate::submit::code_choice::{Changes, CodeChoice};
+use crate::submit::{self, Start};
+
+/// Name of the file, among what came along.
+const FILE: &str = "order.json";
+
+/// What is to be done.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// The folder of the run.
+    pub(super) folder: PathBuf,
+    /// The job.
+    pub(super) job_id: String,
+    pub(super) what: What,
+}
+
+/// What becomes of the job.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum What {
+    /// It is new.
+    Submit {
+        text: String,
+        set: Vec<(String, String)>,
+        called: Called,
+        /// What one run of a batch deployment is given.
+        #[serde(default)]
+        invocation: Option<Invocation>,
+        /// What takes the place of which input.
+        inputs: BTreeMap<String, PathBuf>,
+        /// Further folders that its paths may lead into.
+        allowed: Vec<PathBuf>,
+    },
+    /// It is a former one again.
+    Resubmit { former: String, set: Vec<(String, String)>, called: Called },
+    /// It goes on, with this code in place of its own.
+    Resume { set: Vec<(String, String)>, code: Option<PathBuf> },
+}
+
+/// What the program says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// The job has begun.
+    Begun,
+    /// It is refused.
+    Refused(Refusal),
+}
+
+/// Why a job is refused.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    kind: String,
+    message: String,
+    /// Key, line and message of each problem of the job file.
+    problems: Vec<(String, Option<usize>, String)>,
+    leads_outside: bool,
+}
+
+impl From<&Failure> for Refusal {
+    fn from(failure: &Failure) -> Self {
+        let file = failure.job_file();
+        let problem = |one: &Problem| (one.key.clone(), one.line, one.message.clone());
+        let kind = match failure.kind {
+            FailureKind::Usage => "usage",
+            FailureKind::NotFound => "not_found",
+            FailureKind::CannotConnect => "cannot_connect",
+            FailureKind::Failed => "failed",
+            FailureKind::Interrupted => "interrupted",
+        };
+        Self {
+            kind: kind.to_owned(),
+            message: failure.to_string(),
+            problems: file.iter().flat_map(|file| file.problems.iter().map(problem)).collect(),
+            leads_outside: file.is_some_and(|file| file.leads_outside),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { kind, message, problems, leads_outside } = refusal;
+        if !problems.is_empty() {
+            let problem = |(key, line, message)| Problem { key, line, message };
+            let problems = problems.into_iter().map(problem).collect();
+            return Self::usage(JobFileError { leads_outside, ..JobFileError::new("job file", problems) });
+        }
+        match &*kind {
+            "usage" => Self::wrong(message),
+            "not_found" => Self::not_found(message),
+            "cannot_connect" => Self::server(anyhow::anyhow!(message)),
+            "interrupted" => Self::interrupted(message),
+            _ => Self::from(anyhow::anyhow!(message)),
+        }
+    }
+}
+
+impl Order {
+    /// Where the order for the run in `folder` is.
+    pub(super) fn file_in(folder: &Path) -> PathBuf {
+        folder.join(SENT).join(FILE)
+    }
+
+    /// Stores it in `file`.
+    pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
+        let write = || {
+            let body = serde_json::to_vec(self)?;
+            fs::create_dir_all(file.parent().unwrap_or(file))?;
+            // Seen whole or not at all.
+            let new = file.with_extension("new");
+            fs::write(&new, body)?;
+            fs::rename(&new, file)?;
+            anyhow::Ok(())
+        };
+        write().with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(())
+    }
+}
+
+/// Does what the order in `file` says, with the runs of this machine; the caller's
+/// [`begins`](crate::caller::Caller::begins) hears when the job has begun.
+///
+/// # Errors
+/// The job is refused, or did not get to its end.
+pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failure> {
+    let body = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let Order { folder, job_id, what } = serde_json::from_slice(&body)
+        .with_context(|| format!("{} is no order of this version of prs", file.display()))?;
+    let is_there = folder.join(layout::JOB).is_file();
+    let start =
+        Start { whereabouts, run_dir: Some(&folder), id: Some(&job_id), is_picked: true, detach: false };
+    match what {
+        // Another program has done it.
+        What::Submit { .. } | What::Resubmit { .. } if is_there => {
+            whereabouts.caller.begins(&job_id);
+            return Ok(());
+        }
+        What::Submit { text, set, called, invocation, inputs, allowed } => {
+            let code = code_in(&folder);
+            let text = JobText { text: &text, folder: &code, allowed: &allowed, sent: Some(&inputs) };
+            let names = &whereabouts.names;
+            let given = Given {
+                overrides: &set,
+                invocation: invocation.as_ref(),
+                names: Some(names),
+                called: Some(&called),
+                ..Given::default()
+            };
+            Box::pin(submit::submit_text(text, given, &start)).await?;
+        }
+        What::Resubmit { former, set, called } => {
+            Box::pin(submit::resubmit(&former, &set, &called, &start)).await?;
+        }
+        What::Resume { set, code } => {
+            let called = run_folder::called(&folder);
+            let changes = Changes {
+                name: &called,
+                set: &set,
+                code: Some(CodeChoice::Old),
+                sent: code.as_deref(),
+                ask: &|_, _| Ok(None),
+                whereabouts,
+            };
+            Box::pin(submit::resume(&changes, false)).await?;
+        }
+    }
+    Ok(())
+}

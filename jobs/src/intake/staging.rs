@@ -1,0 +1,225 @@
+//! The folder for what came with a job. Of a job of this machine it becomes the folder of the run; of one for a fleet it goes once
+//! all of it is in storage.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use prs_common::private_folder::PrivateFolder;
+use prs_common::remove_tree::remove_tree;
+use prs_common::storage::is_valid_key;
+
+use super::unpack::{is_archive, unpack};
+use crate::failure::Failure;
+use crate::homes::{Whereabouts, registry, run_folder};
+
+/// Folder of what came along, in that of the run.
+pub(super) const SENT: &str = run_folder::SENT;
+const CODE: &str = "code";
+const INPUTS: &str = "inputs";
+/// Where they are made, beside the runs of this machine.
+pub(super) const STAGING: &str = "staging";
+
+/// What came with a job so far; removed when dropped, unless it has become the folder of a run.
+#[derive(Debug)]
+pub struct Staging {
+    folder: PathBuf,
+    /// By the names of inputs, how many files came, and the path of the first.
+    inputs: BTreeMap<String, Vec<PathBuf>>,
+    has_code: bool,
+    files: usize,
+}
+
+impl Staging {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// There can be no folder.
+    pub fn make(whereabouts: &Whereabouts) -> Result<Self, Failure> {
+        let made = if whereabouts.urls.is_some() {
+            PrivateFolder::fresh(&std::env::temp_dir(), "prs-handed-in-")
+        } else {
+            registry::make(&whereabouts.runs)?;
+            // On the file system of the runs, among which it is to be moved.
+            let parent = registry::folder_of_runs(&whereabouts.runs)?.join(STAGING);
+            PrivateFolder::make(&parent).and_then(|parent| PrivateFolder::fresh(parent.path(), ""))
+        };
+        let folder =
+            made.context("cannot make a folder for what came with the job").map_err(Failure::from)?;
+        let staging =
+            Self { folder: folder.path().to_owned(), inputs: BTreeMap::new(), has_code: false, files: 0 };
+        for part in [staging.code(), staging.sent().join(INPUTS)] {
+            fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
+        }
+        Ok(staging)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    fn sent(&self) -> PathBuf {
+        self.folder.join(SENT)
+    }
+
+    /// The folder that the paths of the job file begin in.
+    pub fn code(&self) -> PathBuf {
+        self.sent().join(CODE)
+    }
+
+    /// Whether code came along.
+    pub fn has_code(&self) -> bool {
+        self.has_code
+    }
+
+    /// A place for a file that is received.
+    pub fn file(&mut self) -> PathBuf {
+        self.files += 1;
+        self.folder.join(format!("received-{}", self.files))
+    }
+
+    /// Takes the archive `file`, which came as the code.
+    ///
+    /// # Errors
+    /// It is none, holds what it may not, or there was code before.
+    pub fn take_code(&mut self, file: &Path) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.has_code, true) {
+            return Err(Failure::wrong("the code came twice: send one archive"));
+        }
+        unpack(file, &self.code()).map_err(|error| Failure::usage(error).and("it came as the code"))?;
+        forget(file);
+        Ok(())
+    }
+
+    /// Takes `file`, which came as the input or side input `name` under the name `own`. An archive is unpacked.
+    ///
+    /// # Errors
+    /// It has a name that no file can have, or is an archive that holds what it may not.
+    pub fn take_input(&mut self, name: &str, own: &str, file: &Path) -> Result<(), Failure> {
+        if !is_plain(name) {
+            return Err(Failure::wrong(format!("{name:?} is not the name of an input")));
+        }
+        let own = if own.is_empty() { name } else { own };
+        if !is_plain(own) {
+            return Err(Failure::wrong(format!(
+                "{own:?} is not the name of a file: give one without a folder before it"
+            )));
+        }
+        let folder = self.sent().join(INPUTS).join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        if is_archive(own) {
+            unpack(file, &folder)
+                .map_err(|error| Failure::usage(error).and(format_args!("it came as the input {name}")))?;
+            forget(file);
+            self.inputs.entry(name.to_owned()).or_default().extend([folder.clone(), folder]);
+            return Ok(());
+        }
+        let place = folder.join(own);
+        fs::rename(file, &place).with_context(|| format!("cannot move to {}", place.display()))?;
+        self.inputs.entry(name.to_owned()).or_default().push(place);
+        Ok(())
+    }
+
+    /// What takes the place of which input, where the folder of it all is `folder`.
+    pub fn inputs(&self, folder: &Path) -> BTreeMap<String, PathBuf> {
+        let place = |(name, files): (&String, &Vec<PathBuf>)| {
+            let all = self.sent().join(INPUTS).join(name);
+            let own = if let [file] = files.as_slice() { file } else { &all };
+            let below = own.strip_prefix(&self.folder).unwrap_or(own);
+            (name.clone(), folder.join(below))
+        };
+        self.inputs.iter().map(place).collect()
+    }
+
+    /// Makes it the folder `run`; false where there is one already.
+    ///
+    /// # Errors
+    /// It cannot be moved there.
+    pub(super) fn become_run(mut self, run: &Path) -> Result<bool, Failure> {
+        match fs::rename(&self.folder, run) {
+            Ok(()) => {
+                self.folder = PathBuf::new();
+                Ok(true)
+            }
+            Err(_) if run.symlink_metadata().is_ok() => Ok(false),
+            Err(error) => Err(anyhow::Error::from(error)
+                .context(format!("cannot make the run folder {}", run.display()))
+                .into()),
+        }
+    }
+
+    /// Moves the code to `place`, below the folder of a run.
+    pub(super) fn move_code(&self, place: &Path) -> Result<(), Failure> {
+        let parent = place.parent().unwrap_or(place);
+        PrivateFolder::make(parent).context("cannot use the run folder").map_err(Failure::usage)?;
+        fs::rename(self.code(), place).with_context(|| format!("cannot make {}", place.display()))?;
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.folder.as_os_str().is_empty() {
+            return;
+        }
+        if let Err(error) = remove_tree(&self.folder) {
+            tracing::warn!(path = %self.folder.display(), %error, "what came with a request is left behind");
+        }
+    }
+}
+
+/// Where what comes with the parts of a job lies in the folder of its run.
+pub(super) fn code_in(run: &Path) -> PathBuf {
+    run.join(SENT).join(CODE)
+}
+
+fn forget(file: &Path) {
+    let _ = fs::remove_file(file);
+}
+
+/// Whether it is the name of a file without a folder before it.
+fn is_plain(name: &str) -> bool {
+    is_valid_key(name) && !name.contains('/') && name.len() <= 255
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use prs_common::job::Names;
+
+    use super::*;
+    use crate::caller::Unattended;
+
+    #[test]
+    fn inputs_take_their_places() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let whereabouts = Whereabouts::new(None, runs.clone(), Names::default(), Arc::new(Unattended));
+        let mut staging = Staging::make(&whereabouts).unwrap();
+        let mut take = |staging: &mut Staging, name: &str, own: &str| {
+            let file = staging.file();
+            fs::write(&file, "x").unwrap();
+            staging.take_input(name, own, &file)
+        };
+        take(&mut staging, "one", "a.csv").unwrap();
+        take(&mut staging, "two", "a.csv").unwrap();
+        take(&mut staging, "two", "b.csv").unwrap();
+        for (name, own) in [("..", "a"), ("a/b", "a"), ("x", "../a"), ("x", "/etc/passwd"), ("x", "..")] {
+            assert!(take(&mut staging, name, own).unwrap_err().is_usage(), "{name} {own}");
+        }
+        let run = runs.join("job-1");
+        let inputs = staging.inputs(&run);
+        assert_eq!(inputs["one"], run.join("sent/inputs/one/a.csv"));
+        assert_eq!(inputs["two"], run.join("sent/inputs/two"));
+        let from = staging.path().to_owned();
+        assert!(staging.become_run(&run).unwrap());
+        assert!(run.join("sent/inputs/two/b.csv").is_file() && !from.exists());
+        let other = Staging::make(&whereabouts).unwrap();
+        let from = other.path().to_owned();
+        assert!(!other.become_run(&run).unwrap(), "there is one");
+        assert!(!from.exists());
+    }
+}

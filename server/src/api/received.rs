@@ -1,0 +1,516 @@
+//! Bodies of requests that hand something in: JSON, and forms with files. Files go to a folder of the request as they come.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use axum::body::to_bytes;
+use axum::extract::multipart::Field;
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use prs_common::hexadecimal;
+use prs_common::job::Called;
+use prs_jobs::Failure;
+use prs_jobs::intake::{Staging, Submission};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncWriteExt;
+
+use crate::app::App;
+use crate::problem::{ErrorAt, Kind, Problem};
+
+/// Bytes of a body of JSON.
+const JSON: usize = 1 << 20;
+/// Bytes of a form with files.
+pub(crate) const FORM: usize = 512 << 20;
+/// Bytes of a field of a form that is no file.
+const FIELD: usize = 4 << 20;
+const FORM_TYPE: &str = "multipart/form-data";
+
+/// How a job file came, for what is said of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As the text `yaml` in JSON.
+    Yaml,
+    /// As the keys of `spec` in JSON.
+    Spec,
+    /// As a field of a form.
+    Part,
+}
+
+/// A job as it was sent.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) submission: Submission,
+    pub(crate) form: Form,
+    /// What tells it from other requests.
+    pub(crate) fingerprint: String,
+    /// The key that a page had in its form.
+    pub(crate) key: Option<String>,
+    /// Whether nothing is to be kept.
+    pub(crate) is_dry: bool,
+}
+
+/// A job as JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Body {
+    yaml: Option<String>,
+    spec: Option<Map<String, Value>>,
+    set: Map<String, Value>,
+    name: Option<String>,
+    display_name: Option<String>,
+    tags: BTreeMap<String, String>,
+}
+
+/// A change of a former job as JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Changed {
+    /// `same`: with the job's own code.
+    code: Option<String>,
+    set: Map<String, Value>,
+    name: Option<String>,
+    display_name: Option<String>,
+    tags: BTreeMap<String, String>,
+}
+
+/// What is to become of a former job.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) set: Vec<(String, String)>,
+    pub(crate) called: Called,
+    /// Code that came along.
+    pub(crate) staging: Option<Staging>,
+    pub(crate) fingerprint: String,
+    pub(crate) key: Option<String>,
+}
+
+fn media_type(headers: &HeaderMap) -> &str {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    given.split(';').next().unwrap_or_default().trim()
+}
+
+/// Refuses bodies that are packed: they might swell.
+fn check_plain(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(CONTENT_ENCODING) {
+        None => Ok(()),
+        Some(_) => {
+            Err(Problem::new(Kind::WRONG_MEDIA_TYPE, "The body has a Content-Encoding: send it as it is."))
+        }
+    }
+}
+
+fn wrong_type(takes: &str) -> Problem {
+    Problem::new(Kind::WRONG_MEDIA_TYPE, format_args!("The address takes {takes}."))
+}
+
+/// The JSON that a request has as its body, and its bytes.
+pub(crate) async fn json<T: DeserializeOwned + Default>(request: Request) -> Result<(T, Vec<u8>), Problem> {
+    check_plain(request.headers())?;
+    if !media_type(request.headers()).eq_ignore_ascii_case("application/json") {
+        return Err(wrong_type("application/json"));
+    }
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let too_large = || Problem::new(Kind::TOO_LARGE, format_args!("The body is larger than {JSON} bytes."));
+    if length.is_some_and(|length| length > JSON) {
+        return Err(too_large());
+    }
+    let body = to_bytes(request.into_body(), JSON).await.map_err(|_| too_large())?;
+    let value = serde_json::from_slice(&body).map_err(|error| {
+        Problem::new(
+            Kind::BAD_REQUEST,
+            format_args!("The body is not the JSON that the address takes: {error}."),
+        )
+    })?;
+    Ok((value, body.to_vec()))
+}
+
+/// Settings as the commands take them; values are texts, numbers, true and false.
+fn set_of(set: Map<String, Value>) -> Result<Vec<(String, String)>, Problem> {
+    let (mut taken, mut errors) = (Vec::new(), Vec::new());
+    for (key, value) in set {
+        let text = match value {
+            Value::String(text) => text,
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => {
+                let detail = "a setting takes a text, a number, true or false".to_owned();
+                errors.push(ErrorAt { pointer: format!("#/set/{}", escaped(&key)), key, line: None, detail });
+                continue;
+            }
+        };
+        taken.push((key, text));
+    }
+    if errors.is_empty() {
+        return Ok(taken);
+    }
+    Err(Problem::new(Kind::JOB_FILE, "Settings have values that none can have.").with_errors(errors))
+}
+
+/// A part of a JSON pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// The job that a request hands in.
+pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem> {
+    check_plain(request.headers())?;
+    let kind = media_type(request.headers()).to_ascii_lowercase();
+    if kind == FORM_TYPE {
+        return job_in_form(app, request).await;
+    }
+    if kind != "application/json" {
+        return Err(wrong_type("application/json or multipart/form-data"));
+    }
+    let (body, _): (Value, _) = json(request).await?;
+    // The same however it is written.
+    let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
+    let body: Body = serde_json::from_value(body)
+        .map_err(|error| Problem::new(Kind::BAD_REQUEST, format_args!("The body is not a job: {error}.")))?;
+    let (text, form) = match (body.yaml, body.spec) {
+        (Some(yaml), None) => (yaml, Form::Yaml),
+        // JSON is YAML.
+        (None, Some(spec)) => (Value::Object(spec).to_string(), Form::Spec),
+        _ => {
+            return Err(Problem::new(
+                Kind::BAD_REQUEST,
+                "A job has either yaml, the text of a job file, or spec, the keys of one.",
+            ));
+        }
+    };
+    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    let set = set_of(body.set)?;
+    let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let submission = Submission { text, set, called, invocation: None, id: None, staging };
+    Ok(Received { submission, form, fingerprint, key: None, is_dry: false })
+}
+
+/// The parts of a form, as they come.
+struct Parts {
+    parts: Multipart,
+    fingerprint: Sha256,
+}
+
+impl Parts {
+    async fn of(request: Request) -> Result<Self, Problem> {
+        let parts = Multipart::from_request(request, &()).await.map_err(|error| {
+            Problem::new(Kind::BAD_REQUEST, format_args!("The form cannot be read: {error}."))
+        })?;
+        Ok(Self { parts, fingerprint: Sha256::new() })
+    }
+
+    async fn next(&mut self) -> Result<Option<(String, Field<'_>)>, Problem> {
+        let part = self.parts.next_field().await.map_err(|error| broken(&error))?;
+        Ok(part.map(|part| (part.name().unwrap_or_default().to_owned(), part)))
+    }
+
+    fn note(&mut self, name: &str, digest: &[u8]) {
+        self.fingerprint.update(name);
+        self.fingerprint.update([0]);
+        self.fingerprint.update(digest);
+    }
+
+    fn fingerprint(self) -> String {
+        hexadecimal(&self.fingerprint.finalize())
+    }
+}
+
+fn broken(error: &axum::extract::multipart::MultipartError) -> Problem {
+    if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+        return Problem::new(Kind::TOO_LARGE, format_args!("The form is larger than {} MiB.", FORM >> 20));
+    }
+    Problem::new(Kind::BAD_REQUEST, format_args!("The form cannot be read: {}.", error.body_text()))
+}
+
+/// The text of a part.
+async fn text(mut part: Field<'_>) -> Result<String, Problem> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = part.chunk().await.map_err(|error| broken(&error))? {
+        if bytes.len() + piece.len() > FIELD {
+            return Err(Problem::new(Kind::TOO_LARGE, format_args!("A field is larger than {FIELD} bytes.")));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Problem::new(Kind::BAD_REQUEST, "A field of the form is not UTF-8 text."))
+}
+
+/// Writes a part to `file`; gives its size and its SHA-256.
+async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u8>), Problem> {
+    let failed = |error: std::io::Error| {
+        tracing::warn!(%error, "cannot keep what comes with a request");
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Problem::new(Kind::NO_ROOM, "The disk of the server is full.")
+            }
+            _ => Problem::new(Kind::INTERNAL, "The server cannot keep what came; its log says why."),
+        }
+    };
+    let mut target = tokio::fs::File::create(file).await.map_err(failed)?;
+    let (mut digest, mut size) = (Sha256::new(), 0);
+    while let Some(piece) = part.chunk().await.map_err(|error| broken(&error))? {
+        digest.update(&piece);
+        size += piece.len() as u64;
+        target.write_all(&piece).await.map_err(failed)?;
+    }
+    target.flush().await.map_err(failed)?;
+    Ok((size, digest.finalize().to_vec()))
+}
+
+/// What of a form is no file, and is the same in all of them.
+#[derive(Debug, Default)]
+struct Fields {
+    set: Vec<(String, String)>,
+    called: Called,
+    key: Option<String>,
+}
+
+impl Fields {
+    /// Takes a field; false where it is none of these. One that is empty says nothing, as browsers send those that nobody filled.
+    fn take(&mut self, name: &str, text: &str) -> Result<bool, Problem> {
+        let text = text.trim();
+        let given = || Some(text.to_owned()).filter(|text| !text.is_empty());
+        match name {
+            "name" => self.called.name = given(),
+            "display_name" => self.called.display_name = given(),
+            "set" => self.set.extend(pairs(name, text)?),
+            "tag" => self.called.tags.extend(pairs(name, text)?),
+            "idempotency_key" => self.key = given(),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The lines `KEY=VALUE` of a field.
+fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Problem> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let pair = |line: &str| match line.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        None => {
+            let detail = format!("The field {name} takes KEY=VALUE, one in a line, and {line:?} is none.");
+            Err(Problem::new(Kind::BAD_REQUEST, detail))
+        }
+    };
+    lines.map(pair).collect()
+}
+
+async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
+    let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let mut submission = Submission {
+        text: String::new(),
+        set: Vec::new(),
+        called: Called::default(),
+        invocation: None,
+        id: None,
+        staging,
+    };
+    let (mut parts, mut fields) = (Parts::of(request).await?, Fields::default());
+    let (mut has_job, mut is_dry) = (false, false);
+    loop {
+        let file = submission.staging.file();
+        let Some((name, part)) = parts.next().await? else { break };
+        let digest = if name == "code" || name.starts_with("input.") {
+            let own = part.file_name().unwrap_or_default().to_owned();
+            let (size, digest) = save(part, &file).await?;
+            if size > 0 || !own.is_empty() {
+                let staging = &mut submission.staging;
+                // Unpacking takes a while.
+                let taken = tokio::task::block_in_place(|| match name.strip_prefix("input.") {
+                    Some(input) => staging.take_input(input, &own, &file),
+                    None => staging.take_code(&file),
+                });
+                taken.map_err(|failure| unusable(&failure, &name))?;
+            }
+            [own.as_bytes(), &digest].concat()
+        } else {
+            let text = text(part).await?;
+            match &*name {
+                "job" => {
+                    has_job = true;
+                    submission.text.clone_from(&text);
+                }
+                "dry_run" => is_dry = true,
+                _ if fields.take(&name, &text)? => {}
+                _ => return Err(unknown(&name, "job, code, input.NAME, set, name, display_name, tag")),
+            }
+            if name == "idempotency_key" { Vec::new() } else { Sha256::digest(&text).to_vec() }
+        };
+        parts.note(&name, &digest);
+    }
+    if !has_job {
+        return Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "The form has no field job: send the text of a job file.",
+        ));
+    }
+    (submission.set, submission.called) = (fields.set, fields.called);
+    let fingerprint = parts.fingerprint();
+    Ok(Received { submission, form: Form::Part, fingerprint, key: fields.key, is_dry })
+}
+
+fn unknown(name: &str, known: &str) -> Problem {
+    Problem::new(
+        Kind::BAD_REQUEST,
+        format_args!("The form has the field {name:?}, which is not known: {known}."),
+    )
+}
+
+fn unusable(failure: &Failure, part: &str) -> Problem {
+    if !failure.is_usage() {
+        return Problem::of(failure, Kind::INTERNAL);
+    }
+    let error = ErrorAt {
+        pointer: format!("#/{}", escaped(part)),
+        key: part.to_owned(),
+        line: None,
+        detail: failure.to_string(),
+    };
+    Problem::new(Kind::BAD_UPLOAD, failure).with_errors(vec![error])
+}
+
+/// What a request says is to become of a former job. A `name` and tags are for a new one alone, which `is_new` is about.
+pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<Change, Problem> {
+    check_plain(request.headers())?;
+    let kind = media_type(request.headers()).to_ascii_lowercase();
+    if kind == FORM_TYPE {
+        return change_in_form(app, request, is_new).await;
+    }
+    // Nothing to say is said by no body.
+    if kind.is_empty() && request.headers().get(CONTENT_LENGTH).is_none_or(|length| length == "0") {
+        let fingerprint = hexadecimal(&Sha256::digest("{}"));
+        return Ok(Change { fingerprint, ..Change::default() });
+    }
+    if kind != "application/json" {
+        return Err(wrong_type("application/json or multipart/form-data"));
+    }
+    let (body, _): (Value, _) = json(request).await?;
+    let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
+    let body: Changed = serde_json::from_value(body).map_err(|error| {
+        Problem::new(Kind::BAD_REQUEST, format_args!("The body is not what the address takes: {error}."))
+    })?;
+    if body.code.as_deref().is_some_and(|code| code != "same") {
+        return Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "code is \"same\", the job's own; other code comes as the file code of a form (multipart/form-data).",
+        ));
+    }
+    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    check_called(&called, is_new)?;
+    Ok(Change { set: set_of(body.set)?, called, staging: None, fingerprint, key: None })
+}
+
+fn check_called(called: &Called, is_new: bool) -> Result<(), Problem> {
+    if is_new || *called == Called::default() {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::BAD_REQUEST,
+        "A job that goes on keeps its name and its tags; name, display_name and tags are for resubmit.",
+    ))
+}
+
+async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Change, Problem> {
+    let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let (mut parts, mut fields) = (Parts::of(request).await?, Fields::default());
+    loop {
+        let file = staging.file();
+        let Some((name, part)) = parts.next().await? else { break };
+        let digest = if name == "code" && !is_new {
+            let own = part.file_name().unwrap_or_default().to_owned();
+            let (size, digest) = save(part, &file).await?;
+            if size > 0 || !own.is_empty() {
+                let taken = tokio::task::block_in_place(|| staging.take_code(&file));
+                taken.map_err(|failure| unusable(&failure, &name))?;
+            }
+            digest
+        } else {
+            let text = text(part).await?;
+            if !fields.take(&name, &text)? {
+                let known = if is_new { "set, name, display_name, tag" } else { "code, set" };
+                return Err(unknown(&name, known));
+            }
+            if name == "idempotency_key" { Vec::new() } else { Sha256::digest(&text).to_vec() }
+        };
+        parts.note(&name, &digest);
+    }
+    check_called(&fields.called, is_new)?;
+    let fingerprint = parts.fingerprint();
+    let staging = Some(staging).filter(Staging::has_code);
+    Ok(Change { set: fields.set, called: fields.called, staging, fingerprint, key: fields.key })
+}
+
+/// What it is to who handed it in that a job is refused.
+pub(crate) fn refused(failure: &Failure, form: Option<Form>) -> Problem {
+    let Some(file) = failure.job_file() else { return Problem::of(failure, Kind::JOB_FILE) };
+    let errors = file.problems.iter().map(|one| ErrorAt {
+        pointer: pointer(&one.key, form),
+        key: one.key.clone(),
+        line: one.line.filter(|_| form != Some(Form::Spec)),
+        detail: one.message.clone(),
+    });
+    let errors: Vec<ErrorAt> = errors.collect();
+    let count = errors.len();
+    let problems = if count == 1 { "problem" } else { "problems" };
+    if file.leads_outside {
+        return Problem::new(
+            Kind::UPLOAD_MISSING,
+            format_args!("The job names {count} local path(s) that did not come with it."),
+        )
+        .hint("send code as the file code and inputs as input.NAME, or give s3:// or https:// URLs")
+        .with_errors(errors);
+    }
+    Problem::new(Kind::JOB_FILE, format_args!("The job has {count} {problems}.")).with_errors(errors)
+}
+
+/// Where in the request a key stands that a problem is about.
+fn pointer(key: &str, form: Option<Form>) -> String {
+    if let Some(key) = key.strip_prefix("--set ") {
+        return format!("#/set/{}", escaped(key));
+    }
+    match form {
+        Some(Form::Spec) => {
+            let parts = key.replace('[', ".").replace(']', "");
+            let parts = parts.split('.').filter(|part| !part.is_empty());
+            parts.fold("#/spec".to_owned(), |pointer, part| format!("{pointer}/{}", escaped(part)))
+        }
+        Some(Form::Yaml) => "#/yaml".to_owned(),
+        Some(Form::Part) => "#/job".to_owned(),
+        None => "#".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_lead_to_what_is_wrong() {
+        for (key, form, expected) in [
+            ("inputs[0].path", Some(Form::Spec), "#/spec/inputs/0/path"),
+            ("", Some(Form::Spec), "#/spec"),
+            ("inputs[0].path", Some(Form::Yaml), "#/yaml"),
+            ("name", Some(Form::Part), "#/job"),
+            ("--set node_count", Some(Form::Yaml), "#/set/node_count"),
+            ("--set a/b", None, "#/set/a~1b"),
+        ] {
+            assert_eq!(pointer(key, form), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn settings_are_texts_numbers_and_switches() {
+        let set = |text: &str| set_of(serde_json::from_str(text).unwrap());
+        let taken = set(r#"{"a": 5, "b": "10KB", "c": true}"#).unwrap();
+        let own = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(taken, [own("a", "5"), own("b", "10KB"), own("c", "true")]);
+        let problem = set(r#"{"a": [1], "b": null, "c": 1}"#).unwrap_err();
+        let pointers: Vec<&str> = problem.errors.iter().map(|error| &*error.pointer).collect();
+        assert_eq!((problem.kind, &pointers[..]), (Kind::JOB_FILE, &["#/set/a", "#/set/b"][..]));
+        assert_eq!(pairs("set", "a=1\n\n b = x=y ").unwrap(), [own("a", "1"), own("b", "x=y")]);
+        assert!(pairs("set", "a").is_err());
+    }
+}
