@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
@@ -14,11 +15,14 @@ use axum::response::{Html, IntoResponse, Response};
 use prs_portal::view::{Chrome, ProblemPage};
 use tracing::info;
 
+use crate::api::azure::document;
 use crate::app::App;
 use crate::auth::{How, random_text};
 use crate::http::addresses;
 use crate::problem::{Kind, Problem};
 
+/// What the addresses of Azure's REST begin with.
+const OF_AZURE: &str = "/endpoints/";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long an answer may take to begin.
 const LONGEST: Duration = Duration::from_secs(75);
@@ -45,7 +49,13 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
         kind = Some(problem.kind);
         let mut headers = std::mem::take(response.headers_mut());
         headers.remove(CONTENT_LENGTH);
-        response = if wants_page { page(&app.chrome, &problem, &id) } else { problem.answer(&path, &id) };
+        response = if wants_page {
+            page(&app.chrome, &problem, &id)
+        } else if path.starts_with(OF_AZURE) {
+            azure(&problem)
+        } else {
+            problem.answer(&path, &id)
+        };
         for (name, value) in headers {
             if let Some(name) = name.filter(|name| !response.headers().contains_key(name)) {
                 response.headers_mut().insert(name, value);
@@ -134,6 +144,14 @@ fn request_id(headers: &HeaderMap) -> String {
 fn wants_page(path: &str, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     !path.starts_with("/api/") && accept.contains("text/html")
+}
+
+/// A problem as callers of Azure's REST read it.
+fn azure(problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Json(document(problem))).into_response();
+    problem.add_headers(&mut response);
+    response
 }
 
 fn page(chrome: &Chrome, problem: &Problem, id: &str) -> Response {

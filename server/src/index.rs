@@ -30,6 +30,8 @@ pub(crate) struct Summary {
     pub(crate) submitted_us: u64,
     pub(crate) ended_us: Option<u64>,
     pub(crate) tags: BTreeMap<String, String>,
+    /// The endpoint that was called, and the deployment that answered.
+    pub(crate) deployed: Option<(String, String)>,
     pub(crate) mini_batches: MiniBatchCounts,
     pub(crate) items: ItemCounts,
     pub(crate) seconds: f64,
@@ -131,6 +133,7 @@ impl Summary {
         let Seen { record, result, .. } = seen;
         let shown = seen.shown().honest();
         let runs = !result.state.is_final();
+        let deployed = record.spec.deployed.as_ref();
         Self {
             job_id: result.job_id.clone(),
             name: result.name.clone(),
@@ -142,6 +145,7 @@ impl Summary {
             submitted_us: record.submitted_us,
             ended_us: result.ended_us,
             tags: record.spec.tags.clone(),
+            deployed: deployed.map(|it| (it.endpoint.clone(), it.deployment.clone())),
             mini_batches: result.mini_batches,
             items: result.items,
             seconds: result.seconds,

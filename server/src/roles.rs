@@ -2,16 +2,18 @@
 //!
 //! What the API has stands in its list of addresses, and what the pages have in theirs. An address in neither is for administrators.
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ACCEPT, LOCATION};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::ROUTES;
+use crate::api::endpoints::caller;
+use crate::app::App;
 use crate::auth::{Principal, Role, check, not_known};
 use crate::pages::PAGES;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 
 /// What an address asks of whoever comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +27,49 @@ enum Need {
 }
 
 /// Lets a request through that may be made by whoever asks. A browser that is not logged in is sent to the login, and back behind it.
-pub(crate) async fn authorize(request: Request, next: Next) -> Result<Response, Problem> {
+pub(crate) async fn authorize(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     let Some(path) = request.extensions().get::<MatchedPath>() else {
         // There is nothing at this address, which is no secret.
         return Ok(next.run(request).await);
     };
-    let (need, who) = (need(request.method(), path.as_str()), request.extensions().get::<Principal>());
+    let need = need(request.method(), path.as_str());
+    let of_own = may_be_own(need, path.as_str());
+    let who = request.extensions().get::<Principal>().cloned();
     match (need, who) {
         (Need::Nothing, _) | (Need::Somebody, Some(_)) => {}
-        (Need::Role(role), Some(who)) => check(who, role)?,
+        (Need::Role(role), Some(who)) if of_own && who.role == Role::Invoke => {
+            check_own(&app, &who, request.uri().path()).await?;
+            // Of a job of its own it may do what the address is for.
+            request.extensions_mut().insert(Principal { role, ..who });
+        }
+        (Need::Role(role), Some(who)) => check(&who, role)?,
         (_, None) if is_page(&request) => return Ok(to_login(request.uri())),
         (_, None) => return Err(not_known()),
     }
     Ok(next.run(request).await)
+}
+
+/// Whether who called an endpoint may use this address of the job that came of it: all that only reads, and cancel.
+fn may_be_own(need: Need, path: &str) -> bool {
+    let is_of_job = path.starts_with("/api/v1/jobs/{job}");
+    is_of_job && (need == Need::Role(Role::Read) || path == "/api/v1/jobs/{job}/cancel")
+}
+
+/// Refuses a job that is no call of this token, as if there were none.
+async fn check_own(app: &App, who: &Principal, path: &str) -> Result<(), Problem> {
+    let id = path.split('/').nth(4).unwrap_or_default();
+    let absent = || Problem::new(Kind::JOB_NOT_FOUND, format_args!("there is no job {id:?}"));
+    let (_, seen) = app.seen(id).await.map_err(|problem| match problem.kind {
+        Kind::JOB_NOT_FOUND => absent(),
+        _ => problem,
+    })?;
+    let deployed = seen.record.spec.deployed.as_ref();
+    let is_own = deployed.is_some_and(|it| it.called_by.as_deref() == Some(&*caller(who)));
+    if is_own { Ok(()) } else { Err(absent()) }
 }
 
 /// What the address `path`, as the router has it, needs for `method`.

@@ -353,7 +353,7 @@ pub(crate) fn router(app: App) -> Router {
         .merge(pages::router())
         .layer(axum::extract::DefaultBodyLimit::max(BODY))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(axum::middleware::from_fn(authorize))
+        .layer(from_fn_with_state(app.clone(), authorize))
         .layer(from_fn_with_state(app.clone(), admit))
         .layer(from_fn_with_state(app.clone(), frame))
         .layer(CompressionLayer::new())

@@ -289,7 +289,11 @@ impl Registry {
         let called = || format!("endpoint {name}");
         let read = |body: &[u8]| self.understand_endpoint(name, body);
         let decide = |there: Option<(Kept, &Version)>| {
-            decide(there.and_then(|(endpoint, version)| Some((endpoint?, version))))
+            let there = there.and_then(|(endpoint, version)| Some((endpoint?, version)));
+            let is_there = there.is_some();
+            let (made, told) = decide(there)?;
+            // What is not there, and is not to be, is left alone.
+            Ok(((is_there || made.is_some()).then_some(made), told))
         };
         let Changed { told, version } = change(&*self.storage, &key(name)?, called, read, decide).await?;
         Ok((told, version))

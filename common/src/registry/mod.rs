@@ -366,7 +366,8 @@ impl Registry {
         check_name(kind, name).map_err(RegistryError::Refused)?;
         let called = || format!("{} {name}", kind.noun());
         let decide = |there: Option<(Asset, &String)>| {
-            decide(there.map(|(asset, _)| asset)).map_err(RegistryError::Refused)
+            let decided = decide(there.map(|(asset, _)| asset)).map_err(RegistryError::Refused);
+            decided.map(|(asset, told)| (Some(asset), told))
         };
         let read = |body: &[u8]| self.understand(kind, name, body);
         let changed = change::change(&*self.storage, &key(kind, name), called, read, decide).await?;

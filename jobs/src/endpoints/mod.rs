@@ -18,8 +18,8 @@ use crate::homes::{Whereabouts, registry};
 
 pub(crate) use deploy::archive_of;
 pub use deploy::{NewDeployment, change_deployment, create_deployment};
-pub use invoke::{Invoke, invoke};
 pub(crate) use invoke::route;
+pub use invoke::{Invoke, invoke};
 
 /// What an endpoint is to be, where there may be one of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub enum IfThere {
     /// What it says replaces what there is.
     Overwrite,
 }
+
+/// Whether what is there is what a caller expects: it is given the version of the object, or nothing where there is none.
+#[derive(Clone, Copy)]
+pub struct Expected<'a>(pub &'a (dyn Fn(Option<&str>) -> bool + Sync));
 
 /// Opens the registry of endpoints, which is made where it is on this machine.
 async fn open(whereabouts: &Whereabouts) -> Result<Registry, Failure> {
@@ -44,8 +48,15 @@ async fn open(whereabouts: &Whereabouts) -> Result<Registry, Failure> {
 /// # Errors
 /// There is none, or the registry fails.
 pub async fn endpoint(name: &str, whereabouts: &Whereabouts) -> Result<Endpoint, Failure> {
-    let found = registry::open(whereabouts).await?.endpoint(name).await;
-    found.map(|(endpoint, _)| endpoint).map_err(registry::failure)
+    versioned(name, whereabouts).await.map(|(endpoint, _)| endpoint)
+}
+
+/// The same, with the version of its object.
+///
+/// # Errors
+/// There is none, or the registry fails.
+pub async fn versioned(name: &str, whereabouts: &Whereabouts) -> Result<(Endpoint, String), Failure> {
+    registry::open(whereabouts).await?.endpoint(name).await.map_err(registry::failure)
 }
 
 /// All endpoints, by name; what cannot be understood is told and left out.
@@ -71,6 +82,21 @@ pub async fn create(
     if_there: IfThere,
     whereabouts: &Whereabouts,
 ) -> Result<Endpoint, Failure> {
+    let made = put(name, file, if_there, Expected(&|_| true), whereabouts).await?;
+    made.map(|(endpoint, ..)| endpoint).ok_or_else(|| Failure::wrong("it is not what is expected"))
+}
+
+/// The same, where it is what is `expected`; nothing where it is not. Gives the version of its object back, and whether it is new.
+///
+/// # Errors
+/// As those of [`create`].
+pub async fn put(
+    name: &str,
+    file: &EndpointFile,
+    if_there: IfThere,
+    expected: Expected<'_>,
+    whereabouts: &Whereabouts,
+) -> Result<Option<(Endpoint, String, bool)>, Failure> {
     check_deployment_name("an endpoint", name).map_err(Failure::wrong)?;
     for note in &file.notes {
         whereabouts.caller.note(&format_args!("note: {note}"));
@@ -83,6 +109,10 @@ pub async fn create(
                 there.name
             )));
         }
+        let is_new = there.is_none();
+        if !expected.0(there.as_ref().map(|(_, version)| version.as_str())) {
+            return Ok((there.map(|(endpoint, _)| endpoint), None));
+        }
         let former = there.map_or_else(|| Endpoint::new(name), |(endpoint, _)| endpoint);
         let mut made = Endpoint {
             description: file.description.clone(),
@@ -92,9 +122,10 @@ pub async fn create(
             ..former
         };
         default_to(&mut made, file)?;
-        Ok((Some(made.clone()), made))
+        Ok((Some(made.clone()), Some((made, is_new))))
     });
-    changed.await.map(|(made, _)| made).map_err(registry::failure)
+    let (made, version) = changed.await.map_err(registry::failure)?;
+    Ok(made.map(|(endpoint, is_new)| (endpoint, version, is_new)))
 }
 
 /// Changes of the endpoint `name` what `file` says; tags are added to those that there are.

@@ -29,6 +29,8 @@ routes! {
         ("name", "what the name begins with"),
         ("q", "part of id, name, display name or reason"),
         ("target", "a compute target"),
+        ("endpoint", "calls of this endpoint"),
+        ("deployment", "calls that this deployment answered"),
         ("tag", "key:value; several: all of them"),
         ("since", "submitted since: RFC 3339, or 2d, 6h"),
         ("until", "submitted until"),
@@ -85,6 +87,21 @@ routes! {
     get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
     get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
     get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
+    get "/api/v1/endpoints", "any", [], "Lists batch endpoints; with a token of the role invoke those that it names.";
+    get "/api/v1/endpoints/{endpoint}", "any", [], "A batch endpoint, and where it is called.";
+    put "/api/v1/endpoints/{endpoint}", "submit", [], "Creates it (If-None-Match: *), or replaces what is said of it (If-Match); its deployments stay.";
+    patch "/api/v1/endpoints/{endpoint}", "submit", [], "Changes its description, tags or default deployment.";
+    delete "/api/v1/endpoints/{endpoint}", "submit", [("yes", "true: with its deployments; jobs stay")], "Deletes it.";
+    get "/api/v1/endpoints/{endpoint}/deployments", "read", [], "Lists its deployments.";
+    get "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "read", [], "A deployment of it.";
+    delete "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
+        ("yes", "true: also where it is the default among several")
+    ], "Deletes a deployment; jobs stay.";
+    post "/api/v1/endpoints/{endpoint}/invoke", "any", [], "Calls it: runs its deployment on data, as a job. Takes an Idempotency-Key.";
+    post "/endpoints/{endpoint}/jobs", "any", [], "Calls it by a body of Azure's REST.";
+    get "/endpoints/{endpoint}/jobs", "any", [("$top", "jobs of a page [50]"), ("$skipToken", "from nextLink"), ("api-version", "any")], "Its jobs, as Azure's REST has them.";
+    get "/endpoints/{endpoint}/jobs/{job}", "any", [("api-version", "any")], "A job of it, as Azure's REST has it.";
+    post "/endpoints/{endpoint}/jobs/{job}/cancel", "any", [("api-version", "any")], "Cancels a job of it.";
     get "/api/v1/targets", "metrics", [], "Lists the compute targets, with what each wants and has.";
     get "/api/v1/targets/{target}", "metrics", [], "What a compute target wants and has, for autoscalers; zeros where nobody named it yet.";
     get "/api/v1/workers", "read", [

@@ -32,8 +32,20 @@ const STATES: [&str; 7] =
     ["queued", "scheduling", "running", "finalizing", "completed", "failed", "canceled"];
 const SORTS: [&str; 5] = ["submitted_at", "ended_at", "seconds", "state", "name"];
 /// The parameters of a list.
-pub(crate) const KNOWN: [&str; 10] =
-    ["state", "name", "q", "target", "tag", "since", "until", "sort", "limit", "cursor"];
+pub(crate) const KNOWN: [&str; 12] = [
+    "state",
+    "name",
+    "q",
+    "target",
+    "endpoint",
+    "deployment",
+    "tag",
+    "since",
+    "until",
+    "sort",
+    "limit",
+    "cursor",
+];
 
 /// A page of a list.
 #[derive(Debug, Serialize)]
@@ -60,6 +72,8 @@ pub(crate) struct Wanted {
     name: Option<String>,
     query: Option<String>,
     target: Option<String>,
+    endpoint: Option<String>,
+    deployment: Option<String>,
     tags: Vec<(String, String)>,
     since_us: u64,
     until_us: Option<u64>,
@@ -96,6 +110,8 @@ impl Wanted {
             name: params.one("name")?.map(str::to_owned),
             query: params.one("q")?.map(str::to_lowercase),
             target: params.one("target")?.map(str::to_owned),
+            endpoint: params.one("endpoint")?.map(str::to_owned),
+            deployment: params.one("deployment")?.map(str::to_owned),
             tags: params.all("tag").into_iter().map(tag).collect::<Result<_, _>>()?,
             since_us: params.moment("since", now)?.unwrap_or(0),
             until_us: params.moment("until", now)?,
@@ -111,6 +127,7 @@ impl Wanted {
             |text: &str| self.query.as_deref().is_none_or(|query| text.to_lowercase().contains(query));
         self.name.as_deref().is_none_or(|name| job.name.starts_with(name))
             && self.target.as_ref().is_none_or(|target| *target == job.target)
+            && self.is_called(job)
             && self.tags.iter().all(|(key, value)| job.tags.get(key) == Some(value))
             && job.submitted_us >= self.since_us
             && self.until_us.is_none_or(|until| job.submitted_us <= until)
@@ -119,6 +136,15 @@ impl Wanted {
                 || job.display_name.as_deref().is_some_and(contains)
                 || job.reason.as_deref().is_some_and(contains)
                 || job.attention.as_deref().is_some_and(contains))
+    }
+
+    /// Whether it answers a call that is asked for.
+    fn is_called(&self, job: &Summary) -> bool {
+        let of = |name: fn(&(String, String)) -> &String| job.deployed.as_ref().map(name);
+        let fits = |wanted: &Option<String>, name: Option<&String>| {
+            wanted.as_ref().is_none_or(|wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+        };
+        fits(&self.endpoint, of(|it| &it.0)) && fits(&self.deployment, of(|it| &it.1))
     }
 
     /// Whether it is in one of the states.

@@ -15,9 +15,13 @@
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
 //! | `service` | the server itself |
+//! | `endpoints` | batch endpoints, their deployments, calls |
+//! | `azure` | the same calls in the shapes of Azure's REST |
 //! | `document` | the list of all of them |
 
+pub(crate) mod azure;
 mod document;
+pub(crate) mod endpoints;
 pub(crate) mod errors;
 mod events;
 pub(crate) mod files;
@@ -93,6 +97,20 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/targets/{target}", get(fleet::target)))
         .merge(at("/api/v1/workers", get(fleet::workers)))
         .merge(at("/metrics", get(service::metrics)))
+        .merge(at("/api/v1/endpoints", get(endpoints::list)))
+        .merge(at(
+            "/api/v1/endpoints/{endpoint}",
+            get(endpoints::one).put(endpoints::put).patch(endpoints::patch).delete(endpoints::delete),
+        ))
+        .merge(at("/api/v1/endpoints/{endpoint}/deployments", get(endpoints::deployments)))
+        .merge(at(
+            "/api/v1/endpoints/{endpoint}/deployments/{deployment}",
+            get(endpoints::deployment).delete(endpoints::delete_deployment),
+        ))
+        .merge(at("/api/v1/endpoints/{endpoint}/invoke", post(endpoints::invoke)))
+        .merge(at("/endpoints/{endpoint}/jobs", get(azure::jobs).post(azure::call)))
+        .merge(at("/endpoints/{endpoint}/jobs/{job}", get(azure::job)))
+        .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))

@@ -130,7 +130,7 @@ pub(crate) async fn json<T: DeserializeOwned + Default>(request: Request) -> Res
 }
 
 /// Settings as the commands take them; values are texts, numbers, true and false.
-fn set_of(set: Map<String, Value>) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) fn set_of(set: Map<String, Value>) -> Result<Vec<(String, String)>, Problem> {
     let (mut taken, mut errors) = (Vec::new(), Vec::new());
     for (key, value) in set {
         let text = match value {

@@ -50,6 +50,8 @@ kinds! {
         "The job has no such mini-batch, it waits or runs for the first time, or an older prs ran the job. On a fleet a try is known some seconds after it ended.";
     NO_STATISTICS, "no-statistics", 404, "There are no statistics",
         "The orchestrator of a job publishes them some seconds after it begins. There are none of a pipeline, whose steps have their own, and none of what an older prs ran; what hosts did is known where resource_monitor_interval is not 0.";
+    ENDPOINT_NOT_FOUND, "endpoint-not-found", 404, "There is no such endpoint, or no such deployment",
+        "No endpoint has this name, or it has no deployment that answers: none was created, none is the default among several, or its name is misspelt. A token of the role invoke sees the endpoints that it names.";
     METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The address does not take this method",
         "The header Allow of the answer names those that it takes.";
     NO_RESULT, "no-result", 409, "The job has no result",
@@ -64,6 +66,8 @@ kinds! {
         "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
     REFUSED, "refused", 409, "The state of things forbids it",
         "The request was understood, and what it is about does not allow it now. The detail says why.";
+    PRECONDITION_FAILED, "precondition-failed", 412, "It is not what was expected",
+        "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: somebody changed it meanwhile. Get it again, and decide anew.";
     TOO_LARGE, "too-large", 413, "Too large",
         "The body of the request, or what was asked for, is larger than the server takes or gives at once. The detail names the limit.";
     WRONG_MEDIA_TYPE, "wrong-media-type", 415, "The body has another media type",
@@ -78,6 +82,8 @@ kinds! {
         "Code comes as one archive, tar.gz or zip, without links and without names that lead out of its folder, of 512 MiB and 100,000 files at most. Inputs come as files, or as such archives.";
     KEY_REUSED, "idempotency-key-reused", 422, "The Idempotency-Key was used for something else",
         "A key stands for one request of one user: sent again with another body it would hide a mistake. Make a new key for each request that is meant once, such as a UUID, and use it again for retries of the same request alone.";
+    PRECONDITION_MISSING, "precondition-missing", 428, "The request does not say what it expects",
+        "What is replaced is named by the header If-Match with its ETag, so that no change of somebody else is lost; If-None-Match: * creates what is not there.";
     UNKNOWN_HOST, "unknown-host", 421, "The server is not called so",
         "The server answers under the names that it knows, so that no page of another site reaches it through a name of its own. Start it with --url or --allow-host to add a name.";
     TOO_MANY_REQUESTS, "too-many-requests", 429, "Too many requests",

@@ -1,0 +1,419 @@
+//! Batch endpoints: list, one, change, delete; their deployments; and a call of one.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use prs_common::hexadecimal;
+use prs_common::job::{Called, EndpointFile, Invocation};
+use prs_common::registry;
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::endpoints::{self, Expected, IfThere};
+use prs_jobs::intake::Call;
+use prs_jobs::records::{Deployment, Endpoint, Versioned};
+use prs_jobs::{Failure, FailureKind};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tracing::info;
+
+use super::job_object::JobObject;
+use super::jobs::Page;
+use super::once::{Once, begin, end, key_in, to_the_end};
+use super::received::{Form, json, refused, set_of};
+use crate::app::App;
+use crate::auth::{Known, May, MayRead, MaySubmit, Principal, Role};
+use crate::http::conditional;
+use crate::http::params::Params;
+use crate::problem::{Kind, Problem};
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// What it means that a call about an endpoint failed.
+pub(crate) fn problem(failure: &Failure) -> Problem {
+    match failure.kind {
+        FailureKind::NotFound => Problem::new(Kind::ENDPOINT_NOT_FOUND, failure),
+        FailureKind::Usage if failure.job_file().is_none() => Problem::of(failure, Kind::REFUSED),
+        _ => refused(failure, None),
+    }
+}
+
+/// Refuses who may neither see endpoints nor call this one. Of one that they may not call they do not hear whether it is there.
+pub(crate) fn may_call(who: &Principal, endpoint: &str) -> Result<(), Problem> {
+    if who.role.allows(Role::Submit) {
+        return Ok(());
+    }
+    if who.role != Role::Invoke {
+        return crate::auth::check(who, Role::Invoke);
+    }
+    if names(who, endpoint) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::ENDPOINT_NOT_FOUND,
+        format_args!("There is no endpoint {endpoint:?} for this token."),
+    ))
+}
+
+/// Whether the token of `who` names the endpoint.
+fn names(who: &Principal, endpoint: &str) -> bool {
+    who.endpoints.iter().any(|one| one == "*" || one.eq_ignore_ascii_case(endpoint))
+}
+
+/// Refuses who may neither read nor call this endpoint.
+fn may_see(who: &Principal, endpoint: &str) -> Result<(), Problem> {
+    if who.role.allows(Role::Read) { Ok(()) } else { may_call(who, endpoint) }
+}
+
+fn record(app: &App, endpoint: registry::Endpoint) -> Versioned<Endpoint> {
+    Endpoint::new(endpoint, Some(&app.url)).into()
+}
+
+fn page<T>(value: Vec<T>) -> Json<Page<T>> {
+    let total = Some(value.len() as u64);
+    Json(Page { value, next_cursor: None, total, as_of: format_us(now_us()) })
+}
+
+/// `GET /endpoints`.
+pub(crate) async fn list(
+    Known(who): Known,
+    State(app): State<App>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    crate::auth::check(&who, if who.role == Role::Invoke { Role::Invoke } else { Role::Read })?;
+    let all = endpoints::all(&app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let is_seen = |one: &registry::Endpoint| may_see(&who, &one.name).is_ok();
+    Ok(page(all.into_iter().filter(is_seen).map(|one| record(&app, one)).collect()).into_response())
+}
+
+/// `GET /endpoints/{endpoint}`.
+pub(crate) async fn one(
+    Known(who): Known,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    may_see(&who, &name)?;
+    let found = endpoints::versioned(&name, &app.whereabouts).await;
+    let (endpoint, version) = found.map_err(|failure| problem(&failure))?;
+    Ok(conditional::answer(&headers, &tag(&version), Json(record(&app, endpoint))))
+}
+
+/// The tag of a version of an object.
+fn tag(version: &str) -> String {
+    format!("\"{}\"", conditional::short_checksum(version.as_bytes()))
+}
+
+/// What a request that replaces something expects to be there.
+fn expected(headers: &HeaderMap, must_say: bool) -> Result<Option<Expects>, Problem> {
+    let given = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    match (given(IF_MATCH), given(IF_NONE_MATCH)) {
+        (Some(_), Some(_)) => Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "If-Match and If-None-Match cannot both hold: send one of the two.",
+        )),
+        (None, Some("*")) => Ok(Some(Expects::Nothing)),
+        (None, Some(_)) => Err(Problem::new(Kind::BAD_REQUEST, "If-None-Match takes * here.")),
+        (Some(tag), None) => Ok(Some(Expects::Version(tag.to_owned()))),
+        (None, None) if must_say => Err(Problem::new(
+            Kind::PRECONDITION_MISSING,
+            "Send If-Match with the ETag of what is to change, so that no change of another is lost; or If-None-Match: * to create.",
+        )),
+        (None, None) => Ok(None),
+    }
+}
+
+/// What is to be there.
+enum Expects {
+    /// Nothing.
+    Nothing,
+    /// What has this tag.
+    Version(String),
+}
+
+impl Expects {
+    fn holds(&self, version: Option<&str>) -> bool {
+        match (self, version) {
+            (Self::Nothing, None) => true,
+            (Self::Version(wanted), Some(version)) => wanted == "*" || *wanted == tag(version),
+            _ => false,
+        }
+    }
+}
+
+fn changed_meanwhile() -> Problem {
+    Problem::new(
+        Kind::PRECONDITION_FAILED,
+        "It is not what the request expects: get it again, and decide anew.",
+    )
+}
+
+/// What a body says of an endpoint.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Body {
+    description: Option<String>,
+    tags: BTreeMap<String, String>,
+    properties: BTreeMap<String, String>,
+    defaults: Defaults,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Defaults {
+    deployment_name: Option<String>,
+}
+
+impl From<Body> for EndpointFile {
+    fn from(body: Body) -> Self {
+        let Body { description, tags, properties, defaults } = body;
+        let default_deployment = defaults.deployment_name;
+        Self { description, tags, properties, default_deployment, ..Self::default() }
+    }
+}
+
+/// `PUT /endpoints/{endpoint}`.
+pub(crate) async fn put(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let expected = expected(request.headers(), true)?;
+    let (body, _): (Body, _) = json(request).await?;
+    let check = |version: Option<&str>| expected.as_ref().is_none_or(|expected| expected.holds(version));
+    let expects = Expected(&check);
+    let made = endpoints::put(&name, &body.into(), IfThere::Overwrite, expects, &app.whereabouts).await;
+    let (endpoint, version, is_new) =
+        made.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
+    info!(endpoint = endpoint.name, who = who.name, is_new, "an endpoint is replaced");
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(with_tag(&version, (status, Json(record(&app, endpoint)))))
+}
+
+fn with_tag(version: &str, answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    if let Ok(tag) = HeaderValue::from_str(&tag(version)) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// `PATCH /endpoints/{endpoint}`.
+pub(crate) async fn patch(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let (body, _): (Body, _) = json(request).await?;
+    if !body.properties.is_empty() {
+        return Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "Of an endpoint description, tags and defaults.deployment_name change; PUT replaces properties.",
+        ));
+    }
+    let changed = endpoints::update(&name, &body.into(), &app.whereabouts).await;
+    let endpoint = changed.map_err(|failure| problem(&failure))?;
+    info!(endpoint = endpoint.name, who = who.name, "an endpoint is changed");
+    Ok(Json(record(&app, endpoint)).into_response())
+}
+
+/// `DELETE /endpoints/{endpoint}`.
+pub(crate) async fn delete(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.check(&["yes"])?;
+    if !params.flag("yes")? {
+        return Err(Problem::new(
+            Kind::REFUSED,
+            "The deployments of the endpoint are deleted with it: say ?yes=true. Jobs and outputs stay.",
+        ));
+    }
+    endpoints::delete(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    info!(endpoint = name, who = who.name, "an endpoint is deleted");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /endpoints/{endpoint}/deployments`.
+pub(crate) async fn deployments(
+    _: MayRead,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let all = endpoint.deployments.iter().map(|one| Versioned::from(Deployment::new(&endpoint, one)));
+    Ok(page(all.collect()).into_response())
+}
+
+/// `GET /endpoints/{endpoint}/deployments/{deployment}`.
+pub(crate) async fn deployment(
+    _: MayRead,
+    State(app): State<App>,
+    Path((name, deployment)): Path<(String, String)>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
+    let found = endpoint.deployment(&deployment);
+    let found = found.map_err(|error| Problem::new(Kind::ENDPOINT_NOT_FOUND, error))?;
+    Ok(Json(Versioned::from(Deployment::new(&endpoint, found))).into_response())
+}
+
+/// `DELETE /endpoints/{endpoint}/deployments/{deployment}`.
+pub(crate) async fn delete_deployment(
+    May(who): MaySubmit,
+    State(app): State<App>,
+    Path((name, deployment)): Path<(String, String)>,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.check(&["yes"])?;
+    let anyway = params.flag("yes")?;
+    let deleted = endpoints::delete_deployment(&name, &deployment, anyway, &app.whereabouts).await;
+    deleted.map_err(|failure| problem(&failure))?;
+    info!(endpoint = name, deployment, who = who.name, "a deployment is deleted");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A call as JSON.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CallBody {
+    inputs: Map<String, Value>,
+    outputs: Map<String, Value>,
+    deployment: Option<String>,
+    set: Map<String, Value>,
+    name: Option<String>,
+    display_name: Option<String>,
+    experiment_name: Option<String>,
+    tags: BTreeMap<String, String>,
+}
+
+/// `POST /endpoints/{endpoint}/invoke`.
+pub(crate) async fn invoke(
+    Known(who): Known,
+    State(app): State<App>,
+    Path(name): Path<String>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    may_call(&who, &name)?;
+    let key = key_in(request.headers())?;
+    let (body, _): (Value, _) = json(request).await?;
+    let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
+    let body: CallBody = serde_json::from_value(body)
+        .map_err(|error| Problem::new(Kind::BAD_REQUEST, format_args!("The body is not a call: {error}.")))?;
+    let mut set = Vec::new();
+    for (kind, bindings) in [("inputs", body.inputs), ("outputs", body.outputs)] {
+        set.extend(bound(kind, bindings)?);
+    }
+    set.extend(set_of(body.set)?);
+    let call = Call {
+        endpoint: name,
+        deployment: body.deployment,
+        set,
+        invocation: Invocation {
+            job_name: body.name,
+            experiment_name: body.experiment_name,
+            ..Invocation::default()
+        },
+        called: Called { display_name: body.display_name, tags: body.tags, ..Called::default() },
+    };
+    let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, call).await?;
+    let (_, seen) = app.seen(&job_id).await?;
+    let at = format!("/api/v1/jobs/{job_id}");
+    let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response();
+    if is_replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// What `bindings` say, as `--set` has it: a text is a value or a path, an object has `path` and `type`, or `value`.
+fn bound(kind: &str, bindings: Map<String, Value>) -> Result<Vec<(String, String)>, Problem> {
+    let mut set = Vec::new();
+    let wrong = |name: &str| {
+        Problem::new(
+            Kind::BAD_REQUEST,
+            format_args!("{kind}.{name} is neither a value nor an object with path and type, or with value."),
+        )
+    };
+    for (name, bound) in bindings {
+        let place = format!("{kind}.{name}");
+        match bound {
+            Value::Object(fields) => {
+                for (field, value) in fields {
+                    let known = ["path", "type", "mode", "value"].contains(&&*field);
+                    let text = text_of(&value).filter(|_| known).ok_or_else(|| wrong(&name))?;
+                    let place = if field == "value" { place.clone() } else { format!("{place}.{field}") };
+                    set.push((place, text));
+                }
+            }
+            value => set.push((place, text_of(&value).ok_or_else(|| wrong(&name))?)),
+        }
+    }
+    Ok(set)
+}
+
+/// A value as a text.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Calls an endpoint for `who`, once for each key. Gives the job, and whether the request came before.
+pub(crate) async fn call_once(
+    app: &App,
+    who: Principal,
+    key: Option<String>,
+    fingerprint: String,
+    call: Call,
+) -> Result<(String, bool), Problem> {
+    let app = app.clone();
+    to_the_end(move || async move {
+        let route = format!("POST /api/v1/endpoints/{}/invoke", call.endpoint.to_ascii_lowercase());
+        let mut held = match begin(&app, &who, &route, key.as_deref(), &fingerprint).await? {
+            Once::Do(held) => held,
+            Once::Done(job_id) => return Ok((job_id, true)),
+        };
+        let endpoint = call.endpoint.clone();
+        let called_by = Some(caller(&who));
+        let done = async {
+            let submission = app.desk.call(call, called_by).await?;
+            Box::pin(app.desk.submit(submission, &mut held)).await
+        };
+        let done = Box::pin(done).await;
+        end(held, StatusCode::ACCEPTED, done.as_deref()).await;
+        let job_id = done.map_err(|failure| match failure.kind {
+            FailureKind::NotFound => Problem::new(Kind::ENDPOINT_NOT_FOUND, &failure),
+            _ => refused(&failure, Some(Form::Spec)),
+        })?;
+        info!(job_id, endpoint, who = who.name, "an endpoint is called");
+        Ok((job_id, false))
+    })
+    .await
+}
+
+/// What a job notes of who called: it tells the calls of one token from those of others.
+pub(crate) fn caller(who: &Principal) -> String {
+    who.token_id.clone().unwrap_or_else(|| who.name.clone())
+}
