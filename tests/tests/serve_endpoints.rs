@@ -1,0 +1,220 @@
+//! Endpoints that a server takes calls for, in prs's own shapes and in those of Azure's REST.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Answer, Fleet, Job, Web, host_of};
+use serde_json::{Value, json};
+
+const SCRIPT: &str = "
+import os
+def init():
+    global weights
+    folder = os.environ['AZUREML_MODEL_DIR']
+    weights = open(os.path.join(folder, 'model', 'weights')).read()
+def run(mini_batch):
+    return [f'{os.path.basename(path)},{weights},{len(mini_batch)}' for path in mini_batch]
+";
+const DEPLOYMENT: &str = "
+type: model
+model: {path: model}
+code_configuration: {code: src, scoring_script: score.py}
+environment: local
+settings: {mini_batch_size: 1, retry_settings: {max_retries: 0}}
+";
+const PATIENCE: Duration = Duration::from_mins(2);
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// A folder with an endpoint `heart`, whose deployment has the name `xgb`, and registered data `hearts`.
+fn job() -> Job {
+    let job = Job::new("").with_files(3);
+    let write = |name: &str, text: &str| {
+        let path = job.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("src/score.py", SCRIPT);
+    write("model/weights", "one");
+    write("deployment.yml", DEPLOYMENT);
+    fs::create_dir(job.path("runtime")).unwrap();
+    let (runtime, cache) = (job.path("runtime").display().to_string(), job.path("cache").display().to_string());
+    job.with_own_variable("XDG_RUNTIME_DIR", &runtime).with_own_variable("XDG_CACHE_HOME", &cache)
+}
+
+fn run(job: &Job, words: &str) -> String {
+    let ended = job.command(&words.split_whitespace().collect::<Vec<_>>());
+    ended.expect_code(0);
+    ended.stdout
+}
+
+fn deploy(job: &Job) {
+    run(job, "endpoint create -n heart");
+    run(job, "deployment create -f deployment.yml -e heart -n xgb");
+    run(job, "dataset create --name hearts --path data --type uri_folder");
+}
+
+fn served(job: &Job) -> Web {
+    let mut web = Web::start(job, &[]);
+    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    web.set_token(told["token"].as_str().unwrap());
+    web
+}
+
+fn post(web: &Web, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    web.send("POST", path, &[&[JSON], headers].concat(), body.to_string().as_bytes())
+}
+
+/// The body of a call of Azure's, with registered data.
+fn azure(name: Option<&str>) -> Value {
+    let input = json!({ "JobInputType": "UriFolder", "Uri": "azureml:hearts:1" });
+    let mut properties = json!({ "InputData": { "any": input }, "miniBatchSize": 3 });
+    if let Some(name) = name {
+        properties["name"] = json!(name);
+    }
+    json!({ "properties": properties })
+}
+
+fn completed(web: &Web, path: &str) -> Value {
+    wait_for("the job ends", PATIENCE, || {
+        let job = web.get(path).json(200);
+        ["Completed", "Failed", "Canceled"].contains(&job["status"].as_str().unwrap()).then_some(job)
+    })
+}
+
+#[test]
+fn a_caller_of_azure_changes_the_address_and_nothing_else() {
+    let job = job();
+    deploy(&job);
+    let web = served(&job);
+    let shown = web.get("/api/v1/endpoints/heart").json(200);
+    assert!(shown["scoring_uri"].as_str().unwrap().ends_with("/endpoints/heart/jobs"), "{shown}");
+    let scoring = "/endpoints/heart/jobs";
+    let at = format!("{scoring}?api-version=2023-10-01");
+    let answer = post(&web, &at, &[("azureml-model-deployment", "XGB")], &azure(None));
+    let called = answer.json(202);
+    let id = called["id"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert!(answer.header("location").unwrap().ends_with(&format!("{scoring}/{id}")));
+    let ended = completed(&web, &format!("{scoring}/{id}"));
+    assert_eq!((&ended["status"], &ended["properties"]["status"]), (&json!("Completed"), &json!("Completed")));
+    let rows = web.get(&format!("/api/v1/jobs/{id}/result")).text();
+    assert_eq!(rows, "0000.txt,one,3\n0001.txt,one,3\n0002.txt,one,3\n");
+    assert_eq!(web.get(scoring).json(200)["value"].as_array().unwrap().len(), 1);
+    assert_eq!(web.get("/api/v1/jobs?endpoint=Heart").json(200)["value"][0]["deployment"], "xgb");
+
+    // Commas that JSON does not have, and a name: who asks twice gets one job, and another may not have its name.
+    let body = azure(Some("second")).to_string().replace("}}}", "},}}");
+    let twice = [0; 2].map(|_| web.send("POST", scoring, &[JSON], body.as_bytes()).json(202));
+    assert_eq!((&twice[0]["name"], &twice[1]["name"]), (&json!("second"), &json!("second")));
+    let mut other = azure(Some("second"));
+    other["properties"]["miniBatchSize"] = json!(1);
+    let error = post(&web, scoring, &[], &other).json(422);
+    assert!(error["error"]["message"].as_str().unwrap().contains("was used for another request"), "{error}");
+    completed(&web, &format!("{scoring}/second"));
+
+    for (path, body, status, part) in [
+        ("/endpoints/hart/jobs", azure(None), 404, "did you mean heart?"),
+        (scoring, json!({}), 422, "Input path can't be empty"),
+        (scoring, json!({ "properties": { "InputData": { "any": { "Uri": "x" } } } }), 400, "JobInputType"),
+        (
+            scoring,
+            json!({ "properties": { "InputData": { "any": { "JobInputType": "UriFolder", "Uri": "/etc" } } } }),
+            422,
+            "local path",
+        ),
+    ] {
+        let error = post(&web, path, &[], &body).json(status);
+        let told = error["error"].to_string();
+        assert!(told.contains(part), "{path} {body}: {part:?} is not said: {error}");
+    }
+    let error = web.get("/endpoints/heart/jobs/none").json(404);
+    assert_eq!(error["error"]["code"], "UserError");
+    let page = web.page("/endpoints/heart/jobs");
+    assert_eq!((page.status, page.header("location")), (303, Some("/jobs?endpoint=heart")));
+}
+
+#[test]
+fn a_call_with_a_key_is_one_job_and_a_token_sees_its_own() {
+    let job = job();
+    deploy(&job);
+    let mut web = served(&job);
+    run(&job, "endpoint create -n other");
+    let token = |words: &str| run(&job, &format!("token create app --role invoke {words} -q")).trim().to_owned();
+    let (own, foreign) = (token("--endpoint heart"), token("--endpoint other"));
+    let call = json!({ "inputs": { "any": { "path": "azureml:hearts@latest" } }, "set": { "mini_batch_size": 3 } });
+    let key = [("Idempotency-Key", "call-1")];
+
+    web.set_token(&own);
+    let path = "/api/v1/endpoints/heart/invoke";
+    let first = post(&web, path, &key, &call).json(202);
+    let again = post(&web, path, &key, &call);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!(again.json(202)["job_id"], first["job_id"]);
+    let id = first["job_id"].as_str().unwrap();
+    assert_eq!((&first["endpoint"], &first["deployment"]), (&json!("heart"), &json!("xgb")));
+    completed(&web, &format!("/endpoints/heart/jobs/{id}"));
+    assert!(web.get(&format!("/api/v1/jobs/{id}/result")).text().contains("0000.txt,one,3"));
+    assert_eq!(web.get("/api/v1/endpoints").json(200)["value"].as_array().unwrap().len(), 1);
+    assert_eq!(web.get("/api/v1/endpoints/other").status, 404);
+    assert_eq!(post(&web, "/api/v1/endpoints/other/invoke", &[], &call).status, 404);
+    for path in ["/api/v1/jobs", "/api/v1/workers"] {
+        assert_eq!(web.get(path).status, 403, "{path}");
+    }
+
+    // Another's job is not there.
+    web.set_token(&foreign);
+    for path in [format!("/api/v1/jobs/{id}"), format!("/api/v1/jobs/{id}/result"), format!("/endpoints/heart/jobs/{id}")] {
+        assert_eq!(web.get(&path).status, 404, "{path}");
+    }
+    assert_eq!(post(&web, &format!("/api/v1/jobs/{id}/cancel"), &[], &json!({})).status, 404);
+}
+
+#[test]
+fn an_endpoint_is_changed_by_who_has_seen_it() {
+    let job = job();
+    deploy(&job);
+    let web = served(&job);
+    let path = "/api/v1/endpoints/heart";
+    let put = |headers: &[(&str, &str)], body: &Value| {
+        web.send("PUT", path, &[&[JSON], headers].concat(), body.to_string().as_bytes())
+    };
+    assert_eq!(put(&[], &json!({})).status, 428);
+    assert_eq!(put(&[("If-None-Match", "*")], &json!({})).status, 412);
+    let seen = web.get(path);
+    let tag = seen.header("etag").unwrap().to_owned();
+    let body = json!({ "description": "of hearts", "defaults": { "deployment_name": "xgb" } });
+    let changed = put(&[("If-Match", &tag)], &body);
+    assert_eq!(changed.json(200)["defaults"]["deployment_name"], "xgb");
+    assert_eq!(put(&[("If-Match", &tag)], &json!({})).status, 412, "it is another now");
+    assert_eq!(put(&[("If-Match", changed.header("etag").unwrap())], &json!({ "nam": 1 })).status, 400);
+    let wrong = json!({ "defaults": { "deployment_name": "torch" } });
+    let patch = |body: &Value| web.send("PATCH", path, &[JSON], body.to_string().as_bytes());
+    assert_eq!(patch(&wrong).status, 404);
+    assert_eq!(patch(&json!({ "tags": { "team": "vision" } })).json(200)["tags"]["team"], "vision");
+    assert_eq!(web.get(&format!("{path}/deployments")).json(200)["value"][0]["name"], "xgb");
+    assert_eq!(web.get(&format!("{path}/deployments/XGB")).json(200)["revision"], 1);
+    let delete = |path: &str| web.send("DELETE", path, &[], b"").status;
+    assert_eq!((delete(path), delete(&format!("{path}?yes=true"))), (409, 204));
+    assert_eq!(web.get(path).status, 404);
+}
+
+#[test]
+fn a_fleet_takes_calls_over_http() {
+    let fleet = Fleet::shared();
+    let job = fleet.job(job());
+    let name = "fleet-calls";
+    run(&job, &format!("endpoint create -n {name}"));
+    run(&job, &format!("deployment create -f deployment.yml -e {name} -n xgb"));
+    run(&job, "dataset create --name fleet-hearts --path data --type uri_folder");
+    let _worker = fleet.worker_with(&job, &[], &host_of(&job, &job.path("worker-cache")));
+    let web = served(&job);
+    let call = json!({ "inputs": { "any": { "path": "azureml:fleet-hearts@latest" } } });
+    let called = post(&web, &format!("/api/v1/endpoints/{name}/invoke"), &[], &call).json(202);
+    let id = called["job_id"].as_str().unwrap();
+    let ended = completed(&web, &format!("/endpoints/{name}/jobs/{id}"));
+    assert_eq!(ended["status"], "Completed", "{ended}");
+    assert!(web.get(&format!("/api/v1/jobs/{id}/result")).text().starts_with("0000.txt,one,1\n"));
+}
