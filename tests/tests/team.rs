@@ -83,7 +83,7 @@ fn a_server_for_others_wants_tls_a_name_and_a_token() {
         (tls.to_vec(), "give --url"),
         ([&tls[..], &["--url", "http://localhost"]].concat(), "reached by https, and --url says http"),
         (named.clone(), "prs token create NAME --role admin"),
-        (vec!["--tls-cert", "/nowhere.pem", "--tls-key", &key], "/nowhere.pem"),
+        (vec!["--tls-cert", "/nowhere.pem", "--tls-key", &key, "--url", "https://localhost"], "/nowhere.pem"),
         (vec!["--tls-cert", &certificate], "--tls-key"),
         ([&tls[..], &["--insecure-http"]].concat(), "--insecure-http"),
     ] {
@@ -467,4 +467,46 @@ fn who_asks_too_often_is_told_to_wait_and_others_are_not() {
     assert_eq!(web.get("/api/v1/whoami").status, 200);
     let none = job.command(&["serve", "--read-rate", "0"]);
     none.expect_code(2);
+}
+
+#[test]
+fn an_administrator_makes_tokens_and_ends_them() {
+    let (job, _) = ran();
+    let (boss_id, boss) = token(&job, "admin");
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&boss);
+    let json = [("Content-Type", "application/json")];
+    let make = |body: &str| web.ask_with("POST", "/api/v1/tokens", &json, body);
+    let made = make(r#"{"name": "viewer", "role": "read", "expires_in_days": 7}"#);
+    let record = made.json(201);
+    let (id, secret) = (record["id"].as_str().unwrap(), record["secret"].as_str().unwrap().to_owned());
+    assert_eq!(made.header("location"), Some(format!("/api/v1/tokens/{id}").as_str()));
+    assert_eq!(made.header("cache-control"), Some("no-store"));
+    assert_eq!((&record["created_by"], &record["state"]), (&"admin".into(), &"active".into()), "{record}");
+    for (body, said) in [
+        ("", "cannot be used"),
+        (r#"{"name": "x"}"#, "role"),
+        (r#"{"name": "x", "role": "root"}"#, "root"),
+        (r#"{"name": "x", "role": "read", "days": 1}"#, "days"),
+        (r#"{"name": "", "role": "read"}"#, "1 to 64 characters"),
+        (r#"{"name": "x", "role": "invoke"}"#, "endpoints"),
+    ] {
+        let refused = make(body);
+        is_problem(&refused, 400, "bad-request");
+        assert!(refused.text().contains(said), "{body}: {}", refused.text());
+    }
+    is_problem(&web.ask_with("POST", "/api/v1/tokens", &[], "{}"), 415, "wrong-media-type");
+    let first = web.get("/api/v1/tokens?limit=1").json(200);
+    assert_eq!((&first["total"], &first["value"][0]["id"]), (&2.into(), &id.into()), "{first}");
+    assert!(first["value"][0].get("secret").is_none());
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = web.get(&format!("/api/v1/tokens?limit=1&cursor={cursor}")).json(200);
+    assert_eq!((&second["value"][0]["id"], &second["next_cursor"]), (&boss_id.as_str().into(), &Value::Null));
+    assert_eq!(web.ask_with("DELETE", &format!("/api/v1/tokens/{id}"), &[], "").status, 204);
+    is_problem(&web.ask_with("DELETE", "/api/v1/tokens/0a1b2c3d4e5f", &[], ""), 404, "token-not-found");
+    is_problem(&web.ask_with("DELETE", "/api/v1/tokens/nothing", &[], ""), 404, "token-not-found");
+    // The server that ended it does not believe it for another moment.
+    web.set_token(&secret);
+    is_problem(&web.get("/api/v1/whoami"), 401, "wrong-credentials");
+    assert!(!web.program.stderr().contains(&secret));
 }

@@ -166,26 +166,29 @@ async fn of_target(
 ) -> Result<TargetView, ServerError> {
     let policy = Policy::fleet();
     let offers = ledger.offers(name, None, policy.lost).await?;
-    let idle = ledger.idle(name, LOOKS_WITHIN).await?;
-    let mut jobs = Vec::new();
+    let idle = ledger.idle_workers(name, LOOKS_WITHIN).await?;
+    let (mut jobs, mut at_work) = (Vec::new(), BTreeSet::new());
     for (job_id, start) in starts {
         let run = run_name(job_id, *start);
         let offered = offers.offered.iter().find(|offered| offered.offer.run == run);
-        if let Some(job) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
+        if let Some((job, instances)) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
             jobs.push(job);
+            at_work.extend(instances);
         }
     }
+    // One that has a job looked for it a moment ago.
+    let idle = idle.iter().filter(|worker| !at_work.contains(&worker.info.instance)).count() as u64;
     Ok(view(name, &jobs, idle, now_us))
 }
 
-/// What a start of a job wants; nothing where there is none that could be served.
+/// What a start of a job wants, and which workers serve it; nothing where there is none that could be served.
 async fn wanting(
     storage: &dyn Storage,
     ledger: &dyn Ledger,
     (job_id, run): (&str, &str),
     offered: Option<&Offered>,
     policy: &Policy,
-) -> Result<Option<Wanting>, ServerError> {
+) -> Result<Option<(Wanting, Vec<String>)>, ServerError> {
     let (asked, started_us) = match offered {
         Some(Offered { offer, .. }) => (offer.nodes, offer.started_us),
         // The ledger has lost it, or has yet to hear of it.
@@ -202,7 +205,8 @@ async fn wanting(
     let nodes = known(job.nodes().await)?.unwrap_or_default();
     let present: Vec<&NodeView> = nodes.iter().filter(|node| policy.is_present(node)).collect();
     let of_ledger = offered.and_then(|offered| offered.known);
-    Ok(Some(Wanting {
+    let instances = present.iter().map(|node| node.info.instance.clone()).collect();
+    let wanting = Wanting {
         asked,
         started_us,
         state: of_ledger.map(|known| known.state),
@@ -210,7 +214,8 @@ async fn wanting(
         progress: known(job.progress().await)?,
         nodes: present.len() as u64,
         in_hand: present.iter().map(|node| node.report.in_hand).sum(),
-    }))
+    };
+    Ok(Some((wanting, instances)))
 }
 
 /// What the ledger says of a job; nothing where it does not know it.

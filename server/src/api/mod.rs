@@ -9,6 +9,7 @@
 //! | `fleet` | targets of the fleet, for autoscalers; its workers |
 //! | `logs` | its logs: list, one, a window of one |
 //! | `outputs` | its result and its files |
+//! | `tokens` | tokens: list, create, revoke |
 //! | `service` | the server itself |
 //! | `document` | the list of all of them |
 
@@ -22,9 +23,10 @@ pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod outputs;
 mod service;
+mod tokens;
 
 use axum::Router;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::app::App;
 use crate::problem::{Kind, Problem};
@@ -68,6 +70,8 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/targets/{target}", get(fleet::target)))
         .merge(at("/api/v1/workers", get(fleet::workers)))
         .merge(at("/metrics", get(service::metrics)))
+        .merge(at("/api/v1/tokens", get(tokens::list).post(tokens::create)))
+        .merge(at("/api/v1/tokens/{token}", delete(tokens::revoke)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))
