@@ -233,36 +233,35 @@ mod tests {
 
     use super::*;
 
-    fn progress(complete: bool, scheduled: u64, ended: u64) -> Option<JobProgress> {
+    fn progress(complete: bool, scheduled: u64, ended: u64) -> JobProgress {
         let checkpoint = Checkpoint { scheduled, complete, ..Checkpoint::default() };
-        Some(JobProgress { checkpoint, succeeded: ended, ..JobProgress::default() })
+        JobProgress { checkpoint, succeeded: ended, ..JobProgress::default() }
     }
 
     #[test]
     fn a_job_wants_as_many_nodes_as_it_can_use() {
-        let concluded = |mut progress: Option<JobProgress>| {
+        let concluded = |progress: JobProgress| {
             let end = Conclusion { state: JobState::Canceled, reason: "asked".to_owned() };
-            progress.as_mut().unwrap().conclusion = Some(end);
-            progress
+            JobProgress { conclusion: Some(end), ..progress }
         };
         for (asked, progress, expected) in [
             (4, None, 4),
             (0, None, 1),
             // Not all is planned.
-            (4, progress(false, 0, 0), 4),
-            (4, progress(false, 100, 99), 4),
+            (4, Some(progress(false, 0, 0)), 4),
+            (4, Some(progress(false, 100, 99)), 4),
             // All is planned.
-            (4, progress(true, 100, 0), 4),
-            (4, progress(true, 100, 96), 4),
-            (4, progress(true, 100, 97), 3),
-            (4, progress(true, 100, 99), 1),
+            (4, Some(progress(true, 100, 0)), 4),
+            (4, Some(progress(true, 100, 96)), 4),
+            (4, Some(progress(true, 100, 97)), 3),
+            (4, Some(progress(true, 100, 99)), 1),
             // The record has to be written.
-            (4, progress(true, 100, 100), 1),
-            (4, progress(true, 0, 0), 1),
-            (4, progress(true, 100, 101), 1),
+            (4, Some(progress(true, 100, 100)), 1),
+            (4, Some(progress(true, 0, 0)), 1),
+            (4, Some(progress(true, 100, 101)), 1),
             // It ends early.
-            (4, concluded(progress(false, 100, 3)), 1),
-            (4, concluded(progress(true, 100, 3)), 1),
+            (4, Some(concluded(progress(false, 100, 3))), 1),
+            (4, Some(concluded(progress(true, 100, 3))), 1),
         ] {
             let job = Wanting { asked, progress: progress.clone(), ..Wanting::default() };
             assert_eq!(job.wanted(), expected, "{asked} {progress:?}");
@@ -277,7 +276,7 @@ mod tests {
                 started_us: 1_000_000,
                 state: Some(JobState::Running),
                 is_watched: true,
-                progress: progress(true, 100, 40),
+                progress: Some(progress(true, 100, 40)),
                 nodes: 2,
                 in_hand: 10,
             },
@@ -286,7 +285,7 @@ mod tests {
                 asked: 8,
                 state: Some(JobState::Running),
                 is_watched: true,
-                progress: progress(true, 50, 48),
+                progress: Some(progress(true, 50, 48)),
                 nodes: 2,
                 in_hand: 5,
                 ..Wanting::default()
