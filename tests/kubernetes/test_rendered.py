@@ -13,7 +13,14 @@ import pytest
 import yaml
 from objects import MANIFESTS, ROOT, Object, check, containers, name_of, pod_of, unsafe
 
-OVERLAYS = ["base", "overlays/workers-deployment", "overlays/monitoring", "overlays/keda", "overlays/demo", "submit"]
+OVERLAYS = [
+    "base",
+    "overlays/workers-deployment",
+    "overlays/monitoring",
+    "overlays/keda",
+    "overlays/demo",
+    "submit",
+]
 # Made by hand, but for the demo; and in whatever namespace a fleet is in.
 BY_HAND = {"Secret/prs-servers", "Secret/prs-first-token"}
 

@@ -83,7 +83,7 @@ fn a_server_for_others_wants_tls_a_name_and_a_token() {
         (tls.to_vec(), "give --url"),
         ([&tls[..], &["--url", "http://localhost"]].concat(), "reached by https, and --url says http"),
         (named.clone(), "prs token create NAME --role admin"),
-        (vec!["--tls-cert", "/nowhere.pem", "--tls-key", &key], "/nowhere.pem"),
+        (vec!["--tls-cert", "/nowhere.pem", "--tls-key", &key, "--url", "https://localhost"], "/nowhere.pem"),
         (vec!["--tls-cert", &certificate], "--tls-key"),
         ([&tls[..], &["--insecure-http"]].concat(), "--insecure-http"),
     ] {
@@ -214,8 +214,8 @@ fn the_first_token_comes_by_a_variable() {
     assert_eq!((&who["principal"], &who["role"]), (&"PRS_TOKEN".into(), &"admin".into()));
     drop(web);
     // The next start finds it there. Who revoked it meant it.
-    let listed = job.command(&["token", "list", "-o", "json"]).json();
-    assert_eq!(listed["tokens"].as_array().unwrap().len(), 1, "{listed}");
+    let found = job.command(&["token", "list", "-o", "json"]).json();
+    assert_eq!(found["tokens"].as_array().unwrap().len(), 1, "{found}");
     job.command(&["token", "revoke", &secret]).expect_code(0);
     let listen = format!("0.0.0.0:{}", free_port());
     let start = ["serve", "--listen", &listen, "--insecure-http", "--url", "http://localhost"];
@@ -467,4 +467,81 @@ fn who_asks_too_often_is_told_to_wait_and_others_are_not() {
     assert_eq!(web.get("/api/v1/whoami").status, 200);
     let none = job.command(&["serve", "--read-rate", "0"]);
     none.expect_code(2);
+}
+
+#[test]
+fn an_administrator_makes_tokens_and_ends_them() {
+    let (job, _) = ran();
+    let (boss_id, boss) = token(&job, "admin");
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&boss);
+    let json = [("Content-Type", "application/json")];
+    let post = |body: &str| web.ask_with("POST", "/api/v1/tokens", &json, body);
+    let made = post(r#"{"name": "viewer", "role": "read", "expires_in_days": 7}"#);
+    let record = made.json(201);
+    let (id, secret) = (record["id"].as_str().unwrap(), record["secret"].as_str().unwrap().to_owned());
+    assert_eq!(made.header("location"), Some(format!("/api/v1/tokens/{id}").as_str()));
+    assert_eq!(made.header("cache-control"), Some("no-store"));
+    assert_eq!((&record["created_by"], &record["state"]), (&"admin".into(), &"active".into()), "{record}");
+    for (body, said) in [
+        ("", "cannot be used"),
+        (r#"{"name": "x"}"#, "role"),
+        (r#"{"name": "x", "role": "root"}"#, "root"),
+        (r#"{"name": "x", "role": "read", "days": 1}"#, "days"),
+        (r#"{"name": "", "role": "read"}"#, "1 to 64 characters"),
+        (r#"{"name": "x", "role": "invoke"}"#, "endpoints"),
+    ] {
+        let refused = post(body);
+        is_problem(&refused, 400, "bad-request");
+        assert!(refused.text().contains(said), "{body}: {}", refused.text());
+    }
+    is_problem(&web.ask_with("POST", "/api/v1/tokens", &[], "{}"), 415, "wrong-media-type");
+    let first = web.get("/api/v1/tokens?limit=1").json(200);
+    assert_eq!((&first["total"], &first["value"][0]["id"]), (&2.into(), &id.into()), "{first}");
+    assert!(first["value"][0].get("secret").is_none());
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = web.get(&format!("/api/v1/tokens?limit=1&cursor={cursor}")).json(200);
+    assert_eq!((&second["value"][0]["id"], &second["next_cursor"]), (&boss_id.as_str().into(), &Value::Null));
+    assert_eq!(web.ask_with("DELETE", &format!("/api/v1/tokens/{id}"), &[], "").status, 204);
+    is_problem(&web.ask_with("DELETE", "/api/v1/tokens/0a1b2c3d4e5f", &[], ""), 404, "token-not-found");
+    is_problem(&web.ask_with("DELETE", "/api/v1/tokens/nothing", &[], ""), 404, "token-not-found");
+    // The server that ended it does not believe it for another moment.
+    web.set_token(&secret);
+    is_problem(&web.get("/api/v1/whoami"), 401, "wrong-credentials");
+    assert!(!web.program.stderr().contains(&secret));
+}
+
+#[test]
+fn a_stream_ends_with_the_token_that_opened_it() {
+    let (job, _) = ran();
+    job.script(SLOW);
+    let (token_id, secret) = token(&job, "read");
+    let mut web = Web::for_others(&job, None, &[]);
+    web.set_token(&secret);
+    let id_file = job.path("id");
+    let file = job.write_job_file().display().to_string();
+    let id_option = id_file.display().to_string();
+    let mut program = job.start(&["submit", &file, "-o", "json", "--id-file", &id_option]);
+    let id = wait_for("the job has an id", PATIENCE, || {
+        fs::read_to_string(&id_file).ok().filter(|text| text.ends_with('\n'))
+    });
+    let mut stream = web.connect();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "GET /api/v1/jobs/{}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n\r\n",
+        id.trim()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut said = Vec::new();
+    let mut part = [0; 4096];
+    while !String::from_utf8_lossy(&said).contains("event: status") {
+        let read = stream.read(&mut part).unwrap();
+        assert_ne!(read, 0, "{}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&part[..read]);
+    }
+    job.command(&["token", "revoke", &token_id]).expect_code(0);
+    stream.read_to_end(&mut said).unwrap();
+    assert!(String::from_utf8_lossy(&said).contains("event: bye"), "{}", String::from_utf8_lossy(&said));
+    program.interrupt();
+    program.wait().expect_code(130);
 }

@@ -166,26 +166,29 @@ async fn of_target(
 ) -> Result<TargetView, ServerError> {
     let policy = Policy::fleet();
     let offers = ledger.offers(name, None, policy.lost).await?;
-    let idle = ledger.idle(name, LOOKS_WITHIN).await?;
-    let mut jobs = Vec::new();
+    let idle = ledger.idle_workers(name, LOOKS_WITHIN).await?;
+    let (mut jobs, mut at_work) = (Vec::new(), BTreeSet::new());
     for (job_id, start) in starts {
         let run = run_name(job_id, *start);
         let offered = offers.offered.iter().find(|offered| offered.offer.run == run);
-        if let Some(job) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
+        if let Some((job, instances)) = wanting(storage, ledger, (job_id, &run), offered, &policy).await? {
             jobs.push(job);
+            at_work.extend(instances);
         }
     }
+    // One that has a job looked for it a moment ago.
+    let idle = idle.iter().filter(|worker| !at_work.contains(&worker.info.instance)).count() as u64;
     Ok(view(name, &jobs, idle, now_us))
 }
 
-/// What a start of a job wants; nothing where there is none that could be served.
+/// What a start of a job wants, and which workers serve it; nothing where there is none that could be served.
 async fn wanting(
     storage: &dyn Storage,
     ledger: &dyn Ledger,
     (job_id, run): (&str, &str),
     offered: Option<&Offered>,
     policy: &Policy,
-) -> Result<Option<Wanting>, ServerError> {
+) -> Result<Option<(Wanting, Vec<String>)>, ServerError> {
     let (asked, started_us) = match offered {
         Some(Offered { offer, .. }) => (offer.nodes, offer.started_us),
         // The ledger has lost it, or has yet to hear of it.
@@ -202,7 +205,8 @@ async fn wanting(
     let nodes = known(job.nodes().await)?.unwrap_or_default();
     let present: Vec<&NodeView> = nodes.iter().filter(|node| policy.is_present(node)).collect();
     let of_ledger = offered.and_then(|offered| offered.known);
-    Ok(Some(Wanting {
+    let instances = present.iter().map(|node| node.info.instance.clone()).collect();
+    let wanting = Wanting {
         asked,
         started_us,
         state: of_ledger.map(|known| known.state),
@@ -210,7 +214,8 @@ async fn wanting(
         progress: known(job.progress().await)?,
         nodes: present.len() as u64,
         in_hand: present.iter().map(|node| node.report.in_hand).sum(),
-    }))
+    };
+    Ok(Some((wanting, instances)))
 }
 
 /// What the ledger says of a job; nothing where it does not know it.
@@ -228,36 +233,35 @@ mod tests {
 
     use super::*;
 
-    fn progress(complete: bool, scheduled: u64, ended: u64) -> Option<JobProgress> {
+    fn progress(complete: bool, scheduled: u64, ended: u64) -> JobProgress {
         let checkpoint = Checkpoint { scheduled, complete, ..Checkpoint::default() };
-        Some(JobProgress { checkpoint, succeeded: ended, ..JobProgress::default() })
+        JobProgress { checkpoint, succeeded: ended, ..JobProgress::default() }
     }
 
     #[test]
     fn a_job_wants_as_many_nodes_as_it_can_use() {
-        let concluded = |mut progress: Option<JobProgress>| {
+        let concluded = |progress: JobProgress| {
             let end = Conclusion { state: JobState::Canceled, reason: "asked".to_owned() };
-            progress.as_mut().unwrap().conclusion = Some(end);
-            progress
+            JobProgress { conclusion: Some(end), ..progress }
         };
         for (asked, progress, expected) in [
             (4, None, 4),
             (0, None, 1),
             // Not all is planned.
-            (4, progress(false, 0, 0), 4),
-            (4, progress(false, 100, 99), 4),
+            (4, Some(progress(false, 0, 0)), 4),
+            (4, Some(progress(false, 100, 99)), 4),
             // All is planned.
-            (4, progress(true, 100, 0), 4),
-            (4, progress(true, 100, 96), 4),
-            (4, progress(true, 100, 97), 3),
-            (4, progress(true, 100, 99), 1),
+            (4, Some(progress(true, 100, 0)), 4),
+            (4, Some(progress(true, 100, 96)), 4),
+            (4, Some(progress(true, 100, 97)), 3),
+            (4, Some(progress(true, 100, 99)), 1),
             // The record has to be written.
-            (4, progress(true, 100, 100), 1),
-            (4, progress(true, 0, 0), 1),
-            (4, progress(true, 100, 101), 1),
+            (4, Some(progress(true, 100, 100)), 1),
+            (4, Some(progress(true, 0, 0)), 1),
+            (4, Some(progress(true, 100, 101)), 1),
             // It ends early.
-            (4, concluded(progress(false, 100, 3)), 1),
-            (4, concluded(progress(true, 100, 3)), 1),
+            (4, Some(concluded(progress(false, 100, 3))), 1),
+            (4, Some(concluded(progress(true, 100, 3))), 1),
         ] {
             let job = Wanting { asked, progress: progress.clone(), ..Wanting::default() };
             assert_eq!(job.wanted(), expected, "{asked} {progress:?}");
@@ -272,7 +276,7 @@ mod tests {
                 started_us: 1_000_000,
                 state: Some(JobState::Running),
                 is_watched: true,
-                progress: progress(true, 100, 40),
+                progress: Some(progress(true, 100, 40)),
                 nodes: 2,
                 in_hand: 10,
             },
@@ -281,7 +285,7 @@ mod tests {
                 asked: 8,
                 state: Some(JobState::Running),
                 is_watched: true,
-                progress: progress(true, 50, 48),
+                progress: Some(progress(true, 50, 48)),
                 nodes: 2,
                 in_hand: 5,
                 ..Wanting::default()

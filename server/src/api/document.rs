@@ -108,6 +108,9 @@ routes! {
         ("target", "a compute target"), ("state", "idle or serving"), ("job", "the job that they serve"), LIMIT, CURSOR
     ], "Lists the workers of the fleet.";
     get "/metrics", "metrics", [], "Figures of the server and the fleet, as OpenMetrics has them.";
+    get "/api/v1/tokens", "admin", [LIMIT, CURSOR], "Lists the tokens, without their secrets, the newest first.";
+    post "/api/v1/tokens", "admin", [], "Creates a token: JSON with name, role, endpoints of the role invoke, expires_in_days [90; 0 for never]. The answer has its secret, once.";
+    delete "/api/v1/tokens/{token}", "admin", [], "Revokes the token with this id: within 10 s no server takes it any more.";
     get "/api/v1/whoami", "any", [], "Who asks, and what they may.";
     get "/api/v1/version", "", [], "The version of the server.";
     get "/livez", "", [], "Whether the server turns.";

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::job_object::JobObject;
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead};
 use crate::http::params::Params;
-use crate::live::{Streams, Tick, events};
+use crate::live::{Streams, Tick, Watcher, events};
 use crate::problem::Problem;
 
 /// Tells the job where it changed.
@@ -32,7 +32,7 @@ impl Streams for Status {
 
 /// `GET /jobs/{job}/events`.
 pub(crate) async fn of_job(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -40,5 +40,6 @@ pub(crate) async fn of_job(
     params.check(&[])?;
     app.seen(&id).await?;
     let permit = app.watches.stream()?;
-    Ok(events(app.watches.follow(&id), Status::default(), app.stop.clone(), permit))
+    let watcher = Watcher::new(&app.access.tokens, &who);
+    Ok(events(app.watches.follow(&id), Status::default(), watcher, app.stop.clone(), permit))
 }

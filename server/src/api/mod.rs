@@ -14,6 +14,7 @@
 //! | `outputs` | its result and its files |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
+//! | `tokens` | tokens: list, create, revoke |
 //! | `service` | the server itself |
 //! | `endpoints` | batch endpoints, their deployments, calls |
 //! | `azure` | the same calls in the shapes of Azure's REST |
@@ -36,11 +37,12 @@ pub(crate) mod received;
 mod service;
 mod statistics;
 pub(crate) mod submit;
+mod tokens;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::app::App;
 use crate::problem::{Kind, Problem};
@@ -111,6 +113,8 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints/{endpoint}/jobs", get(azure::jobs).post(azure::call)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}", get(azure::job)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))
+        .merge(at("/api/v1/tokens", get(tokens::list).post(tokens::create)))
+        .merge(at("/api/v1/tokens/{token}", delete(tokens::revoke)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use prs_jobs::fleet::is_reachable;
 use serde_json::json;
 
 use crate::app::App;
@@ -25,7 +26,14 @@ pub(crate) async fn version() -> Response {
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    let text = app.metrics.text(&app).await;
+    let targets = app.fleet.targets().await;
+    let up = match &targets {
+        _ if app.whereabouts.urls.is_none() => None,
+        Ok(_) => Some((true, true)),
+        Err(_) => Some(is_reachable(&app.whereabouts).await),
+    };
+    let targets = targets.unwrap_or_default();
+    let text = app.metrics.text(app.watches.open(), &targets.all, up);
     ([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text).into_response()
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Access {
     /// Whether everybody who reaches the server may do everything.
     pub(crate) is_open: bool,
     /// What `prs token create` made.
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// Wrong credentials, by where they come from.
     wrong: Rate<IpAddr>,
 }

@@ -15,7 +15,7 @@ use prs_portal::view::{Chrome, JobPage};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use stream::{Streams, events};
+pub(crate) use stream::{Streams, Watcher, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);

@@ -7,16 +7,21 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use prs_common::timestamp::now_us;
+use prs_jobs::tokens::Tokens;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Tick, Watches};
+use crate::auth::Principal;
 use crate::problem::{Kind, Problem};
 
 /// Between two signs of life on a stream that says nothing.
 const PING: Duration = Duration::from_secs(15);
 /// How long a stream lasts: load balancers end long ones anyhow, and who asks is asked again who they are.
 const LASTS: Duration = Duration::from_hours(1);
+/// Between two looks whether the token of whoever watches is taken still.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
 const COMES_AGAIN: (u64, u64) = (1000, 4000);
 
@@ -36,9 +41,41 @@ pub(crate) trait Streams: Send + 'static {
     fn events(&mut self, tick: &Tick) -> Vec<Event>;
 }
 
+/// Who watches.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    tokens: Tokens,
+    /// The id of their token, where they have one.
+    token_id: Option<String>,
+    ask_at: tokio::time::Instant,
+}
+
+impl Watcher {
+    /// Whoever was found to ask.
+    pub(crate) fn new(tokens: &Tokens, who: &Principal) -> Self {
+        let ask_at = tokio::time::Instant::now() + ASK_AGAIN;
+        Self { tokens: tokens.clone(), token_id: who.token_id.clone(), ask_at }
+    }
+
+    /// Waits until their token is not taken any more. May be dropped and called again.
+    async fn is_refused(&mut self) {
+        let Some(id) = &self.token_id else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep_until(self.ask_at).await;
+            // What was read a moment ago is believed here, too; where the store is away nothing is known.
+            let refused = self.tokens.of_id(id, now_us()).await.is_err_and(|refusal| !refusal.is_of_store());
+            self.ask_at = tokio::time::Instant::now() + ASK_AGAIN;
+            if refused {
+                return;
+            }
+        }
+    }
+}
+
 struct State<S> {
     ticks: watch::Receiver<Arc<Tick>>,
     told: S,
+    watcher: Watcher,
     stop: CancellationToken,
     is_first: bool,
     is_stale: bool,
@@ -47,16 +84,18 @@ struct State<S> {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A stream of events of what `ticks` tell, until the job or the server ends.
+/// A stream of events of what `ticks` tell, until the job or the server ends, or `watcher` may not watch any more.
 pub(crate) fn events<S: Streams>(
     ticks: watch::Receiver<Arc<Tick>>,
     told: S,
+    watcher: Watcher,
     stop: CancellationToken,
     permit: OwnedSemaphorePermit,
 ) -> Response {
     let state = State {
         ticks,
         told,
+        watcher,
         stop,
         is_first: true,
         is_stale: false,
@@ -90,6 +129,8 @@ impl<S: Streams> State<S> {
                     }
                 }
                 () = self.stop.cancelled() => return Some(self.leave()),
+                // Who comes again is asked who they are.
+                () = self.watcher.is_refused() => return Some(self.leave()),
                 () = tokio::time::sleep_until(self.until) => return Some(self.leave()),
             }
         }

@@ -4,14 +4,14 @@
 mod families;
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::Method;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
-use prs_jobs::fleet::{TargetView, is_reachable};
+use prs_jobs::fleet::TargetView;
 
-use crate::app::App;
 use crate::problem::Kind;
 use families::{Answered, Asked, Build, Dependency, Families, InState, Reason, Target};
 
@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     families: Families,
     /// One at a time sets the figures of the fleet and writes them.
-    writing: tokio::sync::Mutex<()>,
+    writing: Mutex<()>,
 }
 
 impl fmt::Debug for Metrics {
@@ -55,7 +55,7 @@ impl Default for Metrics {
         for (reason, _) in REASONS {
             drop(families.refused.get_or_create(&Reason { reason }));
         }
-        Self { registry, families, writing: tokio::sync::Mutex::default() }
+        Self { registry, families, writing: Mutex::default() }
     }
 }
 
@@ -94,24 +94,24 @@ impl Metrics {
         }
     }
 
-    /// All metrics, as text of the format `OpenMetrics`.
-    pub(crate) async fn text(&self, app: &App) -> String {
-        let _writing = self.writing.lock().await;
-        let (streams, watched) = app.watches.open();
-        self.families.streams.set(streams as i64);
-        self.families.watched.set(watched as i64);
-        let targets = app.fleet.targets().await;
+    /// All metrics, as text of the format `OpenMetrics`: those of this server, `open` streams and watched jobs, the `targets`, and
+    /// whether storage and ledger answer, where there is a fleet.
+    pub(crate) fn text(
+        &self,
+        open: (usize, usize),
+        targets: &[TargetView],
+        up: Option<(bool, bool)>,
+    ) -> String {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.families.streams.set(open.0 as i64);
+        self.families.watched.set(open.1 as i64);
         self.families.forget_fleet();
-        if app.whereabouts.urls.is_some() {
-            let up = match &targets {
-                Ok(_) => (true, true),
-                Err(_) => is_reachable(&app.whereabouts).await,
-            };
-            for (dependency, is_up) in [("storage", up.0), ("ledger", up.1)] {
+        if let Some((storage, ledger)) = up {
+            for (dependency, is_up) in [("storage", storage), ("ledger", ledger)] {
                 self.families.dependency.get_or_create(&Dependency { dependency }).set(i64::from(is_up));
             }
         }
-        for (at, target) in targets.iter().flat_map(|targets| &targets.all).enumerate() {
+        for (at, target) in targets.iter().enumerate() {
             self.tell(if at < MOST_TARGETS { &target.target } else { OTHER }, target);
         }
         let mut written = String::new();

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::{May, MayAdmin, MayRead, MaySubmit, Role};
 use crate::http::cursor;
 use crate::http::params::Params;
-use crate::live::{Streams, Tick, events};
+use crate::live::{Streams, Tick, Watcher, events};
 use crate::problem::{Kind, Problem};
 
 /// Files of an output on a page.
@@ -64,7 +64,7 @@ impl Streams for Parts {
 
 /// `GET /jobs/{job}/live`.
 pub(crate) async fn live(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -72,7 +72,8 @@ pub(crate) async fn live(
     params.check(&[])?;
     app.seen(&id).await?;
     let permit = app.watches.stream()?;
-    Ok(events(app.watches.follow(&id), Parts::default(), app.stop.clone(), permit))
+    let watcher = Watcher::new(&app.access.tokens, &who);
+    Ok(events(app.watches.follow(&id), Parts::default(), watcher, app.stop.clone(), permit))
 }
 
 /// `GET /jobs/{job}/output`.

@@ -44,6 +44,8 @@ kinds! {
         "The address is not one of this server. /api lists the addresses for programs, / leads to the pages.";
     JOB_NOT_FOUND, "job-not-found", 404, "There is no such job",
         "No job has this id: it was removed, it lives in another folder or fleet than this server looks at, or the id is misspelt. The list of jobs has all that there are.";
+    TOKEN_NOT_FOUND, "token-not-found", 404, "There is no such token",
+        "No token of this registry has this id. The list of tokens has all that there are, those that expired or were revoked among them.";
     FILE_NOT_FOUND, "file-not-found", 404, "There is no such file",
         "The job has no log, or no file in its output, of this name. The list above it has those that there are; logs of a fleet arrive some seconds after they are written.";
     MINI_BATCH_NOT_FOUND, "mini-batch-not-found", 404, "Nothing is known of this mini-batch",

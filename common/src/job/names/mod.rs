@@ -297,11 +297,15 @@ impl Names {
             .map(|Used { asset, .. }| format!("azureml:{}:{}", asset.name, asset.version))
     }
 
-    /// Folders of this machine with what was looked up: registered components, and graphs of jobs.
+    /// Folders of this machine with what was looked up: registered components and graphs of jobs, and registered data and models
+    /// whose files the registry has.
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let state = self.state();
         let folder = |found: &Result<Found, String>| match found {
             Ok(Found::Component(_, file) | Found::Graph(file)) => file.parent().map(Path::to_owned),
+            Ok(Found::Asset(version)) if version.content.is_some() && !version.path.contains("://") => {
+                Some(PathBuf::from(&version.path))
+            }
             _ => None,
         };
         state.found.values().filter_map(folder).collect()
