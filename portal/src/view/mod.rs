@@ -18,7 +18,7 @@ pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
 pub use site::{
-    ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogLines, LogPage,
-    LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage, Preview, PrintedText,
-    ProblemPage, ProblemsPage, SettingsPage, StateCount, Tab, TryFact, TryLine,
+    ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines,
+    LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage,
+    Preview, PrintedText, ProblemPage, ProblemsPage, SettingsPage, StateCount, Tab, TryFact, TryLine,
 };
