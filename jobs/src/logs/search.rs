@@ -31,7 +31,7 @@ const PATTERN: usize = 1 << 20;
 pub struct LogQuery {
     /// The text, or the pattern.
     pub text: String,
-    /// Whether it is a pattern.
+    /// Whether it is a pattern; classes and capital letters of it are those of ASCII.
     pub is_regex: bool,
     /// Whether capital letters are told from small ones.
     pub is_exact: bool,
@@ -109,7 +109,7 @@ impl Needle {
         }
         if query.is_regex {
             let config = Regex::config().nfa_size_limit(Some(PATTERN)).onepass_size_limit(Some(PATTERN));
-            let syntax = syntax::Config::new().case_insensitive(!query.is_exact).utf8(false);
+            let syntax = syntax::Config::new().case_insensitive(!query.is_exact).unicode(false).utf8(false);
             let built =
                 Regex::builder().configure(config.utf8_empty(false)).syntax(syntax).build(&query.text);
             let built = built.map_err(|error| {
