@@ -40,7 +40,8 @@ fn job() -> Job {
     write("model/weights", "one");
     write("deployment.yml", DEPLOYMENT);
     fs::create_dir(job.path("runtime")).unwrap();
-    let (runtime, cache) = (job.path("runtime").display().to_string(), job.path("cache").display().to_string());
+    let (runtime, cache) =
+        (job.path("runtime").display().to_string(), job.path("cache").display().to_string());
     job.with_own_variable("XDG_RUNTIME_DIR", &runtime).with_own_variable("XDG_CACHE_HOME", &cache)
 }
 
@@ -99,7 +100,10 @@ fn a_caller_of_azure_changes_the_address_and_nothing_else() {
     let id = called["id"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     assert!(answer.header("location").unwrap().ends_with(&format!("{scoring}/{id}")));
     let ended = completed(&web, &format!("{scoring}/{id}"));
-    assert_eq!((&ended["status"], &ended["properties"]["status"]), (&json!("Completed"), &json!("Completed")));
+    assert_eq!(
+        (&ended["status"], &ended["properties"]["status"]),
+        (&json!("Completed"), &json!("Completed"))
+    );
     let rows = web.get(&format!("/api/v1/jobs/{id}/result")).text();
     assert_eq!(rows, "0000.txt,one,3\n0001.txt,one,3\n0002.txt,one,3\n");
     assert_eq!(web.get(scoring).json(200)["value"].as_array().unwrap().len(), 1);
@@ -142,9 +146,11 @@ fn a_call_with_a_key_is_one_job_and_a_token_sees_its_own() {
     deploy(&job);
     let mut web = served(&job);
     run(&job, "endpoint create -n other");
-    let token = |words: &str| run(&job, &format!("token create app --role invoke {words} -q")).trim().to_owned();
+    let token =
+        |words: &str| run(&job, &format!("token create app --role invoke {words} -q")).trim().to_owned();
     let (own, foreign) = (token("--endpoint heart"), token("--endpoint other"));
-    let call = json!({ "inputs": { "any": { "path": "azureml:hearts@latest" } }, "set": { "mini_batch_size": 3 } });
+    let call =
+        json!({ "inputs": { "any": { "path": "azureml:hearts@latest" } }, "set": { "mini_batch_size": 3 } });
     let key = [("Idempotency-Key", "call-1")];
 
     web.set_token(&own);
@@ -166,7 +172,11 @@ fn a_call_with_a_key_is_one_job_and_a_token_sees_its_own() {
 
     // Another's job is not there.
     web.set_token(&foreign);
-    for path in [format!("/api/v1/jobs/{id}"), format!("/api/v1/jobs/{id}/result"), format!("/endpoints/heart/jobs/{id}")] {
+    for path in [
+        format!("/api/v1/jobs/{id}"),
+        format!("/api/v1/jobs/{id}/result"),
+        format!("/endpoints/heart/jobs/{id}"),
+    ] {
         assert_eq!(web.get(&path).status, 404, "{path}");
     }
     assert_eq!(post(&web, &format!("/api/v1/jobs/{id}/cancel"), &[], &json!({})).status, 404);

@@ -1,5 +1,6 @@
-//! The logs of a job: which there are, one of them piece by piece, and all of what its processes say, line by line.
+//! The logs of a job: which there are, one of them piece by piece, text in them, and all of what its processes say, line by line.
 
+mod search;
 mod tail;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 use crate::homes::JobHome;
 use crate::records::Log;
 
+pub use self::search::{LogMatch, LogMatches, LogQuery, SearchCursor, search};
 pub use self::tail::{LogTail, Tell};
 
 /// A log of a job.

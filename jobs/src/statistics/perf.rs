@@ -175,13 +175,13 @@ fn sums(table: &str, wanted: impl Fn(&str) -> bool, unit: f64) -> Vec<Value> {
 /// At most so many points of the values.
 fn reduced(mut values: Vec<Value>, points: usize) -> Vec<Point> {
     values.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
-    let (Some((first, _)), Some((last, _))) = (values.first().copied(), values.last().copied()) else {
+    let (Some((begin, _)), Some((end, _))) = (values.first().copied(), values.last().copied()) else {
         return Vec::new();
     };
-    let step = ((last - first) / points as u64 + 1).max(1);
+    let step = ((end - begin) / points as u64 + 1).max(1);
     let mut found: Vec<(u64, f64, f64, f64, u64)> = Vec::new();
     for (at, value) in values {
-        let bucket = (at - first) / step;
+        let bucket = (at - begin) / step;
         match found.last_mut() {
             Some((of, least, sum, most, count)) if *of == bucket => {
                 (*least, *sum, *most, *count) = (least.min(value), *sum + value, most.max(value), *count + 1);
@@ -190,7 +190,7 @@ fn reduced(mut values: Vec<Value>, points: usize) -> Vec<Point> {
         }
     }
     let point = |(bucket, least, sum, most, count): (u64, f64, f64, f64, u64)| {
-        Point(format_us(first + bucket * step), least, sum / count as f64, most)
+        Point(format_us(begin + bucket * step), least, sum / count as f64, most)
     };
     found.into_iter().map(point).collect()
 }

@@ -163,14 +163,13 @@ impl TryTable {
 impl Part {
     /// Appends to the file, which has so many bytes.
     fn write(&mut self, path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = OpenOptions::new().create(true).append(true).open(path)?;
-                // What a write left that failed.
-                file.set_len(at)?;
-                file
-            }
+        let mut file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            // What a write left that failed.
+            file.set_len(at)?;
+            file
         };
         file.write_all(bytes)?;
         self.file = Some(file);

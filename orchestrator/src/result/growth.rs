@@ -101,7 +101,7 @@ mod tests {
     async fn catalog(fixture: &Fixture) -> Box<Catalog> {
         let report = ProcessedMiniBatches::create(&fixture.job.logs.join("report")).unwrap();
         let tries = TryTable::create(&fixture.job.logs, 1).unwrap();
-        let mut catalog = Box::new(Catalog::new(&fixture.job, 0, (report, tries)));
+        let mut catalog = Box::new(Catalog::new(&fixture.job, 0, (report, Some(tries))));
         for segment in fixture.ledger.segments(0, 100).await.unwrap() {
             let (key, size) = (segment.key.clone(), segment.size);
             let object = ObjectMeta { key, size, ..ObjectMeta::default() };

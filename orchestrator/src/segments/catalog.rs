@@ -110,7 +110,7 @@ impl Catalog {
     pub(crate) fn new(
         job: &JobContext,
         started_us: u64,
-        (report, tries): (ProcessedMiniBatches, TryTable),
+        (report, tries): (ProcessedMiniBatches, Option<TryTable>),
     ) -> Self {
         let is_parquet = job.spec.output_format.is_some_and(OutputFormat::is_parquet);
         let schemas = is_parquet.then(Schemas::default);
@@ -120,7 +120,7 @@ impl Catalog {
             schemas,
             statistics,
             report: Some(report),
-            tries: Some(tries),
+            tries,
             ..Self::default()
         }
     }

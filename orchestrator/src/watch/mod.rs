@@ -211,8 +211,10 @@ impl<'a> Watch<'a> {
             job.spec.run_max_try,
             job.spec.run_invocation_timeout
         ));
-        let tries = TryTable::create(logs, job.incarnation).map_err(failed)?;
-        let mut catalog = Box::new(Catalog::new(job, record.started_us, (report, tries)));
+        let tries = TryTable::create(logs, job.incarnation).inspect_err(|error| {
+            tracing::warn!(%error, "there is no table of tries; the job goes on");
+        });
+        let mut catalog = Box::new(Catalog::new(job, record.started_us, (report, tries.ok())));
         catalog.statistics.restore(logs);
         let unwatched = Pace::unwatched(job.policy.statistics, job.policy.statistics_lists);
         let statistics = StatisticsFiles::new(logs, &job.work, unwatched, job.metrics.clone());

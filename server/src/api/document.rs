@@ -84,6 +84,11 @@ routes! {
     get "/api/v1/jobs/{job}/log-lines", "read", [
         ("path", "the log"), ("at", "where the window begins, bytes; or end [0]"), ("bytes", "its size, at most 262144 [65536]")
     ], "Lines of a log, each with where it begins.";
+    get "/api/v1/jobs/{job}/log-search", "read", [
+        ("q", "what to look for, 1 to 200 letters"), ("regex", "true: q is a pattern"), ("case", "true: capital letters are told from small ones"),
+        ("path", "one log"), ("prefix", "beginning of the names"), ("node", "those of a node"), ("process", "those of a process"),
+        ("context", "lines around a match, at most 5 [0]"), ("limit", "matches, at most 200 [50]"), CURSOR
+    ], "Lines of its logs with a text in them. A call reads 64 MiB or 5 s at most, and says how much it has read.";
     get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
     get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
     get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
@@ -146,7 +151,7 @@ fn operation(route: &Route) -> Value {
         json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
     });
     let in_query = route.parameters.iter().map(|(name, takes)| {
-        json!({ "name": name, "in": "query", "required": *name == "path", "description": takes, "schema": { "type": "string" } })
+        json!({ "name": name, "in": "query", "required": is_required(route, name), "description": takes, "schema": { "type": "string" } })
     });
     let parameters: Vec<Value> = in_path.chain(in_query).collect();
     let mut operation = json!({
@@ -169,6 +174,12 @@ fn operation(route: &Route) -> Value {
         });
     }
     operation
+}
+
+/// Whether an address cannot do without a parameter.
+fn is_required(route: &Route, name: &str) -> bool {
+    (route.path.ends_with("/log-lines") && name == "path")
+        || (route.path.ends_with("/log-search") && name == "q")
 }
 
 /// The schema of a problem.

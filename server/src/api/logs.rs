@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::FailureKind;
 use prs_jobs::homes::{self, Home};
-use prs_jobs::logs::{self, LogFile};
+use prs_jobs::logs::{self, LogFile, LogMatches, LogQuery};
 use prs_jobs::records::Log;
 use serde::Serialize;
 
@@ -203,6 +203,56 @@ pub(crate) async fn lines(
     let home = home(&app, &id).await?;
     let log = find(&home, path).await?;
     Ok(Json(window(&log, at, bytes).await?).into_response())
+}
+
+/// Lines around a match, and matches, at most.
+const SEARCH: (u64, u64) = (5, 200);
+
+/// What is looked for in the logs of a job.
+pub(crate) fn log_query(params: &Params) -> Result<LogQuery, Problem> {
+    Ok(LogQuery {
+        text: params.one("q")?.ok_or_else(|| bad("q", "it is missing: say what to look for"))?.to_owned(),
+        is_regex: params.flag("regex")?,
+        is_exact: params.flag("case")?,
+        context: params.number("context", (0, SEARCH.0))?.unwrap_or(0) as usize,
+        limit: params.number("limit", (1, SEARCH.1))?.unwrap_or(50) as usize,
+        path: params.one("path")?.map(str::to_owned),
+        prefix: params.one("prefix")?.map(str::to_owned),
+        node_id: params.value("node", "the number of a node")?,
+        process: params.one("process")?.map(str::to_owned),
+    })
+}
+
+/// The matches of a search, from its cursor on, and where it goes on.
+pub(crate) async fn matches(
+    home: &Home,
+    id: &str,
+    params: &Params,
+    query: &LogQuery,
+) -> Result<(LogMatches, Option<String>), Problem> {
+    let of = format!("search in logs of {id}?{}", params.without(&["limit", "cursor", "context"]));
+    let begins = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?;
+    let found = logs::search(&**home, query, begins).await;
+    let found = found.map_err(|failure| Problem::of(&failure, Kind::BAD_PARAMETER))?;
+    let next = found.next.as_ref().map(|next| cursor::write(&of, next));
+    Ok((found, next))
+}
+
+/// `GET /jobs/{job}/log-search`.
+pub(crate) async fn search(
+    _: MayRead,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params
+        .check(&["q", "regex", "case", "context", "limit", "path", "prefix", "node", "process", "cursor"])?;
+    let query = log_query(&params)?;
+    let home = home(&app, &id).await?;
+    let (found, next) = matches(&home, &id, &params, &query).await?;
+    let mut answer = serde_json::json!(found);
+    answer["next_cursor"] = serde_json::json!(next);
+    Ok(Json(answer).into_response())
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ const LISTED: [(&str, &str); 3] = [("running", "running"), ("slow", "slowest"), 
 /// Rows of a piece of a table as CSV, at most.
 const CSV_ROWS: usize = 8_192;
 
-fn refused(failure: prs_jobs::Failure) -> Problem {
-    Problem::of(&failure, Kind::REFUSED)
+fn refused(failure: &prs_jobs::Failure) -> Problem {
+    Problem::of(failure, Kind::REFUSED)
 }
 
 /// What is asked for of the tries of a job.
@@ -100,8 +100,8 @@ pub(crate) fn listed(what: &str, id: &str, params: &Params) -> String {
 /// Refuses a job without tries of its own.
 pub(crate) async fn with_tries(app: &App, id: &str) -> Result<Home, Problem> {
     let home = home(app, id).await?;
-    let record = home.record().await.map_err(refused)?;
-    home.check_has_mini_batches(&record).map_err(refused)?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    home.check_has_mini_batches(&record).map_err(|failure| refused(&failure))?;
     Ok(home)
 }
 
@@ -122,8 +122,8 @@ pub(crate) async fn of_job(
         if let Some(odd) = odd {
             return Err(bad(odd, format_args!("a list of state {state} has no filters: it is short")));
         }
-        let record = home.record().await.map_err(refused)?;
-        let published = published(&*home, &record).await.map_err(refused)?;
+        let record = home.record().await.map_err(|failure| refused(&failure))?;
+        let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
         let value = match state {
             "waiting" => json!(waiting(&published)),
             _ => part(&published, name),
@@ -136,7 +136,7 @@ pub(crate) async fn of_job(
         return Ok(Json(answer).into_response());
     }
     wanted.state = Of::ALL.into_iter().find(|(word, _)| *word == state).map(|(_, state)| state);
-    let page = list(&*home, &wanted, begins, limit).await.map_err(refused)?;
+    let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
     let path = format!("/api/v1/jobs/{id}/mini-batches");
     Ok(answer(&path, &of, &params, page))
 }
@@ -158,7 +158,7 @@ pub(crate) async fn tries(
     if accepts.contains("text/csv") {
         return Ok(csv(home, wanted, begins));
     }
-    let page = list(&*home, &wanted, begins, limit).await.map_err(refused)?;
+    let page = list(&*home, &wanted, begins, limit).await.map_err(|failure| refused(&failure))?;
     Ok(answer(&format!("/api/v1/jobs/{id}/tries"), &of, &params, page))
 }
 
@@ -211,7 +211,10 @@ pub(crate) async fn of_index(
     params.check(&[])?;
     let index = number(&index)?;
     let home = with_tries(&app, &id).await?;
-    let Some(found) = one(&*home, index).await.map_err(refused)?.filter(|found| !found.tries.is_empty())
+    let Some(found) = one(&*home, index)
+        .await
+        .map_err(|failure| refused(&failure))?
+        .filter(|found| !found.tries.is_empty())
     else {
         return Err(absent(index));
     };

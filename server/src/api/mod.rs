@@ -10,7 +10,7 @@
 //! | `errors` | its errors and failed items |
 //! | `events` | what happens to it, as it happens |
 //! | `fleet` | targets of the fleet, for autoscalers; its workers |
-//! | `logs` | its logs: list, one, a window of one |
+//! | `logs` | its logs: list, one, a window of one, text in them |
 //! | `outputs` | its result and its files |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
@@ -92,6 +92,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/logs", get(logs::list)))
         .merge(at("/api/v1/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/api/v1/jobs/{job}/log-lines", get(logs::lines)))
+        .merge(at("/api/v1/jobs/{job}/log-search", get(logs::search)))
         .merge(at("/api/v1/jobs/{job}/outputs", get(outputs::list)))
         .merge(at("/api/v1/jobs/{job}/outputs/{*path}", get(outputs::one)))
         .merge(at("/api/v1/jobs/{job}/result", get(outputs::result)))

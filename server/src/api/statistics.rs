@@ -18,8 +18,8 @@ use crate::problem::{Kind, Problem};
 /// Points of a series, by default and at most.
 const POINTS: (u64, u64) = (120, 500);
 
-fn refused(failure: prs_jobs::Failure) -> Problem {
-    Problem::of(&failure, Kind::REFUSED)
+fn refused(failure: &prs_jobs::Failure) -> Problem {
+    Problem::of(failure, Kind::REFUSED)
 }
 
 fn none() -> Problem {
@@ -51,8 +51,8 @@ pub(crate) async fn statistics(
         wanted = PARTS.into_iter().filter(|part| *part != "nodes").collect();
     }
     let home = home(&app, &id).await?;
-    let record = home.record().await.map_err(refused)?;
-    let published = published(&*home, &record).await.map_err(refused)?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
     let Some(live) = &published.live else { return Err(none()) };
     let mut parts = Map::new();
     parts.insert("as_of".to_owned(), json!(format_us(live.written_us)));
@@ -79,8 +79,8 @@ pub(crate) async fn list(
     let of = format!("nodes of {id}?{}", params.without(&["limit", "cursor"]));
     let from: usize = params.one("cursor")?.map(|text| cursor::read(&of, text)).transpose()?.unwrap_or(0);
     let home = home(&app, &id).await?;
-    let record = home.record().await.map_err(refused)?;
-    let published = published(&*home, &record).await.map_err(refused)?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let published = published(&*home, &record).await.map_err(|failure| refused(&failure))?;
     let Some(known) = &published.nodes else { return Err(none()) };
     let mut value = nodes(known, order);
     let total = value.len();
@@ -117,8 +117,8 @@ pub(crate) async fn hosts(
         points: params.number("points", (1, POINTS.1))?.unwrap_or(POINTS.0) as usize,
     };
     let home = home(&app, &id).await?;
-    let seen = home.look().await.map_err(refused)?;
-    let series = perf(&*home, &metrics, &window).await.map_err(refused)?;
+    let seen = home.look().await.map_err(|failure| refused(&failure))?;
+    let series = perf(&*home, &metrics, &window).await.map_err(|failure| refused(&failure))?;
     if series.is_empty() {
         let problem =
             Problem::new(Kind::NO_STATISTICS, "Nothing is known of the hosts of this job in this time.");

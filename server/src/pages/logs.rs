@@ -3,9 +3,10 @@
 use axum::extract::{Path, State};
 use axum::response::Html;
 use prs_jobs::homes::Home;
-use prs_portal::view::{LogEntry, LogLines, LogPage, Tab};
+use prs_jobs::logs::{LogMatch, LogQuery};
+use prs_portal::view::{LogEntry, LogHit, LogLines, LogPage, LogSearch, Tab};
 
-use crate::api::logs::{At, WINDOW, all, find, home, window};
+use crate::api::logs::{At, WINDOW, all, find, home, log_query, matches, window};
 use crate::app::App;
 use crate::auth::MayRead;
 use crate::http::params::Params;
@@ -13,6 +14,8 @@ use crate::problem::{Kind, Problem};
 
 /// Logs that a page lists.
 const MOST: usize = 500;
+/// Matches of a search on a page.
+const MATCHES: usize = 50;
 /// What a job says last stands first.
 const FIRST: [&str; 2] = ["job_result.txt", "job_error.txt"];
 
@@ -23,12 +26,12 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
-    params.check(&["name", "at"])?;
+    params.check(&["name", "at", "q", "regex", "case", "path", "cursor"])?;
     let home = home(&app, &id).await?;
     let found = all(&home).await?;
     // What explains how the job stands.
     let open = FIRST.into_iter().find(|name| found.iter().any(|log| log.file == *name && log.bytes > 0));
-    let open = open.filter(|_| params.one("name").ok().flatten().is_none());
+    let open = open.filter(|_| params.all("name").is_empty() && params.all("q").is_empty());
     page(&app, &id, &home, open.map(str::to_owned), &params).await
 }
 
@@ -80,6 +83,21 @@ async fn page(
         }
         None => None,
     };
+    let search = if params.all("q").is_empty() {
+        None
+    } else {
+        let query = LogQuery { context: 2, limit: MATCHES, ..log_query(params)? };
+        let (found, next) = matches(home, id, params, &query).await?;
+        let rest = params.without(&["cursor"]);
+        Some(LogSearch {
+            matches: found.matches.into_iter().map(shown).collect(),
+            scanned: found.scanned_bytes,
+            total: found.total_bytes,
+            files: found.files,
+            next: next.map(|next| format!("/jobs/{id}/logs?{rest}&cursor={next}")).unwrap_or_default(),
+        })
+    };
+    let text = |name: &str| params.all(name).first().copied().unwrap_or_default();
     let spec = &seen.record.spec;
     let page = LogPage {
         chrome: &app.chrome,
@@ -89,8 +107,40 @@ async fn page(
         entries: found.into_iter().map(|log| LogEntry { path: log.file, bytes: log.bytes }).collect(),
         more,
         query,
+        wanted: text("q"),
+        is_regex: text("regex") == "true",
+        within: text("path"),
+        search,
         open,
         grows,
     };
     Ok(Html(page.html()))
+}
+
+/// A match as the page shows it: the line cut into what fits and what does not.
+fn shown(found: LogMatch) -> LogHit {
+    let letters: Vec<char> = found.text.chars().collect();
+    let part = |from: usize, to: usize| {
+        letters[from.min(letters.len())..to.min(letters.len())].iter().collect::<String>()
+    };
+    let (mut parts, mut at) = (Vec::new(), 0);
+    for (from, to) in found.ranges {
+        parts.push((part(at, from.max(at)), part(from.max(at), to.max(at))));
+        at = to.max(at);
+    }
+    parts.push((part(at, letters.len()), String::new()));
+    LogHit { path: found.path, offset: found.offset, parts, before: found.before, after: found.after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_marked() {
+        let found =
+            LogMatch { text: "a gr\u{fc}n b".to_owned(), ranges: vec![(2, 6)], ..LogMatch::default() };
+        let parts = shown(found).parts;
+        assert_eq!(parts, [("a ".to_owned(), "gr\u{fc}n".to_owned()), (" b".to_owned(), String::new())]);
+    }
 }

@@ -38,8 +38,8 @@ const ORDERS: &[Choice] = &[
     ("-started_at", "newest first"),
 ];
 
-fn refused(failure: prs_jobs::Failure) -> Problem {
-    Problem::of(&failure, Kind::REFUSED)
+fn refused(failure: &prs_jobs::Failure) -> Problem {
+    Problem::of(failure, Kind::REFUSED)
 }
 
 /// `GET /jobs/{job}/mini-batches`.
@@ -60,8 +60,8 @@ pub(crate) async fn list(
     let of = listed("mini-batches", &id, &params);
     let begins = begins(&params, &of)?;
     let home = with_tries(&app, &id).await?;
-    let seen = home.look().await.map_err(refused)?;
-    let page = list_tries(&*home, &wanted, begins, ROWS).await.map_err(refused)?;
+    let seen = home.look().await.map_err(|failure| refused(&failure))?;
+    let page = list_tries(&*home, &wanted, begins, ROWS).await.map_err(|failure| refused(&failure))?;
     let grows = !seen.result.state.is_final();
     let mut notes = Vec::new();
     if page.as_of_us.is_none() {
@@ -149,8 +149,8 @@ pub(crate) async fn one(
     params.check(&[])?;
     let index = number(&index)?;
     let home = with_tries(&app, &id).await?;
-    let record = home.record().await.map_err(refused)?;
-    let found = one_mini_batch(&*home, index).await.map_err(refused)?;
+    let record = home.record().await.map_err(|failure| refused(&failure))?;
+    let found = one_mini_batch(&*home, index).await.map_err(|failure| refused(&failure))?;
     let Some(found) = found.filter(|found| !found.tries.is_empty()) else { return Err(absent(index)) };
     let OneMiniBatch { tries, errors, items, complete, .. } = found;
     let state = tries.iter().find(|one| one.is_outcome).and_then(|one| one.state).unwrap_or("open");

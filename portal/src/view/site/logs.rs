@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::simple::rendered;
 use super::{Chrome, Tab};
-use crate::text::{Run, bytes, runs};
+use crate::text::{Run, bytes, counted, runs};
 
 /// A log in the list.
 #[derive(Debug, Clone)]
@@ -48,6 +48,48 @@ impl LogLines {
     }
 }
 
+/// A line that a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogHit {
+    /// The log.
+    pub path: String,
+    /// Where the line begins, bytes.
+    pub offset: u64,
+    /// The line: what does not fit, and what fits behind it, in turns.
+    pub parts: Vec<(String, String)>,
+    /// The lines before it.
+    pub before: Vec<String>,
+    /// The lines behind it.
+    pub after: Vec<String>,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogSearch {
+    /// The lines.
+    pub matches: Vec<LogHit>,
+    /// Bytes that were read for this page.
+    pub scanned: u64,
+    /// Bytes of all logs that are searched.
+    pub total: u64,
+    /// How many these are.
+    pub files: usize,
+    /// The address that searches on; empty where nothing is left.
+    pub next: String,
+}
+
+impl LogSearch {
+    fn says(&self) -> String {
+        format!(
+            "{} on this page, in {} read of {} in {}.",
+            counted(self.matches.len() as u64, "matching line"),
+            bytes(self.scanned),
+            bytes(self.total),
+            counted(self.files as u64, "log")
+        )
+    }
+}
+
 /// The tab of the logs.
 #[derive(Debug, Template)]
 #[template(path = "site/logs.html")]
@@ -66,6 +108,14 @@ pub struct LogPage<'a> {
     pub more: usize,
     /// What is looked for in the names.
     pub query: &'a str,
+    /// What is looked for in the logs.
+    pub wanted: &'a str,
+    /// Whether that is a pattern.
+    pub is_regex: bool,
+    /// The log that it is looked for in; empty where it is all of them.
+    pub within: &'a str,
+    /// What was found.
+    pub search: Option<LogSearch>,
     /// The window of the log that is open.
     pub open: Option<LogLines>,
     /// Whether logs may still grow.

@@ -14,7 +14,7 @@ mod submit;
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
-pub use logs::{LogEntry, LogLines, LogPage};
+pub use logs::{LogEntry, LogHit, LogLines, LogPage, LogSearch};
 pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::NodesPage;
