@@ -212,7 +212,7 @@ fn what_leads_to_other_files_of_the_server_is_refused() {
     fs::write(job.path("secret.txt"), "hush").unwrap();
     let web = served(&job, &[]);
     let secret = job.path("secret.txt").display().to_string();
-    for path in ["/etc/passwd", "../../../secret.txt", &secret, "file:///etc/passwd"] {
+    for path in ["/etc/passwd", "../../../secret.txt", &secret] {
         let spec =
             json!({"name": "x", "entry_script": "main.py", "inputs": [{"type": "file", "path": path}]});
         let body = json!({"spec": spec}).to_string();

@@ -14,9 +14,9 @@ use prs_common::{failpoint, layout};
 use super::dry_run::DryRun;
 use super::order::{Order, What};
 use super::program::Program;
-use super::staging::{SENT, STAGING, Staging};
+use super::staging::{SENT, STAGING, Staging, code_in};
 use crate::failure::Failure;
-use crate::homes::{self, Home, Whereabouts, registry};
+use crate::homes::{self, Home, Whereabouts, registry, run_folder};
 use crate::idempotency::{Begun, Held, Requests};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::run::new_id;
@@ -293,7 +293,11 @@ impl Desk {
             if failure.is_usage() && sent.is_some() {
                 let _ = remove_tree(&code);
             }
-            return Err(failure.without(&code));
+            // Another request was first.
+            if run_folder::is_locked(&order.folder) {
+                return Ok(Resumed::IsActive);
+            }
+            return Err(failure.without(&code).without(&order.folder));
         }
         Ok(Resumed::GoesOn)
     }
@@ -348,7 +352,8 @@ impl Desk {
             return Err(Failure::wrong(format!("there is a job {id} already: send it again")));
         }
         failpoint::pass("handed_in");
-        self.program.take_up(&run).await
+        let taken_up = self.program.take_up(&run).await;
+        taken_up.map_err(|failure| failure.without(&code_in(&run)).without(&run))
     }
 
     /// The id of a new job, which none has.
