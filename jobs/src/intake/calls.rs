@@ -14,10 +14,10 @@ use prs_common::{failpoint, layout};
 use super::dry_run::DryRun;
 use super::order::{Order, What};
 use super::program::Program;
-use super::staging::{SENT, STAGING, Staging};
+use super::staging::{SENT, STAGING, Staging, code_in};
 use crate::endpoints;
 use crate::failure::Failure;
-use crate::homes::{self, Home, Whereabouts, registry};
+use crate::homes::{self, Home, Whereabouts, registry, run_folder};
 use crate::idempotency::{Begun, Held, Requests};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::run::new_id;
@@ -217,11 +217,11 @@ impl Desk {
     ) -> Result<String, Failure> {
         let picked = held.as_ref().and_then(|held| held.job_id()).map(str::to_owned);
         if let Some(id) = &picked
-            && kept(held, self.go_on(id)).await?
+            && kept(held, Box::pin(self.go_on(id))).await?
         {
             return Ok(id.clone());
         }
-        let loaded = kept(held, self.load(&submission)).await?;
+        let loaded = kept(held, Box::pin(self.load(&submission))).await?;
         let name = match &loaded {
             Loaded::Job(spec) => &spec.name,
             Loaded::Pipeline(loaded) => &loaded.spec.name,
@@ -234,7 +234,7 @@ impl Desk {
             let inputs = staging.inputs(&self.run(&id));
             let allowed = self.allowed.clone();
             let what = What::Submit { text, set, called, invocation, inputs, allowed };
-            kept(held, self.run_here(staging, &id, what)).await?;
+            kept(held, Box::pin(self.run_here(staging, &id, what))).await?;
             return Ok(id);
         }
         let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
@@ -248,7 +248,7 @@ impl Desk {
             ..Given::default()
         };
         let start = Start { is_picked: !is_named, ..self.start(&id) };
-        let handed_in = kept(held, submit::submit_text(text, given, &start)).await;
+        let handed_in = kept(held, Box::pin(submit::submit_text(text, given, &start))).await;
         handed_in.map_err(|failure| failure.without(staging.path()))?;
         Ok(id)
     }
@@ -266,7 +266,7 @@ impl Desk {
     ) -> Result<String, Failure> {
         let picked = held.as_ref().and_then(|held| held.job_id()).map(str::to_owned);
         if let Some(id) = &picked
-            && kept(held, self.go_on(id)).await?
+            && kept(held, Box::pin(self.go_on(id))).await?
         {
             return Ok(id.clone());
         }
@@ -278,12 +278,12 @@ impl Desk {
         pick(held, &id, None).await?;
         if self.whereabouts.urls.is_some() {
             let start = self.start(&id);
-            kept(held, submit::resubmit(former, &set, &called, &start)).await?;
+            kept(held, Box::pin(submit::resubmit(former, &set, &called, &start))).await?;
             return Ok(id);
         }
         let former = folder_of(&home)?.display().to_string();
         let what = What::Resubmit { former, set, called };
-        kept(held, self.run_here(self.staging()?, &id, what)).await?;
+        kept(held, Box::pin(self.run_here(self.staging()?, &id, what))).await?;
         Ok(id)
     }
 
@@ -303,7 +303,7 @@ impl Desk {
         let start = seen.record.incarnation;
         if held.as_ref().and_then(|held| held.before()).is_some_and(|before| before < start) {
             // A server that is gone has begun it.
-            kept(held, self.go_on(id)).await?;
+            kept(held, Box::pin(self.go_on(id))).await?;
             return Ok(Resumed::GoesOn);
         }
         let is_final = seen.result.state.is_final();
@@ -316,10 +316,10 @@ impl Desk {
             return Ok(Resumed::IsComplete);
         }
         pick(held, id, Some(start)).await?;
-        let sent = staging.as_ref().filter(|staging| staging.has_code());
+        let came = staging.as_ref().filter(|staging| staging.has_code());
         if self.whereabouts.urls.is_some() {
-            let code = sent.map(Staging::code);
-            let resumed = kept(held, self.resume_on(id, &set, code.as_deref())).await;
+            let code = came.map(Staging::code);
+            let resumed = kept(held, Box::pin(self.resume_on(id, &set, code.as_deref()))).await;
             resumed.map_err(|failure| match &staging {
                 Some(staging) => failure.without(staging.path()),
                 None => failure,
@@ -330,19 +330,23 @@ impl Desk {
         // Beside what came before, which a former start is known by. Another request may be here at the same moment.
         let own = folder.join(SENT).join(format!("start-{}-{:x}", start + 1, now_us()));
         let code = own.with_extension("code");
-        if let Some(sent) = sent {
-            sent.move_code(&code)?;
+        if let Some(came) = came {
+            came.move_code(&code)?;
         }
-        let what = What::Resume { set, code: sent.map(|_| code.clone()) };
+        let what = What::Resume { set, code: came.map(|_| code.clone()) };
         let (order, file) = (Order { folder, job_id: id.to_owned(), what }, own.with_extension("json"));
         order.write(&file)?;
-        let resumed = kept(held, self.program.run(&file, &order.folder)).await;
+        let resumed = kept(held, Box::pin(self.program.run(&file, &order.folder))).await;
         let _ = fs::remove_file(&file);
         if let Err(failure) = resumed {
-            if failure.is_usage() && sent.is_some() {
+            if failure.is_usage() && came.is_some() {
                 let _ = remove_tree(&code);
             }
-            return Err(failure.without(&code));
+            // Another request was first.
+            if run_folder::is_locked(&order.folder) {
+                return Ok(Resumed::IsActive);
+            }
+            return Err(failure.without(&code).without(&order.folder));
         }
         Ok(Resumed::GoesOn)
     }
@@ -397,7 +401,8 @@ impl Desk {
             return Err(Failure::wrong(format!("there is a job {id} already: send it again")));
         }
         failpoint::pass("handed_in");
-        self.program.take_up(&run).await
+        let taken_up = self.program.take_up(&run).await;
+        taken_up.map_err(|failure| failure.without(&code_in(&run)).without(&run))
     }
 
     /// The id of a new job, which none has.

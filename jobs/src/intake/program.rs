@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::homes::run_folder;
 
 /// How long a job may take to begin before nobody waits for that any longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks whether it has.
 const LOOK: Duration = Duration::from_millis(50);
 /// What the program says, among the logs of the job.
@@ -120,7 +120,7 @@ impl Program {
             }
             match self.take_up(&folder).await {
                 Ok(()) => {
-                    tracing::info!(folder = %folder.display(), "a job that was handed in before has begun")
+                    tracing::info!(folder = %folder.display(), "a job that was handed in before has begun");
                 }
                 Err(failure) => {
                     tracing::warn!(folder = %folder.display(), %failure, "a job that was handed in before is refused");

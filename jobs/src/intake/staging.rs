@@ -199,7 +199,7 @@ mod tests {
         let runs = folder.path().join("runs");
         let whereabouts = Whereabouts::new(None, runs.clone(), Names::default(), Arc::new(Unattended));
         let mut staging = Staging::make(&whereabouts).unwrap();
-        let mut take = |staging: &mut Staging, name: &str, own: &str| {
+        let take = |staging: &mut Staging, name: &str, own: &str| {
             let file = staging.file();
             fs::write(&file, "x").unwrap();
             staging.take_input(name, own, &file)

@@ -59,6 +59,7 @@ pub fn unpack(archive: &Path, folder: &Path) -> Result<(), UnpackError> {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it stands behind map_err")]
 fn damaged(error: impl ToString) -> UnpackError {
     UnpackError::Damaged(error.to_string())
 }

@@ -69,8 +69,10 @@ pub(super) async fn take_up(arguments: &TakeUp) -> Result<ExitCode, Failure> {
     let reporting = Arc::new(Reporting::default());
     let whereabouts = arguments.whereabouts.settled()?.heard_by(Arc::clone(&reporting) as Arc<dyn Caller>);
     let done = intake::take_up(&arguments.order, &whereabouts).await;
-    if let Err(failure) = &done {
-        reporting.say(&Word::Refused(Refusal::from(failure)));
-    }
+    // Where another program has brought the job to its end meanwhile, nothing began here.
+    reporting.say(&match &done {
+        Ok(()) => Word::Begun,
+        Err(failure) => Word::Refused(Refusal::from(failure)),
+    });
     done.map(|()| Code::Completed.into())
 }

@@ -288,12 +288,12 @@ impl Fields {
 /// The lines `KEY=VALUE` of a field.
 fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Problem> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let pair = |line: &str| match line.split_once('=') {
-        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        None => {
+    let pair = |line: &str| {
+        let Some((key, value)) = line.split_once('=') else {
             let detail = format!("The field {name} takes KEY=VALUE, one in a line, and {line:?} is none.");
-            Err(Problem::new(Kind::BAD_REQUEST, detail))
-        }
+            return Err(Problem::new(Kind::BAD_REQUEST, detail));
+        };
+        Ok((key.trim().to_owned(), value.trim().to_owned()))
     };
     lines.map(pair).collect()
 }

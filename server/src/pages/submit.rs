@@ -34,7 +34,8 @@ fn said(problem: Problem) -> Result<Refused, Problem> {
 
 /// Settings as they stand in the form.
 fn lines(set: &[(String, String)]) -> String {
-    set.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+    let lines: Vec<String> = set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    lines.join("\n")
 }
 
 /// `GET /submit`.
