@@ -185,6 +185,38 @@ def test_the_first_screen_of_a_job_with_missing_items_names_the_cause(site: Site
     assert len(download.value.path().read_text().splitlines()) == 9
 
 
+def test_an_error_leads_to_its_mini_batch_and_what_that_printed(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}")
+    page.click("text=mini-batches lost")
+    page.click("table tbody a >> nth=0")
+    page.wait_for_url("**/mini-batches/3")
+    expect(page.locator("h1")).to_have_text("Mini-batch 3")
+    expect(page.locator("pre.log").first).to_contain_text("ConnectionError: upstream API returned <503>")
+    printed = page.locator("h3:has-text('Standard output') + pre").first
+    expect(printed).to_have_text(re.compile("batch of 1"))
+    page.click("text=In the log >> nth=0")
+    expect(page.locator("pre.log")).to_contain_text("batch of 1")
+    page.go_back()
+    page.click("nav.tabs >> text=Mini-batches")
+    page.select_option("#state", "all")
+    page.fill("#index", "4-6")
+    page.click("button:has-text('Show')")
+    expect(page.locator("table tbody tr")).to_have_count(3)
+    assert "index=4-6" in page.url
+
+
+def test_text_is_found_in_the_logs(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}/logs")
+    page.fill("#text", "UPSTREAM api")
+    page.click("button:has-text('Search')")
+    expect(page.locator("mark").first).to_have_text("upstream API")
+    expect(page.locator("#h-found + .note")).to_contain_text("read of")
+    page.click("section[aria-labelledby=h-found] a >> nth=0")
+    expect(page.locator(".l:target")).to_contain_text("upstream API")
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}/logs?q=nothing-like-it")
+    expect(page.locator(".empty").first).to_contain_text("No log has that in it")
+
+
 def test_the_list_is_searched_with_the_keyboard_and_its_address_is_its_state(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/jobs")
     page.keyboard.press("/")
@@ -293,6 +325,11 @@ def test_pages_can_be_used_by_everybody(
         "/login",
         "/nothing",
     ]
+    tabs += [
+        f"/jobs/{job}{tab}"
+        for tab in ["/nodes", "/mini-batches", "/mini-batches?state=all", "/mini-batches/3"]
+    ]
+    tabs += [f"/jobs/{job}/logs?q=upstream"]
     wrong = []
     for path in [*others, *tabs]:
         page.goto(site.url + path)
