@@ -38,6 +38,7 @@ async fn a_text_is_handed_in_with_what_came_with_it() {
         name: Some("nightly".to_owned()),
         display_name: Some("nightly scoring".to_owned()),
         tags: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
+        ..Called::default()
     };
     let overrides = [("mini_batch_size".to_owned(), "3".to_owned())];
     let given = Given {

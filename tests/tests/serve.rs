@@ -325,7 +325,7 @@ fn the_document_names_what_the_server_answers() {
     assert!(paths.len() > 15, "{document}");
     for (path, methods) in paths {
         for method in methods.as_object().unwrap().keys() {
-            let asked = path.replace("{job}", "nobody").replace("{path}", "nothing");
+            let asked = path.replace("{job}", "nobody").replace("{path}", "nothing").replace("{index}", "7");
             let answer = web.ask_with(&method.to_uppercase(), &asked, &[], "");
             // Whatever it says of a job that is not there, the address is one, and so is the method.
             let text = answer.text();

@@ -46,7 +46,8 @@ fn job() -> Job {
 
 /// A server of the jobs, asked by a program of the same user.
 fn served(job: &Job, more: &[&str]) -> Web {
-    let mut web = Web::start(job, more);
+    // Who asks again at once is no limit to find here.
+    let mut web = Web::start(job, &[&["--write-rate", "1000"], more].concat());
     let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
     let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     web.set_token(told["token"].as_str().unwrap());

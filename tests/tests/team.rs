@@ -267,6 +267,12 @@ fn each_role_may_what_the_document_says_and_nothing_more() {
             for (role, secret) in roles.iter().zip(&secrets) {
                 web.set_token(secret);
                 let answer = web.ask_with(&method.to_uppercase(), &path, &[], "");
+                // A token of the role invoke sees the jobs of its own calls, and no others are there.
+                let is_of_job = path.starts_with("/api/v1/jobs/nothing");
+                if *role == "invoke" && is_of_job && (least == "read" || path.ends_with("/cancel")) {
+                    assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
+                    continue;
+                }
                 let expected = may(role, least);
                 let refused = matches!(answer.status, 401 | 403);
                 assert_eq!(

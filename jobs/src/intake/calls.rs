@@ -233,6 +233,7 @@ impl Desk {
         if self.whereabouts.urls.is_none() {
             let inputs = staging.inputs(&self.run(&id));
             let allowed = self.allowed.clone();
+            let invocation = invocation.map(Box::new);
             let what = What::Submit { text, set, called, invocation, inputs, allowed };
             kept(held, Box::pin(self.run_here(staging, &id, what))).await?;
             return Ok(id);

@@ -40,7 +40,7 @@ pub(super) enum What {
         called: Called,
         /// What one run of a batch deployment is given.
         #[serde(default)]
-        invocation: Option<Invocation>,
+        invocation: Option<Box<Invocation>>,
         /// What takes the place of which input.
         inputs: BTreeMap<String, PathBuf>,
         /// Further folders that its paths may lead into.
@@ -156,7 +156,7 @@ pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failu
             let names = &whereabouts.names;
             let given = Given {
                 overrides: &set,
-                invocation: invocation.as_ref(),
+                invocation: invocation.as_deref(),
                 names: Some(names),
                 called: Some(&called),
                 ..Given::default()

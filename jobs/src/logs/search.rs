@@ -353,8 +353,8 @@ mod tests {
         assert_eq!(few.piece(log, 0, true), 6, "behind the second match");
         let mut open = scan(&query("a"));
         assert_eq!(open.piece(log, 0, false), 9, "a line that goes on is read with the next piece");
-        let mut long = scan(&query("x"));
-        assert_eq!(long.piece(b"xxxx", 0, false), 4, "one that has no end is read in pieces");
+        let mut endless = scan(&query("x"));
+        assert_eq!(endless.piece(b"xxxx", 0, false), 4, "one that has no end is read in pieces");
     }
 
     #[test]

@@ -200,7 +200,9 @@ mod tests {
             ..Block::default()
         };
         let mut extent = Extent::default();
-        rows.iter().for_each(|row| extent.add(7, row));
+        for row in &rows {
+            extent.add(7, row);
+        }
         for (wanted, expected) in [
             (wanted(|_| {}), 2),
             (wanted(|of| of.index = Some((4, 8))), 0),

@@ -102,11 +102,11 @@ routes! {
     delete "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
         ("yes", "true: also where it is the default among several")
     ], "Deletes a deployment; jobs stay.";
-    post "/api/v1/endpoints/{endpoint}/invoke", "any", [], "Calls it: runs its deployment on data, as a job. Takes an Idempotency-Key.";
-    post "/endpoints/{endpoint}/jobs", "any", [], "Calls it by a body of Azure's REST.";
+    post "/api/v1/endpoints/{endpoint}/invoke", "invoke", [], "Calls it: runs its deployment on data, as a job. Takes an Idempotency-Key.";
+    post "/endpoints/{endpoint}/jobs", "invoke", [], "Calls it by a body of Azure's REST.";
     get "/endpoints/{endpoint}/jobs", "any", [("$top", "jobs of a page [50]"), ("$skipToken", "from nextLink"), ("api-version", "any")], "Its jobs, as Azure's REST has them.";
     get "/endpoints/{endpoint}/jobs/{job}", "any", [("api-version", "any")], "A job of it, as Azure's REST has it.";
-    post "/endpoints/{endpoint}/jobs/{job}/cancel", "any", [("api-version", "any")], "Cancels a job of it.";
+    post "/endpoints/{endpoint}/jobs/{job}/cancel", "invoke", [("api-version", "any")], "Cancels a job of it.";
     get "/api/v1/targets", "metrics", [], "Lists the compute targets, with what each wants and has.";
     get "/api/v1/targets/{target}", "metrics", [], "What a compute target wants and has, for autoscalers; zeros where nobody named it yet.";
     get "/api/v1/workers", "read", [
