@@ -201,9 +201,9 @@ fn an_endpoint_is_changed_by_who_has_seen_it() {
     assert_eq!(put(&[("If-Match", &tag)], &json!({})).status, 412, "it is another now");
     assert_eq!(put(&[("If-Match", changed.header("etag").unwrap())], &json!({ "nam": 1 })).status, 400);
     let wrong = json!({ "defaults": { "deployment_name": "torch" } });
-    let patch = |body: &Value| web.send("PATCH", path, &[JSON], body.to_string().as_bytes());
-    assert_eq!(patch(&wrong).status, 404);
-    assert_eq!(patch(&json!({ "tags": { "team": "vision" } })).json(200)["tags"]["team"], "vision");
+    let change = |body: &Value| web.send("PATCH", path, &[JSON], body.to_string().as_bytes());
+    assert_eq!(change(&wrong).status, 404);
+    assert_eq!(change(&json!({ "tags": { "team": "vision" } })).json(200)["tags"]["team"], "vision");
     assert_eq!(web.get(&format!("{path}/deployments")).json(200)["value"][0]["name"], "xgb");
     assert_eq!(web.get(&format!("{path}/deployments/XGB")).json(200)["revision"], 1);
     let delete = |path: &str| web.send("DELETE", path, &[], b"").status;
