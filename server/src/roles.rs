@@ -9,7 +9,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::ROUTES;
-use crate::api::endpoints::caller;
 use crate::app::App;
 use crate::auth::{Principal, Role, check, not_known};
 use crate::pages::PAGES;
@@ -68,7 +67,7 @@ async fn check_own(app: &App, who: &Principal, path: &str) -> Result<(), Problem
         _ => problem,
     })?;
     let deployed = seen.record.spec.deployed.as_ref();
-    let is_own = deployed.is_some_and(|it| it.called_by.as_deref() == Some(&*caller(who)));
+    let is_own = deployed.is_some_and(|it| it.called_by.as_deref() == Some(who.id()));
     if is_own { Ok(()) } else { Err(absent()) }
 }
 

@@ -119,6 +119,15 @@ fn a_caller_of_azure_changes_the_address_and_nothing_else() {
     assert!(error["error"]["message"].as_str().unwrap().contains("was used for another request"), "{error}");
     completed(&web, &format!("{scoring}/second"));
 
+    let named = json!({ "inputs": { "any": { "path": "azureml:hearts:1" } }, "name": "second" });
+    let taken = post(&web, "/api/v1/endpoints/heart/invoke", &[], &named).json(409);
+    assert_eq!(taken["type"], "/problems/name-taken");
+    for wrong in ["../second", "/etc", "a/b"] {
+        let named = json!({ "inputs": { "any": { "path": "azureml:hearts:1" } }, "name": wrong });
+        let refused = post(&web, "/api/v1/endpoints/heart/invoke", &[], &named).json(422);
+        assert!(refused["errors"][0]["detail"].is_string(), "{refused}");
+    }
+
     for (path, body, status, part) in [
         ("/endpoints/hart/jobs", azure(None), 404, "did you mean heart?"),
         (scoring, json!({}), 422, "Input path can't be empty"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use prs_common::job::{Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded};
+use prs_common::job::{Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded, check_job_id};
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::StorageErrorKind;
 use prs_common::timestamp::now_us;
@@ -174,6 +174,25 @@ impl Desk {
         let runs_on = self.whereabouts.runs_on();
         let loaded = Box::pin(registry::load(runs_on, Path::new(""), given, &self.whereabouts)).await;
         loaded.map_err(|failure| failure.without(staging.path()))
+    }
+
+    /// Whether there is a job with this id.
+    ///
+    /// # Errors
+    /// The storage does not say.
+    pub async fn has_job(&self, id: &str) -> Result<bool, Failure> {
+        if check_job_id(id).is_err() {
+            return Ok(false);
+        }
+        if self.whereabouts.urls.is_none() {
+            return Ok(self.run(id).symlink_metadata().is_ok());
+        }
+        let home = homes::of_id(id, &self.whereabouts).await?;
+        match home.storage().head(layout::JOB).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == StorageErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::server(error)),
+        }
     }
 
     /// What a call of an endpoint hands in, for who has the token `called_by`.
@@ -379,13 +398,10 @@ impl Desk {
             self.program.take_up(&run).await?;
             return Ok(true);
         }
-        let home = homes::of_id(id, &self.whereabouts).await?;
-        match home.storage().head(layout::JOB).await {
-            Ok(_) => {}
-            Err(error) if error.kind == StorageErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(Failure::server(error)),
+        if !self.has_job(id).await? {
+            return Ok(false);
         }
-        let seen = home.look().await?;
+        let seen = homes::of_id(id, &self.whereabouts).await?.look().await?;
         if !seen.result.state.is_final() && !homes::active_ids(&self.whereabouts).await?.contains(id) {
             // Its record was stored, and workers do not know of it.
             self.resume_on(id, &[], None).await?;

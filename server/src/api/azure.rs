@@ -20,7 +20,7 @@ use prs_jobs::records::AzureJob;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::endpoints::{call_once, caller, may_call, problem, text_of};
+use super::endpoints::{call_once, may_call, problem, text_of};
 use super::jobs::begin_to_cancel;
 use super::once::key_in;
 use crate::app::App;
@@ -152,7 +152,7 @@ fn may_look(who: &Principal, endpoint: &str) -> Result<(), Problem> {
 /// Whether the job is a call of this endpoint that `who` may see: a token of the role invoke sees its own.
 fn is_of(who: &Principal, seen: &Seen, endpoint: &str) -> bool {
     seen.record.spec.deployed.as_ref().is_some_and(|deployed| {
-        let is_own = || deployed.called_by.as_deref() == Some(&caller(who));
+        let is_own = || deployed.called_by.as_deref() == Some(who.id());
         deployed.endpoint.eq_ignore_ascii_case(endpoint) && (who.role.allows(Role::Read) || is_own())
     })
 }

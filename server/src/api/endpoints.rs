@@ -384,8 +384,17 @@ pub(crate) async fn call_once(
             Once::Do(held) => held,
             Once::Done(job_id) => return Ok((job_id, true)),
         };
+        let is_new = held.as_ref().is_none_or(|held| held.job_id().is_none());
+        if let Some(name) = call.invocation.job_name.as_ref().filter(|_| is_new)
+            && app.desk.has_job(name).await.map_err(|failure| problem(&failure))?
+        {
+            if let Some(held) = held {
+                held.forget().await;
+            }
+            return Err(Problem::new(Kind::NAME_TAKEN, format_args!("There is a job {name:?} already.")));
+        }
         let endpoint = call.endpoint.clone();
-        let called_by = Some(caller(&who));
+        let called_by = Some(who.id().to_owned());
         let done = async {
             let submission = app.desk.call(call, called_by).await?;
             Box::pin(app.desk.submit(submission, &mut held)).await
@@ -400,9 +409,4 @@ pub(crate) async fn call_once(
         Ok((job_id, false))
     })
     .await
-}
-
-/// What a job notes of who called: it tells the calls of one token from those of others.
-pub(crate) fn caller(who: &Principal) -> String {
-    who.token_id.clone().unwrap_or_else(|| who.name.clone())
 }

@@ -75,7 +75,7 @@ pub(crate) async fn begin(
     fingerprint: &str,
 ) -> Result<Once, Problem> {
     let Some(key) = key else { return Ok(Once::Do(None)) };
-    let scope = format!("{} {route}", who.name);
+    let scope = format!("{} {route}", who.id());
     let begun = app.desk.begin(&scope, key, fingerprint).await;
     match begun.map_err(|failure| Problem::of(&failure, Kind::REFUSED))? {
         Begun::Mine(held) => Ok(Once::Do(Some(held))),

@@ -48,6 +48,11 @@ impl Principal {
         }
     }
 
+    /// What tells it from all others: names may be those of several tokens.
+    pub(crate) fn id(&self) -> &str {
+        self.token_id.as_deref().unwrap_or(&self.name)
+    }
+
     /// Whoever has a token.
     pub(crate) fn of_token(of: tokens::Principal, how: How) -> Self {
         let tokens::Principal { token_id, name, role, endpoints, expires_us } = of;

@@ -101,7 +101,7 @@ pub(crate) async fn log_out(State(app): State<App>) -> Response {
 fn back(next: &str) -> &str {
     let is_ours = next.starts_with('/')
         && !next.starts_with("//")
-        && !next.contains(['\\', '\r', '\n'])
+        && !next.contains(|letter: char| letter == '\\' || letter.is_control())
         && !next.starts_with("/login");
     if is_ours { next } else { "/jobs" }
 }
@@ -118,6 +118,7 @@ mod tests {
             ("https://evil.example.org/", "/jobs"),
             ("//evil.example.org/", "/jobs"),
             ("/\\evil.example.org/", "/jobs"),
+            ("/\t/evil.example.org/", "/jobs"),
             ("/login?next=/login", "/jobs"),
         ] {
             assert_eq!(back(given), expected, "{given}");

@@ -66,6 +66,8 @@ kinds! {
         "A request with this Idempotency-Key has come before and has no answer yet. Send it again after the seconds in Retry-After: the answer will be that of the first. Where the server that had it is gone, another goes on with it after ten seconds.";
     NOTHING_TO_RESUME, "nothing-to-resume", 409, "Nothing of the job is missing",
         "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
+    NAME_TAKEN, "name-taken", 409, "There is a job of this name",
+        "The request chose the id of the new job, and another job has it. Choose another one, or leave it out.";
     REFUSED, "refused", 409, "The state of things forbids it",
         "The request was understood, and what it is about does not allow it now. The detail says why.";
     PRECONDITION_FAILED, "precondition-failed", 412, "It is not what was expected",
