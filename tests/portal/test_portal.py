@@ -39,6 +39,14 @@ def run(mini_batch):
 """
 
 
+DEPLOYMENT = """\
+type: model
+model: {path: model}
+code_configuration: {code: src, scoring_script: score.py}
+environment: local
+"""
+
+
 class Site:
     """A folder with jobs, and a server in front of them."""
 
@@ -71,6 +79,31 @@ class Site:
             command, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL, text=True
         )
 
+    def deploy(self, endpoint: str) -> None:
+        """Makes an endpoint whose deployment is called `first`, and registers data as `letters`."""
+        folder = self.folder / endpoint
+        for name, text in [
+            ("src/score.py", "def run(batch):\n    return batch\n"),
+            ("model/weights", "1"),
+            ("letters/a.txt", "a"),
+            ("deployment.yml", DEPLOYMENT),
+        ]:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        file = f"{endpoint}/deployment.yml"
+        for command in [
+            ["endpoint", "create", "-n", endpoint, "--set", "description=Says what it is given."],
+            ["deployment", "create", "-f", file, "-e", endpoint, "-n", "first", "--set-default"],
+            ["dataset", "create", "--name", "letters", "--path", f"{endpoint}/letters"],
+        ]:
+            subprocess.run(
+                [PROGRAM, *command, "-q"],
+                cwd=self.folder,
+                env=self.environment,
+                check=True,
+                capture_output=True,
+            )
+
     def id_of(self, name: str) -> str:
         """The id of a job, as soon as it has one."""
         path = self.folder / name / "id"
@@ -90,6 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("site"))
     try:
         assert site.start("ended", 10).wait(DEADLINE) == 0
+        site.deploy("letters-batch")
         yield site
     finally:
         site.server.send_signal(signal.SIGTERM)
@@ -278,6 +312,23 @@ def test_a_job_is_submitted_by_a_form_fails_and_goes_on_with_another_setting(sit
     expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
 
 
+def test_an_endpoint_is_called_by_a_form(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs")
+    page.click("text=Endpoints")
+    page.click("text=letters-batch")
+    expect(page.locator("h1")).to_have_text("letters-batch")
+    expect(page.locator("pre").first).to_contain_text("/endpoints/letters-batch/jobs")
+    page.click("button:has-text('Call letters-batch')")
+    expect(page.locator("[role=alert]")).to_contain_text("problem")
+    page.fill("#input", "azureml:letters@latest")
+    page.select_option("#deployment", "first")
+    page.click("button:has-text('Call letters-batch')")
+    page.wait_for_url("**/jobs/first-*")
+    expect(page.locator(".chip").first).to_have_text("completed", timeout=DEADLINE * 1000)
+    page.goto(f"{site.url}/jobs?endpoint=letters-batch")
+    expect(page.locator("table.jobs tbody tr")).to_have_count(1)
+
+
 def test_who_logs_out_is_out(site: Site, browser: Browser) -> None:
     command = [PROGRAM, "serve", "--link", "--listen", site.url.removeprefix("http://")]
     link = subprocess.run(
@@ -319,6 +370,8 @@ def test_pages_can_be_used_by_everybody(
         "/jobs",
         "/jobs?q=nothing",
         "/submit",
+        "/endpoints",
+        "/endpoints/letters-batch",
         "/api",
         "/problems",
         "/problems/forbidden",

@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use super::endpoints::{call_once, may_call, problem, text_of};
 use super::jobs::begin_to_cancel;
 use super::once::key_in;
+use super::submit::Key;
 use crate::app::App;
 use crate::auth::{Known, Principal, Role};
 use crate::http::params::Params;
@@ -67,6 +68,7 @@ pub(crate) async fn call(
         (None, Some(name)) => Some(format!("job {name}")),
         (key, _) => key,
     };
+    let key = Key::OfProgram(key);
     let call = Call { endpoint: endpoint.clone(), deployment, ..read };
     let (job_id, _) = call_once(&app, who, key, fingerprint, call).await?;
     let (_, seen) = app.seen(&job_id).await?;

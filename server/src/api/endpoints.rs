@@ -22,8 +22,9 @@ use tracing::info;
 
 use super::job_object::JobObject;
 use super::jobs::Page;
-use super::once::{Once, begin, end, key_in, to_the_end};
+use super::once::{Once, end, key_in, to_the_end};
 use super::received::{Form, json, refused, set_of};
+use super::submit::Key;
 use crate::app::App;
 use crate::auth::{Known, May, MayRead, MaySubmit, Principal, Role};
 use crate::http::conditional;
@@ -303,7 +304,7 @@ pub(crate) async fn invoke(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     may_call(&who, &name)?;
-    let key = key_in(request.headers())?;
+    let key = Key::OfProgram(key_in(request.headers())?);
     let (body, _): (Value, _) = json(request).await?;
     let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
     let body: CallBody = serde_json::from_value(body)
@@ -373,14 +374,14 @@ pub(crate) fn text_of(value: &Value) -> Option<String> {
 pub(crate) async fn call_once(
     app: &App,
     who: Principal,
-    key: Option<String>,
+    key: Key,
     fingerprint: String,
     call: Call,
 ) -> Result<(String, bool), Problem> {
     let app = app.clone();
     to_the_end(move || async move {
         let route = format!("POST /api/v1/endpoints/{}/invoke", call.endpoint.to_ascii_lowercase());
-        let mut held = match begin(&app, &who, &route, key.as_deref(), &fingerprint).await? {
+        let mut held = match key.begin(&app, &who, &route, &fingerprint).await? {
             Once::Do(held) => held,
             Once::Done(job_id) => return Ok((job_id, true)),
         };

@@ -286,7 +286,7 @@ impl Fields {
 }
 
 /// The lines `KEY=VALUE` of a field.
-fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Problem> {
+pub(crate) fn pairs(name: &str, text: &str) -> Result<Vec<(String, String)>, Problem> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let pair = |line: &str| {
         let Some((key, value)) = line.split_once('=') else {

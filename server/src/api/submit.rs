@@ -29,7 +29,8 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    async fn begin(
+    /// Begins a request under it.
+    pub(crate) async fn begin(
         &self,
         app: &App,
         who: &Principal,

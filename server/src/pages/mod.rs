@@ -7,6 +7,7 @@
 //! | `mini_batches` | its mini-batches, and one of them |
 //! | `nodes` | its nodes |
 //! | `logs` | its logs |
+//! | `endpoints` | endpoints: list, one, a call of it |
 //! | `fleet` | targets and workers |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
@@ -14,6 +15,7 @@
 //! | `help` | problems, the addresses of the API |
 
 mod assets;
+mod endpoints;
 mod fleet;
 mod help;
 mod job;
@@ -59,6 +61,9 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/jobs/{job}/cancel", "submit"),
     ("get", "/jobs/{job}/remove", "admin"),
     ("post", "/jobs/{job}/remove", "admin"),
+    ("get", "/endpoints", "read"),
+    ("get", "/endpoints/{endpoint}", "read"),
+    ("post", "/endpoints/{endpoint}", "submit"),
     ("get", "/fleet", "read"),
     ("get", "/login", ""),
     ("post", "/login", ""),
@@ -90,6 +95,8 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/resubmit", get(submit::ask_to_resubmit).post(submit::resubmit.layer(large()))))
         .merge(at("/jobs/{job}/cancel", get(job::ask_to_cancel).post(job::cancel)))
         .merge(at("/jobs/{job}/remove", get(job::ask_to_remove).post(job::remove)))
+        .merge(at("/endpoints", get(endpoints::list)))
+        .merge(at("/endpoints/{endpoint}", get(endpoints::one).post(endpoints::call)))
         .merge(at("/fleet", get(fleet::page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", axum::routing::post(login::log_out)))

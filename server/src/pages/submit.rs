@@ -19,7 +19,7 @@ const BEGINNING: &str =
     "name: my-job\nentry_script: main.py\ninputs:\n  - type: file\n    path: data\nmini_batch_size: 10\n";
 
 /// What a form says that was refused; a problem that no form can mend stays one.
-fn said(problem: Problem) -> Result<Refused, Problem> {
+pub(super) fn said(problem: Problem) -> Result<Refused, Problem> {
     if ![400, 409, 413, 422].contains(&problem.kind.status) {
         return Err(problem);
     }

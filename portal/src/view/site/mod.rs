@@ -1,5 +1,6 @@
 //! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
 
+mod endpoints;
 mod fleet;
 mod job;
 mod jobs;
@@ -11,6 +12,7 @@ mod output;
 mod simple;
 mod submit;
 
+pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
