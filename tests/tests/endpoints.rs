@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 
 use std::fs;
+use std::process::Command;
 
-use prs_tests::harness::{Ended, Fleet, Job, host_of};
+use prs_tests::harness::{Ended, Fleet, Job, bin_dir, host_of};
 use serde_json::{Value, json};
 
 /// Says which weights it has.
@@ -221,4 +222,69 @@ fn an_endpoint_of_a_fleet_is_called_from_anywhere() {
     let id = handed_in["name"].as_str().unwrap();
     told(&caller, &format!("job stream -n {id}"));
     assert_eq!(told(&caller, &format!("job show -n {id} --query status -o tsv")), "Completed\n");
+}
+
+/// A script for `az ml`, in the shape that Azure's samples have: deploy, call, wait, fetch, call again with other settings, clean up.
+const AZURE_SCRIPT: &str = r#"
+set -euo pipefail
+ENDPOINT_NAME="mnist-batch"
+az ml batch-endpoint create --file endpoint.yml --name $ENDPOINT_NAME
+az ml batch-endpoint show --name $ENDPOINT_NAME
+az ml batch-deployment create --file deployment.yml --name mnist-torch --endpoint-name $ENDPOINT_NAME --set-default --set compute=azureml:batch-cluster
+az ml batch-deployment show --name mnist-torch --endpoint-name $ENDPOINT_NAME
+
+JOB_NAME=$(az ml batch-endpoint invoke --name $ENDPOINT_NAME --input ./scored --input-type uri_folder --query name -o tsv)
+az ml job stream -n $JOB_NAME
+STATUS=$(az ml job show -n $JOB_NAME --query status -o tsv)
+if [[ $STATUS == "Completed" ]]; then echo "the first job completed"; else exit 1; fi
+
+JOB_NAME=$(az ml batch-endpoint invoke --name $ENDPOINT_NAME --input ./scored --output-path ./elsewhere --set output_file_name=named.csv --mini-batch-size 3 --instance-count 1 --query name -o tsv)
+az ml job stream -n $JOB_NAME
+az ml batch-endpoint list-jobs --name $ENDPOINT_NAME --query "[].name"
+az ml batch-deployment list-jobs --name mnist-torch --endpoint-name $ENDPOINT_NAME --query "[0].{Name:name, Status:status}"
+
+az ml model create --name registered --version 1 --path model --type custom_model
+MODEL_NAME=$(az ml model list --name registered --query "[?version=='1'].name" -o tsv)
+az ml batch-deployment create --file deployment.yml --name mnist-other --endpoint-name $ENDPOINT_NAME --set model=azureml:$MODEL_NAME:1
+JOB_NAME=$(az ml batch-endpoint invoke --name $ENDPOINT_NAME --deployment-name mnist-other --input ./scored --query name -o tsv)
+az ml job download --name $JOB_NAME --output-name score --download-path ./fetched
+az ml batch-endpoint update --name $ENDPOINT_NAME --set defaults.deployment_name=mnist-other
+DEFAULT=$(az ml batch-endpoint show --name $ENDPOINT_NAME --query "{Name:name, Default:defaults.deployment_name}" -o tsv)
+echo "default: $DEFAULT"
+az ml batch-deployment delete --name mnist-torch --endpoint-name $ENDPOINT_NAME --yes
+az ml batch-endpoint delete --name $ENDPOINT_NAME --yes
+if az ml model show --name absent --query id -o tsv; then exit 1; fi
+"#;
+
+#[test]
+fn a_script_for_az_ml_runs_with_its_verbs_renamed() {
+    let job = job();
+    fs::write(job.path("endpoint.yml"), "auth_mode: aad_token\ndescription: digits\n").unwrap();
+    let nouns = ["job", "model", "data", "environment", "component"];
+    let script = AZURE_SCRIPT
+        .replace("az ml batch-endpoint", "prs endpoint")
+        .replace("az ml batch-deployment", "prs deployment");
+    let script = nouns
+        .iter()
+        .fold(script, |script, noun| script.replace(&format!("az ml {noun}"), &format!("prs {noun}")));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let ended = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(job.path("."))
+        .env("PATH", format!("{}:{path}", bin_dir().display()))
+        .envs(job.own_variables())
+        .output()
+        .unwrap();
+    let (out, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{out}\n{told}");
+    assert!(
+        out.contains("the first job completed") && out.contains("default: mnist-other\tmnist-batch"),
+        "{out}"
+    );
+    let read = |name: &str| fs::read_to_string(job.path(name)).unwrap();
+    assert_eq!(read("elsewhere/named.csv"), "a.txt,one,3\nb.txt,one,3\nc.txt,one,3\n");
+    assert_eq!(
+        read("fetched/named-outputs/score/predictions.csv"),
+        "a.txt,one,2\nb.txt,one,2\nc.txt,one,1\n"
+    );
 }
