@@ -64,7 +64,7 @@ fn job() -> Job {
         "words/words.py",
         "import sys\ndef run(batch): return [sys.argv[sys.argv.index('--word') + 1] for _ in batch]\n",
     );
-    write("pipe/pipeline.yml", &PIPELINE);
+    write("pipe/pipeline.yml", PIPELINE);
     write("pipeline.yml", "type: pipeline\nname: words\ncomponent: pipe/pipeline.yml\n");
     for name in ["a", "b", "c"] {
         write(&format!("scored/{name}.txt"), name);
@@ -208,20 +208,20 @@ fn an_endpoint_of_a_fleet_is_called_from_anywhere() {
     made(&job, "endpoint create -n fleet-heart");
     made(&job, "deployment create -f deployment.yml -e fleet-heart");
     // Another machine has nothing of it but the data.
-    let caller = fleet.job(self::job());
-    fs::remove_dir_all(caller.path("src")).unwrap();
-    let _worker = fleet.worker_with(&caller, &[], &host_of(&caller, &caller.path("worker-cache")));
-    let called = made(&caller, "invoke fleet-heart --input scored --wait");
+    let elsewhere = fleet.job(self::job());
+    fs::remove_dir_all(elsewhere.path("src")).unwrap();
+    let _worker = fleet.worker_with(&elsewhere, &[], &host_of(&elsewhere, &elsewhere.path("worker-cache")));
+    let called = made(&elsewhere, "invoke fleet-heart --input scored --wait");
     assert_eq!((&called["status"], &called["deployment"]), (&json!("Completed"), &json!("xgb")));
     let id = called["name"].as_str().unwrap();
-    told(&caller, &format!("job download -n {id} --output-name score -p copy"));
-    let rows = fs::read_to_string(caller.path("copy/named-outputs/score/predictions.csv")).unwrap();
+    told(&elsewhere, &format!("job download -n {id} --output-name score -p copy"));
+    let rows = fs::read_to_string(elsewhere.path("copy/named-outputs/score/predictions.csv")).unwrap();
     assert_eq!(rows, "a.txt,one,2\nb.txt,one,2\nc.txt,one,1\n");
     // Nobody waits, unless that is asked for.
-    let handed_in = made(&caller, "invoke fleet-heart --input scored");
+    let handed_in = made(&elsewhere, "invoke fleet-heart --input scored");
     let id = handed_in["name"].as_str().unwrap();
-    told(&caller, &format!("job stream -n {id}"));
-    assert_eq!(told(&caller, &format!("job show -n {id} --query status -o tsv")), "Completed\n");
+    told(&elsewhere, &format!("job stream -n {id}"));
+    assert_eq!(told(&elsewhere, &format!("job show -n {id} --query status -o tsv")), "Completed\n");
 }
 
 /// A script for `az ml`, in the shape that Azure's samples have: deploy, call, wait, fetch, call again with other settings, clean up.
