@@ -4,7 +4,7 @@
 //! The registry has an object for each key, `registry/idempotency/<digest>` in the storage of a fleet and
 //! `.registry/idempotency/<digest>` beside the runs of this machine. It is made, on condition that there is none, before anything
 //! else is done; it tells what the request was, and then the id that was picked for its job. Who is at work on a request writes
-//! again every [`BEAT`]. One that was not written for [`DEAD`] was left by a server that is gone, and the next request of the same
+//! again every `BEAT`. One that was not written for `DEAD` was left by a server that is gone, and the next request of the same
 //! key goes on with the same id: every step behind may be repeated.
 
 use std::path::PathBuf;

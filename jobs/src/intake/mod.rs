@@ -12,7 +12,7 @@
 //! A server may be killed at any moment. Everything up to the picking of an id is done again by the next request
 //! ([`Requests`](crate::idempotency::Requests)). On this machine the folder of the run then appears at once, with all that came and
 //! with the order; a program takes it up, which one of several does that try. A server that starts has those taken up that
-//! nobody has. On a fleet, the steps of a submission may be repeated, and [`calls`] repeats them.
+//! nobody has. On a fleet, the steps of a submission may be repeated, and `calls` repeats them.
 
 mod calls;
 mod dry_run;
