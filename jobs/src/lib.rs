@@ -13,13 +13,14 @@
 //! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
+//! | keep a list of all jobs in memory | [`index::IndexCopy`], and one program [`index::Keeper`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `index`, `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `mini_batches`, `report`, `remove`; each uses those before it alone.
 
 mod caller;
@@ -30,6 +31,7 @@ mod failure;
 pub mod fleet;
 pub mod homes;
 pub mod idempotency;
+pub mod index;
 pub mod intake;
 mod interrupts;
 pub mod list;

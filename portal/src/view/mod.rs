@@ -22,5 +22,5 @@ pub use site::{
     EndpointsPage, FleetPage, GivenCall, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage,
     LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage, Planned,
     Preview, PrintedText, ProblemPage, ProblemsPage, Refused, SettingsPage, StateCount, SubmitPage, Tab,
-    TargetRow, TryFact, TryLine, WorkerRow,
+    TargetRow, TryFact, TryLine, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
 };

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::http::conditional::{self, short_checksum};
-use crate::index::{Summary, attention};
+use crate::index::Summary;
 use crate::problem::{Kind, Problem};
 
 /// Addresses about a job.
@@ -128,7 +128,7 @@ impl JobObject {
             deployment: record.spec.deployed.as_ref().map(|it| it.deployment.clone()),
             parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             incarnation: record.incarnation,
-            attention: attention(seen),
+            attention: prs_jobs::index::attention(seen),
             links: Links::of(&record.job_id),
             record: Job::seen(seen).into(),
         }

@@ -63,6 +63,17 @@ struct JobsPage<'a> {
     page: Page<JobSummary<'a>>,
     /// How many there are in each state, with the other filters.
     counts: BTreeMap<&'static str, u64>,
+    /// How far the list is filled from storage; nothing where it is whole.
+    partial: Option<Partial>,
+}
+
+/// A list that is being filled.
+#[derive(Debug, Serialize)]
+struct Partial {
+    /// Jobs found so far.
+    found: u64,
+    /// Jobs there are to find.
+    total: u64,
 }
 
 /// Which jobs are asked for, in which order.
@@ -241,7 +252,8 @@ pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> 
         total: Some(found.total),
         as_of: format_us(snapshot.made_us),
     };
-    let mut response = Json(JobsPage { page, counts: found.counts }).into_response();
+    let partial = snapshot.partial.map(|(found, total)| Partial { found, total });
+    let mut response = Json(JobsPage { page, counts: found.counts, partial }).into_response();
     if let Some(link) = link.and_then(|link| link.parse().ok()) {
         response.headers_mut().insert(LINK, link);
     }

@@ -13,7 +13,7 @@ mod simple;
 mod submit;
 
 pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
-pub use fleet::{FleetPage, TargetRow, WorkerRow};
+pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogHit, LogLines, LogPage, LogSearch};
