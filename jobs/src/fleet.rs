@@ -45,10 +45,7 @@ pub async fn workers(whereabouts: &Whereabouts, target: Option<&str>) -> Result<
 ///
 /// # Errors
 /// The ledger does not answer.
-pub async fn history(
-    whereabouts: &Whereabouts,
-    target: &str,
-) -> Result<Vec<(u64, TargetCounts)>, Failure> {
+pub async fn history(whereabouts: &Whereabouts, target: &str) -> Result<Vec<(u64, TargetCounts)>, Failure> {
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
     ledger.history(target).await.map_err(|error| of_ledger(error, &reader, whereabouts))
 }

@@ -25,9 +25,9 @@ use tracing::{info, warn};
 use url::Url;
 
 use crate::app::{App, Shared};
-use crate::auth::{Access, random_text};
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
 use crate::auth::session::Sessions;
+use crate::auth::{Access, random_text};
 use crate::door::{Door, TlsFiles};
 use crate::fleet::FleetView;
 use crate::frame::{admit, frame};

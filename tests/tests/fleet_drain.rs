@@ -46,7 +46,8 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
     fs::create_dir(&folder).unwrap();
     let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
     let web = served(&job);
-    let (mut first, idle) = (fleet.worker(&job, &["--slots", "1"]), fleet.worker(&job, &["--target", "other"]));
+    let (mut first, idle) =
+        (fleet.worker(&job, &["--slots", "1"]), fleet.worker(&job, &["--target", "other"]));
     let id = fleet.hand_in(&job);
     let serving = wait_for("the worker at work", PATIENCE, || {
         workers(&web, &format!("state=serving&job={id}")).into_iter().find(|worker| worker["busy_slots"] == 1)
@@ -80,7 +81,11 @@ fn a_worker_that_is_drained_lets_what_runs_end_and_leaves() {
     assert_eq!(draining["drain_reason"], "disk (local)", "{draining}");
     first.wait_until_said("asked to end: what runs may end");
     let page = web.page(&format!("/workers/{name}"));
-    assert!(page.status == 200 && page.text().contains("It was asked to leave: disk (local)"), "{}", page.text());
+    assert!(
+        page.status == 200 && page.text().contains("It was asked to leave: disk (local)"),
+        "{}",
+        page.text()
+    );
     job.mark("go");
     first.wait().expect_code(0);
     assert!(workers(&web, "").is_empty());

@@ -112,7 +112,8 @@ fn an_index_that_does_not_say_what_storage_has_is_set_right() {
     // A job that is not in storage, and one that the index does not have.
     let summary = fleet.redis.cli(&["HGET", "prs:jobs", id]);
     let ghost = summary.trim().replace(id, "ghost").replace("completed", "running");
-    let ghost = ghost.split(',').map(|part| if part.starts_with("\"as_of_us\"") { "\"as_of_us\":1}" } else { part });
+    let ghost =
+        ghost.split(',').map(|part| if part.starts_with("\"as_of_us\"") { "\"as_of_us\":1}" } else { part });
     let ghost = ghost.collect::<Vec<_>>().join(",");
     fleet.redis.cli(&["HSET", "prs:jobs", "ghost", &ghost]);
     let last: u64 = fleet.redis.cli(&["HGET", "prs:jobs:index", "last"]).trim().parse().unwrap();

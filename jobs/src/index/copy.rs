@@ -64,8 +64,7 @@ impl IndexCopy {
 
     /// Whether the index of now has the job.
     pub fn has(&self, job_id: &str) -> bool {
-        (self.known.contains_key(job_id) && !self.former.contains(job_id))
-            || self.unreadable.contains(job_id)
+        (self.known.contains_key(job_id) && !self.former.contains(job_id)) || self.unreadable.contains(job_id)
     }
 
     /// Takes one answer in; says whether the copy changed, and whether there is no more to ask for.
@@ -151,8 +150,7 @@ mod tests {
 
     fn summary(job_id: &str, submitted_us: u64, state: JobState) -> JobSummary {
         let spec = JobSpec::new("job", "/code", "main.py", vec![]);
-        let record =
-            JobRecord { submitted_us, ..JobRecord::new(job_id.to_owned(), String::new(), spec) };
+        let record = JobRecord { submitted_us, ..JobRecord::new(job_id.to_owned(), String::new(), spec) };
         JobSummary::of(&record, state, &record.status, None, None)
     }
 

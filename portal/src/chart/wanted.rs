@@ -114,7 +114,11 @@ fn sentence(target: &str, from_us: u64, step_s: u32, known: &[Option<WantedStep>
         None => format!("{now}. No worker was missing over the last day."),
         Some((at, most)) => {
             let when = clock(from_us + at as u64 * u64::from(step_s) * 1_000_000);
-            format!("{now}. At {} UTC {} were missing, the most of the last day.", &when[..5], counted(most.missing(), "worker"))
+            format!(
+                "{now}. At {} UTC {} were missing, the most of the last day.",
+                &when[..5],
+                counted(most.missing(), "worker")
+            )
         }
     }
 }
@@ -127,7 +131,8 @@ fn table(target: &str, from_us: u64, step_s: u32, known: &[Option<WantedStep>]) 
     );
     for (at, steps) in known.chunks(each).enumerate() {
         let steps: Vec<WantedStep> = steps.iter().flatten().copied().collect();
-        let most = |of: fn(&WantedStep) -> u64| steps.iter().map(of).max().map_or("\u{2013}".to_owned(), count);
+        let most =
+            |of: fn(&WantedStep) -> u64| steps.iter().map(of).max().map_or("\u{2013}".to_owned(), count);
         let from = clock(from_us + (at * each) as u64 * u64::from(step_s) * 1_000_000);
         table.rows.push(vec![
             from[..5].to_owned().into(),
@@ -165,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_full_day_stays_small() {
-        let step = |at: u64| Some(WantedStep { wanted: at * 7 % 13, live: at % 5, idle: at % 3, waiting: at });
+        let step =
+            |at: u64| Some(WantedStep { wanted: at * 7 % 13, live: at % 5, idle: at % 3, waiting: at });
         let known: Vec<_> = (0..288).map(step).collect();
         let figure = Wanted::figure("w", "gpu", 0, 300, &known).unwrap();
         assert!(figure.picture.len() < 16_000, "{}", figure.picture.len());

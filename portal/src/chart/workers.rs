@@ -35,7 +35,8 @@ pub struct Workers {
 impl Workers {
     /// The figure of so many workers, by the words of their states; nothing where there are none.
     pub fn figure(by_state: &[(&str, u64)]) -> Option<Figure> {
-        let of = |word: &str| by_state.iter().filter(|(state, _)| *state == word).map(|(_, count)| count).sum();
+        let of =
+            |word: &str| by_state.iter().filter(|(state, _)| *state == word).map(|(_, count)| count).sum();
         let counts: [u64; 4] = STATES.map(|(word, ..)| of(word));
         let total: u64 = counts.iter().sum();
         if total == 0 {

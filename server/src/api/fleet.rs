@@ -109,7 +109,8 @@ pub(crate) async fn drain_worker(app: &App, worker: &str, reason: &str, who: &st
         info!(worker, who, reason, "a worker is asked to leave");
         return Ok(());
     }
-    let title = format_args!("There is no worker {worker:?}: it has ended, or nothing was heard of it for a minute.");
+    let title =
+        format_args!("There is no worker {worker:?}: it has ended, or nothing was heard of it for a minute.");
     Err(Problem::new(Kind::NOT_FOUND, title))
 }
 
@@ -124,8 +125,9 @@ pub(crate) async fn drain(
     params.check(&[])?;
     let Drain { reason } = match &body[..] {
         [] => Drain::default(),
-        body => serde_json::from_slice(body)
-            .map_err(|error| Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {error}.")))?,
+        body => serde_json::from_slice(body).map_err(|error| {
+            Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {error}."))
+        })?,
     };
     drain_worker(&app, &worker, reason.trim(), &who.name).await?;
     let answer = Json(json!({ "worker": worker, "state": "draining" }));

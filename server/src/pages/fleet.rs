@@ -10,9 +10,7 @@ use prs_jobs::fleet::{
 };
 use prs_jobs::tokens::Role;
 use prs_portal::chart::{Figure, Wanted, WantedStep};
-use prs_portal::view::{
-    ConfirmPage, FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
-};
+use prs_portal::view::{ConfirmPage, FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 
 use crate::api::fleet::{contains, drain_worker};
 use crate::app::App;

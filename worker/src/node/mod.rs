@@ -184,7 +184,8 @@ async fn keep_former_logs(job: &JobContext, node_id: u32) {
 
 /// Ends when the job wants no more nodes.
 async fn unwanted(mut signal_rx: watch::Receiver<Signal>) {
-    let _ = signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin | Signal::Leave)).await;
+    let _ =
+        signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin | Signal::Leave)).await;
 }
 
 /// Makes the folder for the data that is fetched.

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use self::job::{EmbeddedJob, Job};
 use self::index::Index;
+use self::job::{EmbeddedJob, Job};
 use super::history::of_last_day;
 use super::{
-    HISTORY_STEP, HISTORY_STEPS, Bell, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob, Ledger, LedgerError, NodeInfo, Noted, Offer,
-    Offered, Offers, TargetCounts,
+    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob, Ledger,
+    LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::timestamp::now_us;
 

@@ -13,9 +13,8 @@ use super::packed::Packed;
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, scripts};
 use crate::ledger::history::of_last_day;
 use crate::ledger::{
-    HISTORY_STEP, HISTORY_STEPS,
-    Bell, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState, KnownJob, Ledger, LedgerError, NodeInfo,
-    Noted, Offer, Offered, Offers, TargetCounts,
+    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState, KnownJob,
+    Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::message_pack;
 
@@ -58,7 +57,8 @@ impl Ledger for RedisLedger {
             (worker.is_some(), Packed(worker), quiet, remembered, TIME_TO_LIVE.as_secs(), target, name);
         let keys =
             [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All, TargetKey::Draining];
-        let (are_filled, leaves, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
+        let (are_filled, leaves, found): Answer =
+            self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
         let mut offered = Vec::with_capacity(found.len());
         for (offer, nodes, state, is_concluded, is_watched) in found {
             let known = state.map(|state| KnownJob { state, is_concluded, is_watched });

@@ -108,7 +108,11 @@ impl WorkerRow {
     }
 
     fn has_slots(&self) -> String {
-        if self.job.is_empty() { self.slots.1.to_string() } else { format!("{}/{}", self.slots.0, self.slots.1) }
+        if self.job.is_empty() {
+            self.slots.1.to_string()
+        } else {
+            format!("{}/{}", self.slots.0, self.slots.1)
+        }
     }
 }
 

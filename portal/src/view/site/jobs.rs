@@ -126,7 +126,9 @@ impl JobsPage<'_> {
         let Some((found, total)) = self.partial else { return String::new() };
         match total {
             0 => "The list is filled from storage: looking for jobs".to_owned(),
-            total => format!("The list is filled from storage: {} of {} jobs found", count(found), count(total)),
+            total => {
+                format!("The list is filled from storage: {} of {} jobs found", count(found), count(total))
+            }
         }
     }
 
