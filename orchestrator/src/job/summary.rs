@@ -41,7 +41,7 @@ pub struct JobSummary {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_us: Option<u64>,
-    /// Its tags, [`MOST_TAGS`] at most.
+    /// Its tags, 32 at most.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// The endpoint that was called, and the deployment that answered.
