@@ -11,7 +11,6 @@ use prs_orchestrator::job::{targets as of_targets, workers as of_workers};
 use crate::failure::Failure;
 use crate::homes::Whereabouts;
 use crate::homes::fleet::Reader;
-use crate::index::IndexCopy;
 
 pub use prs_common::ledger::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
 pub use prs_orchestrator::job::targets::TargetView;
@@ -77,20 +76,6 @@ pub async fn drain(whereabouts: &Whereabouts, worker: &str, reason: &str) -> Res
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(false) };
     let asked = of_workers::drain(&ledger, worker, reason).await;
     asked.map_err(|error| of_ledger(error, &reader, whereabouts))
-}
-
-/// Brings a copy of the index of jobs up to date, and says whether it changed; nothing where there is no fleet, or its ledger does
-/// not answer.
-///
-/// # Errors
-/// The ledger refuses it.
-pub async fn refresh(whereabouts: &Whereabouts, copy: &mut IndexCopy) -> Result<Option<bool>, Failure> {
-    let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(None) };
-    let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(None) };
-    match copy.refresh(&ledger).await {
-        Ok(is_changed) => Ok(Some(is_changed)),
-        Err(error) => reader.without_ledger(error, &*whereabouts.caller).map(|()| None),
-    }
 }
 
 /// Whether storage and ledger of the fleet answer; neither does without one.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use prs_common::layout;
 use prs_common::timestamp::now_us;
-use prs_jobs::fleet;
-use prs_jobs::homes::{self, Home};
+use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::index::{self, IndexCopy, Keeper};
 use prs_jobs::{Failure, Whereabouts};
 use tokio::sync::Mutex;
@@ -103,7 +102,7 @@ impl Index {
     /// Brings the list up to date.
     async fn look(&self, kept: &mut Kept) -> Result<(), Failure> {
         let made = Instant::now();
-        if fleet::refresh(&self.whereabouts, &mut kept.copy).await?.is_some() {
+        if index::refresh(&self.whereabouts, &mut kept.copy).await?.is_some() {
             kept.known.clear();
             let (jobs, partial) = (kept.copy.jobs().to_vec(), kept.copy.partial());
             kept.snapshot = Arc::new(Snapshot { jobs, partial, made_us: now_us() });
@@ -122,6 +121,18 @@ impl Index {
         let age = if self.whereabouts.urls.is_some() { AGE_WITHOUT_LEDGER } else { AGE };
         kept.made = Some((Instant::now(), age));
         Ok(())
+    }
+
+    /// Has all servers list a job as it was seen, which was just changed.
+    pub(crate) async fn note(&self, seen: &Seen) {
+        index::note(&self.whereabouts, seen).await;
+    }
+
+    /// Looks at the job that is called so again, whatever was seen of it.
+    pub(crate) async fn forget(&self, called: &str) {
+        let mut kept = self.kept.lock().await;
+        kept.known.remove(called);
+        kept.made = None;
     }
 
     /// Looks at the jobs that may have changed.

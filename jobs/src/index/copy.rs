@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use prs_common::ledger::{IndexChanges, Ledger, LedgerError};
-use prs_orchestrator::job::summary::JobSummary;
+use prs_orchestrator::report::summary::JobSummary;
 
 /// Changes asked for at a time.
 const AT_A_TIME: usize = 500;
@@ -151,7 +151,7 @@ mod tests {
     fn summary(job_id: &str, submitted_us: u64, state: JobState) -> JobSummary {
         let spec = JobSpec::new("job", "/code", "main.py", vec![]);
         let record = JobRecord { submitted_us, ..JobRecord::new(job_id.to_owned(), String::new(), spec) };
-        JobSummary::of(&record, state, &record.status, None, None)
+        JobSummary::of(&record, state, &record.status, None, (None, None))
     }
 
     fn ids(copy: &IndexCopy) -> Vec<&str> {

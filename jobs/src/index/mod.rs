@@ -10,21 +10,51 @@ mod keeper;
 
 pub use copy::IndexCopy;
 pub use keeper::Keeper;
-pub use prs_orchestrator::job::summary::JobSummary;
+pub use prs_orchestrator::report::summary::JobSummary;
 
-use prs_orchestrator::job::summary::attention as attention_of;
+use prs_common::ledger::Noted;
 
-use crate::homes::Seen;
+use crate::attention::attention;
+use crate::failure::Failure;
+use crate::homes::fleet::Reader;
+use crate::homes::{Seen, Whereabouts};
+use crate::phase::phase;
 
 /// What lists say of a job as it was seen.
 pub fn summary(seen: &Seen) -> JobSummary {
-    let shown = seen.shown().honest();
-    let result = Some(&seen.result);
-    JobSummary::of(&seen.record, seen.result.state, &shown.status, result, shown.remark_in_short())
+    let Seen { record, result, .. } = seen;
+    let status = seen.shown().honest().status;
+    let said = (attention(seen, None, &result.job_id).into_iter().next(), phase(seen, None));
+    JobSummary::of(record, result.state, &status, Some(result), said)
 }
 
-/// What needs a person about a job as it was seen, in one line; nothing where all is well.
-pub fn attention(seen: &Seen) -> Option<String> {
-    let shown = seen.shown();
-    attention_of(seen.result.state, &shown.status, Some(&seen.result), shown.remark_in_short())
+/// Brings a copy of the index up to date, and says whether it changed; nothing where there is no fleet, or its ledger does not
+/// answer.
+///
+/// # Errors
+/// The ledger refuses it.
+pub async fn refresh(whereabouts: &Whereabouts, copy: &mut IndexCopy) -> Result<Option<bool>, Failure> {
+    let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(None) };
+    let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(None) };
+    match copy.refresh(&ledger).await {
+        Ok(is_changed) => Ok(Some(is_changed)),
+        Err(error) => reader.without_ledger(error, &*whereabouts.caller).map(|()| None),
+    }
+}
+
+/// Notes what was seen of a job that was just changed, so that all servers list it so; nothing without a fleet. Where that fails, lists show it
+/// a little later.
+pub async fn note(whereabouts: &Whereabouts, seen: &Seen) {
+    // A step stands in no list.
+    if seen.record.parent.is_some() {
+        return;
+    }
+    let noted = async {
+        let Some(reader) = Reader::connect(whereabouts).await? else { return Ok(()) };
+        let Some(ledger) = reader.ledger(&*whereabouts.caller).await? else { return Ok(()) };
+        summary(seen).note(&ledger, Noted::Now).await.map(drop).map_err(Failure::server)
+    };
+    if let Err(failure) = noted.await {
+        tracing::debug!(job = seen.record.job_id, %failure, "lists show what was changed a little later");
+    }
 }

@@ -16,7 +16,6 @@ pub mod queue;
 pub mod record;
 pub mod reuse;
 pub mod status;
-pub mod summary;
 pub mod targets;
 pub mod words;
 pub mod workers;

@@ -32,7 +32,7 @@ use crate::job::membership;
 use crate::job::queue::job_queue_options;
 use crate::job::record::{JobRecord, JobRecordError, JobResult};
 use crate::job::reuse::index;
-use crate::job::summary::note_new;
+use crate::report::summary::note_new;
 
 /// Between two looks at the steps.
 const STEPS_INTERVAL: Duration = Duration::from_millis(700);

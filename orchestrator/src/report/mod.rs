@@ -10,9 +10,10 @@ pub mod progress_overview;
 pub mod starts;
 pub(crate) mod statistics;
 pub mod summaries;
+pub mod summary;
 pub(crate) mod try_table;
 
-pub use statistics::read as read_statistics;
+pub use statistics::{group_id_of, read as read_statistics};
 
 use prs_common::timestamp::push_seconds;
 

@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use prs_common::layout;
 use prs_common::ledger::{JobState, Noted};
 
 use super::Watch;
-use crate::job::summary::JobSummary;
+use crate::job::record::JobRecord;
+use crate::report::summary::of_record;
 
 /// Between two notes of the progress.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -31,6 +33,21 @@ impl ToldIndex {
 }
 
 impl Watch<'_> {
+    /// Takes over what people say of the job now: its record changes while it is watched.
+    async fn heed_words(&mut self) {
+        let storage = &*self.job.storage;
+        let Ok(found) = storage.head(layout::JOB).await else { return };
+        if self.words_of.as_ref().or(self.record.version.as_ref()) == Some(&found.version) {
+            return;
+        }
+        if let Ok(found) = JobRecord::read(storage).await
+            && found.incarnation == self.record.incarnation
+        {
+            self.words_of.clone_from(&found.version);
+            self.record.take_over(&found);
+        }
+    }
+
     /// Notes in the index of jobs where the job stands, when that is due.
     pub(super) async fn tell_index(&mut self) {
         let state = self.memory.state;
@@ -38,9 +55,11 @@ impl Watch<'_> {
         if !is_listed || !self.told_index.is_due(state, Instant::now()) {
             return;
         }
-        let result = self.record.result.as_ref();
-        let summary = JobSummary::of(&self.record, state, &self.status, result, None);
-        let noted = summary.note(&*self.job.membership, Noted::Now);
+        let noted = async {
+            self.heed_words().await;
+            let summary = of_record(&self.record, state, &self.status);
+            summary.note(&*self.job.membership, Noted::Now).await
+        };
         match tokio::time::timeout(PATIENCE, noted).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!(job = self.job.id, %error, "lists show the job a little later"),

@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
+use prs_common::storage::Version;
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
@@ -185,6 +186,8 @@ struct Watch<'a> {
     is_publishing_refused: bool,
     /// When the index of jobs was told what.
     told_index: ToldIndex,
+    /// The version of the record that has the words which are known, where that is not the one that was read or written.
+    words_of: Option<Version>,
     /// The nodes of the last look.
     nodes: Vec<NodeView>,
     reserve: PathBuf,
@@ -245,6 +248,7 @@ impl<'a> Watch<'a> {
             published: PublishedParts::default(),
             is_publishing_refused: false,
             told_index: ToldIndex::default(),
+            words_of: None,
             nodes: Vec::new(),
             reserve,
             is_recorded: false,

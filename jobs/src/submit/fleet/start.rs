@@ -20,8 +20,8 @@ use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::queue::job_queue_options;
 use prs_orchestrator::job::reuse as job_reuse;
-use prs_orchestrator::job::summary::note_new;
 use prs_orchestrator::plan::schedule::{Assignment, KnownChecksums};
+use prs_orchestrator::report::summary::note_new;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 
 use super::reuse;

@@ -5,16 +5,20 @@ use std::time::Duration;
 
 use prs_common::ledger::{Conclusion, IndexedJob, JobState, Ledger, LedgerError, Noted};
 use prs_common::timestamp::now_us;
+use prs_portal::attention::{Attention, InitTrouble, Signals, attention as sentences};
+use prs_portal::view::{Published, signals};
 use serde::{Deserialize, Serialize};
 
-use super::record::{ItemCounts, JobRecord, JobResult, MiniBatchCounts, Status};
+use super::error_list::{self, ErrorList};
+use super::page::{self, PageLocation};
+use crate::job::record::{ItemCounts, JobRecord, JobResult, MiniBatchCounts, Status};
 
 /// Longest reason and longest remark in a summary, characters.
 const MOST_TEXT: usize = 200;
 /// How long a program that submits waits until the index has the job.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Most tags in a summary.
-const MOST_TAGS: usize = 32;
+/// Most tags in a summary: more than people give.
+const MOST_TAGS: usize = 100;
 
 /// What lists say of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,7 +45,7 @@ pub struct JobSummary {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_us: Option<u64>,
-    /// Its tags, 32 at most.
+    /// Its tags, 100 at most.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
     /// The endpoint that was called, and the deployment that answered.
@@ -58,9 +62,20 @@ pub struct JobSummary {
     /// Seconds until its end, where that can be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<f64>,
-    /// What needs a person, in one line; nothing where all is well.
+    /// What needs a person, the worst of it; nothing where all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "attention_form")]
+    pub attention: Option<Attention>,
+    /// What it does at the moment; nothing once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attention: Option<String>,
+    pub phase: Option<String>,
+    /// When its last start was asked for, microseconds since the Unix epoch.
+    pub started_us: u64,
+    /// Who handed it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
+    /// The pipeline that it is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// Which start of it this is, from 1.
     pub start: u32,
     /// When this was so, microseconds since the Unix epoch.
@@ -68,14 +83,13 @@ pub struct JobSummary {
 }
 
 impl JobSummary {
-    /// What a list says of the job of `record` that stands so. `remark` is what there is to know beside the counts of one that
-    /// has not ended.
+    /// What a list says of the job of `record` that stands so; `said` is what needs a person, and what it does.
     pub fn of(
         record: &JobRecord,
         state: JobState,
         status: &Status,
         result: Option<&JobResult>,
-        remark: Option<String>,
+        said: (Option<Attention>, Option<String>),
     ) -> Self {
         let (runs, spec) = (!state.is_final(), &record.spec);
         let result = result.filter(|_| !runs);
@@ -99,10 +113,19 @@ impl JobSummary {
             seconds: result.map_or(status.seconds, |result| result.seconds),
             per_second: if runs { status.per_second } else { 0.0 },
             eta_seconds: status.eta_seconds.filter(|_| runs && !is_decided),
-            attention: attention(state, status, result, remark),
+            attention: said.0,
+            phase: said.1,
+            started_us: record.started_us,
+            submitted_by: spec.submitted_by.as_ref().map(|by| by.name.clone()),
+            parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             start: record.incarnation,
             as_of_us: now_us(),
         }
+    }
+
+    /// Whether it says the same, whenever it was so.
+    pub fn says_as(&self, other: &Self) -> bool {
+        Self { as_of_us: other.as_of_us, ..self.clone() } == *other
     }
 
     /// Whether it completed and items are missing.
@@ -137,9 +160,19 @@ impl JobSummary {
     }
 }
 
+/// What lists say of a job as its record, or the program that watches over it, has it.
+pub(crate) fn of_record(record: &JobRecord, state: JobState, status: &Status) -> JobSummary {
+    let result = record.result.as_ref();
+    let attention = match result.filter(|_| state.is_final()) {
+        Some(result) => attention_at_the_end(record, result),
+        None => attention(record, state, status),
+    };
+    JobSummary::of(record, state, status, result, (attention, phase(state, status)))
+}
+
 /// Notes a job in the index as its record has it, which was just written; where that fails, the keeper of the index finds it in storage.
 pub async fn note_new(ledger: &dyn Ledger, record: &JobRecord) {
-    let summary = JobSummary::of(record, record.state, &record.status, record.result.as_ref(), None);
+    let summary = of_record(record, record.state, &record.status);
     match tokio::time::timeout(PATIENCE, summary.note(ledger, Noted::Now)).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::debug!(job = record.job_id, %error, "lists show the job a little later"),
@@ -147,33 +180,100 @@ pub async fn note_new(ledger: &dyn Ledger, record: &JobRecord) {
     }
 }
 
-/// What needs a person, in one line.
-pub fn attention(
-    state: JobState,
-    status: &Status,
-    result: Option<&JobResult>,
-    remark: Option<String>,
-) -> Option<String> {
-    let first = |text: &str| cut(text.lines().next().unwrap_or_default(), MOST_TEXT);
-    let error = |result: &JobResult| {
-        let error = result.findings.errors.first()?;
-        Some(first(&format!("{}: {}", error.category, error.message)))
+/// What needs a person about a job that has not ended, as its orchestrator sees it; the worst of it.
+pub(crate) fn attention(record: &JobRecord, state: JobState, status: &Status) -> Option<Attention> {
+    let (spec, progress) = (&record.spec, &status.progress);
+    let error = status.errors.first();
+    let signals = Signals {
+        job: record.job_id.clone(),
+        has_ended: state.is_final(),
+        target: spec.compute_target.clone(),
+        nodes: (u64::from(status.nodes), u64::from(spec.node_count)),
+        missing: (progress.items_failed(), progress.failed),
+        top_error: error
+            .map(|error| first_line(&format!("{}: {}", error.category, error.message)))
+            .unwrap_or_default(),
+        init: InitTrouble {
+            failures: u64::from(status.init_failures),
+            error: String::new(),
+            is_ready: status.is_ready || progress.ended() > 0,
+        },
+        ..Signals::default()
     };
-    match (state, result) {
-        (JobState::Failed, Some(result)) => result.reason.as_deref().map(first),
-        (JobState::Completed, Some(result)) if !result.findings.complete => {
-            let missing = match result.items.failed {
-                0 => "items are missing".to_owned(),
-                1 => "1 item is missing".to_owned(),
-                many => format!("{many} items are missing"),
-            };
-            Some(error(result).map_or(missing.clone(), |error| format!("{missing}: {error}")))
-        }
-        (state, _) if state.is_final() => None,
-        _ => remark.or_else(|| {
-            let seen = status.errors.first()?;
-            Some(first(&format!("{}: {}", seen.category, seen.message)))
-        }),
+    sentences(&signals).into_iter().next()
+}
+
+/// The same of a job that has ended.
+fn attention_at_the_end(record: &JobRecord, result: &JobResult) -> Option<Attention> {
+    let errors = ErrorList {
+        schema: error_list::SCHEMA,
+        errors: result.findings.errors.clone(),
+        ..ErrorList::default()
+    };
+    let place = PageLocation { called: &record.job_id, is_among_logs: false, steps: None };
+    let mut signals = signals(&page::facts(record, result, &errors, Published::default(), place));
+    signals.stale_for = 0.0;
+    sentences(&signals).into_iter().next()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// What it does at the moment, as its orchestrator sees it.
+pub(crate) fn phase(state: JobState, status: &Status) -> Option<String> {
+    let phase = match state {
+        _ if state.is_final() => return None,
+        JobState::Finalizing => "assembling",
+        _ if status.nodes == 0 => "waiting_for_nodes",
+        _ if status.starting > 0 && !status.is_ready => "init",
+        JobState::Queued | JobState::Scheduling if status.progress.ended() == 0 => "planning",
+        _ => "processing",
+    };
+    Some(phase.to_owned())
+}
+
+/// How [`Attention`] stands in the index. What another version says that this one does not know is a note.
+mod attention_form {
+    use prs_portal::attention::{Attention, Severity, known_word};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Form {
+        code: String,
+        severity: u8,
+        text: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        command: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        part: String,
+    }
+
+    #[expect(clippy::ref_option, reason = "serde hands in a reference")]
+    pub(super) fn serialize<S: Serializer>(of: &Option<Attention>, serializer: S) -> Result<S::Ok, S::Error> {
+        let form = of.as_ref().map(|of| Form {
+            code: of.code.to_owned(),
+            severity: of.severity as u8,
+            text: super::cut(&of.text, super::MOST_TEXT),
+            command: of.command.clone(),
+            part: of.part.to_owned(),
+        });
+        form.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Attention>, D::Error> {
+        let form: Option<Form> = Option::deserialize(from)?;
+        Ok(form.map(|form| Attention {
+            code: known_word(&form.code).unwrap_or("note"),
+            severity: match form.severity {
+                0 => Severity::Note,
+                1 => Severity::Warning,
+                _ => Severity::Error,
+            },
+            text: form.text,
+            command: form.command,
+            part: known_word(&form.part).unwrap_or_default(),
+        }))
     }
 }
 
@@ -202,7 +302,7 @@ mod tests {
     fn a_summary_goes_to_the_index_and_back() {
         let mut record = record();
         record.spec.tags.insert("team".to_owned(), "vision".to_owned());
-        let summary = JobSummary::of(&record, JobState::Running, &running(), None, None);
+        let summary = of_record(&record, JobState::Running, &running());
         assert_eq!(
             (summary.mini_batches.scheduled, summary.mini_batches.succeeded, summary.eta_seconds),
             (10, 4, Some(3.0))
@@ -218,7 +318,7 @@ mod tests {
         let order = |start, state| {
             let mut record = record();
             record.incarnation = start;
-            JobSummary::of(&record, state, &Status::default(), None, None).indexed().order
+            of_record(&record, state, &Status::default()).indexed().order
         };
         let in_order = [
             (1, JobState::Queued),
@@ -237,8 +337,8 @@ mod tests {
         let mut status = running();
         let end = Conclusion { state: JobState::Canceled, reason: "asked".to_owned() };
         status.progress.conclusion = Some(end);
-        let summary = JobSummary::of(&record(), JobState::Running, &status, None, Some("ends".to_owned()));
-        assert_eq!((summary.eta_seconds, summary.attention.as_deref()), (None, Some("ends")));
+        let summary = of_record(&record(), JobState::Running, &status);
+        assert_eq!(summary.eta_seconds, None);
     }
 
     #[test]
@@ -248,8 +348,13 @@ mod tests {
         record.state = JobState::Failed;
         let mut result = record.result.clone().unwrap();
         (result.state, result.reason) = (JobState::Failed, Some("ä".repeat(5_000)));
-        let summary = JobSummary::of(&record, JobState::Failed, &Status::default(), Some(&result), None);
-        assert!(summary.indexed().summary.len() < 2_000);
-        assert!(summary.attention.unwrap().ends_with("..."));
+        record.result = Some(result);
+        let summary = of_record(&record, JobState::Failed, &Status::default());
+        let indexed = summary.indexed();
+        assert!(indexed.summary.len() < 2_000, "{}", indexed.summary.len());
+        let read = JobSummary::read(&indexed.summary).unwrap();
+        let attention = read.attention.unwrap();
+        assert_eq!((attention.code, attention.part), ("failed", "errors"));
+        assert!(attention.text.ends_with("..."), "{}", attention.text);
     }
 }
