@@ -12,8 +12,9 @@ use crate::failure::Failure;
 use crate::homes::Whereabouts;
 use crate::homes::fleet::Reader;
 
+pub use prs_common::ledger::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
 pub use prs_orchestrator::job::targets::TargetView;
-pub use prs_orchestrator::job::workers::WorkerView;
+pub use prs_orchestrator::job::workers::{WORKER_STATES, WorkerView};
 
 /// The targets that jobs or workers name, with what each wants and has; by name.
 ///
@@ -36,6 +37,45 @@ pub async fn workers(whereabouts: &Whereabouts, target: Option<&str>) -> Result<
     let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
     let found = of_workers::workers(&ledger, target).await;
     found.map_err(|error| of_ledger(error, &reader, whereabouts))
+}
+
+/// What a target wanted and had over the last day: the steps of [`HISTORY_STEP`] that were noted, each with when it began,
+/// microseconds since the Unix epoch.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn history(whereabouts: &Whereabouts, target: &str) -> Result<Vec<(u64, TargetCounts)>, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(Vec::new()) };
+    ledger.history(target).await.map_err(|error| of_ledger(error, &reader, whereabouts))
+}
+
+/// Notes what targets want and have now, for their history. The first note of a step counts, whoever makes it.
+///
+/// # Errors
+/// The ledger does not take it.
+pub async fn note_history(whereabouts: &Whereabouts, targets: &[TargetView]) -> Result<(), Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(()) };
+    for target in targets {
+        let counts = TargetCounts {
+            wanted: target.wanted_nodes,
+            live: target.live_nodes,
+            idle: target.idle_workers,
+            waiting: target.waiting_mini_batches,
+        };
+        let noted = ledger.note_history(&target.target, counts).await;
+        noted.map_err(|error| of_ledger(error, &reader, whereabouts))?;
+    }
+    Ok(())
+}
+
+/// Asks the worker of this name to leave: what it runs may end, the rest goes back. False where there is none.
+///
+/// # Errors
+/// The ledger does not answer.
+pub async fn drain(whereabouts: &Whereabouts, worker: &str, reason: &str) -> Result<bool, Failure> {
+    let Some((reader, ledger)) = servers(whereabouts).await? else { return Ok(false) };
+    let asked = of_workers::drain(&ledger, worker, reason).await;
+    asked.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
 /// Whether storage and ledger of the fleet answer; neither does without one.

@@ -18,6 +18,7 @@
 //! | see the rows of a file of its output | [`preview::preview`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
+//! | keep a list of all jobs in memory | [`index::IndexCopy`], and one program [`index::Keeper`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
@@ -25,7 +26,7 @@
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
 //! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
-//! `statistics`, `phase`, `attention`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
+//! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
 
 pub mod attention;
 mod caller;
@@ -39,6 +40,7 @@ mod failure;
 pub mod fleet;
 pub mod homes;
 pub mod idempotency;
+pub mod index;
 pub mod intake;
 mod interrupts;
 pub mod list;

@@ -37,6 +37,34 @@ pub struct Attention {
     pub part: &'static str,
 }
 
+/// The words of [`Attention::code`] and [`Attention::part`].
+const WORDS: [&str; 19] = [
+    "failed",
+    "init-failing",
+    "no-worker",
+    "stalled",
+    "data-missing",
+    "orchestrator-away",
+    "server-away",
+    "threshold-near",
+    "losing-nodes",
+    "retry-storm",
+    "slow-node",
+    "stragglers",
+    "fewer-nodes",
+    "idle-slots",
+    "tiny-mini-batches",
+    "note",
+    "errors",
+    "running",
+    "nodes",
+];
+
+/// A word of [`Attention::code`] or [`Attention::part`] that was written down; nothing where there is no such word.
+pub fn known_word(word: &str) -> Option<&'static str> {
+    WORDS.into_iter().find(|known| *known == word)
+}
+
 /// A node whose `run()` takes longer than that of the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowNode {

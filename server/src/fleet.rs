@@ -1,13 +1,16 @@
 //! The targets of the fleet, in memory for some seconds: autoscalers, scrapers and pages ask for the same.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
-use prs_jobs::fleet::{TargetView, targets};
+use prs_jobs::fleet::{HISTORY_STEP, TargetCounts, TargetView, history, note_history, targets};
 use prs_jobs::{Failure, Whereabouts};
 use tokio::sync::Mutex;
 
+/// Between two looks whether a step of the history has begun.
+const BETWEEN_NOTES: Duration = Duration::from_secs(5);
 /// How old the figures may be.
 const AGE: Duration = Duration::from_secs(2);
 
@@ -32,11 +35,13 @@ impl Targets {
 pub(crate) struct FleetView {
     whereabouts: Whereabouts,
     kept: Mutex<Option<(Instant, Arc<Targets>)>>,
+    /// The last step of the history that this server noted.
+    noted: AtomicU64,
 }
 
 impl FleetView {
     pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, kept: Mutex::default() }
+        Self { whereabouts, kept: Mutex::default(), noted: AtomicU64::new(0) }
     }
 
     /// The targets as they are now, or were a moment ago. Figures that cannot be had are never replaced by older ones.
@@ -51,5 +56,28 @@ impl FleetView {
         let targets = Arc::new(Targets { all: targets(&self.whereabouts).await?, read_us });
         *kept = Some((at, Arc::clone(&targets)));
         Ok(targets)
+    }
+
+    /// What a target wanted and had over the last day.
+    pub(crate) async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, Failure> {
+        history(&self.whereabouts, target).await
+    }
+
+    /// Notes the history of the targets, for ever; ends at once where there is no fleet.
+    pub(crate) async fn keep_history(&self) {
+        if self.whereabouts.urls.is_none() {
+            return;
+        }
+        loop {
+            let step = now_us() / HISTORY_STEP.as_micros() as u64;
+            if self.noted.load(Ordering::Relaxed) != step {
+                let noted = async { note_history(&self.whereabouts, &self.targets().await?.all).await };
+                match noted.await {
+                    Ok(()) => self.noted.store(step, Ordering::Relaxed),
+                    Err(failure) => tracing::debug!(%failure, "the history of the targets has a gap"),
+                }
+            }
+            tokio::time::sleep(BETWEEN_NOTES).await;
+        }
     }
 }

@@ -1,64 +1,32 @@
-//! All jobs, in memory: a summary of each, looked at again where something may have changed, once a second at most and only while
-//! somebody asks. Filters, orders and pages of lists cost no read.
+//! All jobs, in memory. Filters, orders and pages of lists cost no read.
+//!
+//! Of a fleet it is a copy of the index in the ledger, which asks what changed, once a second. While the ledger is away, and for the
+//! jobs of a folder, a summary of each is made here, and jobs are looked at again where something may have changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use prs_common::layout;
-use prs_common::ledger::JobState;
 use prs_common::timestamp::now_us;
-use prs_jobs::attention::attention;
 use prs_jobs::homes::{self, Home, Seen};
-use prs_jobs::phase::phase;
+use prs_jobs::index::{self, IndexCopy, Keeper};
 use prs_jobs::{Failure, Whereabouts};
-use prs_orchestrator::job::record::{ItemCounts, MiniBatchCounts};
-use prs_portal::attention::Attention;
 use tokio::sync::Mutex;
 
-/// How old the list may be: of a folder, and of a fleet, where a look costs requests.
-const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(2));
+pub(crate) use prs_jobs::index::JobSummary as Summary;
 
-/// What a list says of a job.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Summary {
-    pub(crate) job_id: String,
-    pub(crate) name: String,
-    pub(crate) display_name: Option<String>,
-    pub(crate) state: JobState,
-    /// Whether it completed with every item; nothing before its end.
-    pub(crate) complete: Option<bool>,
-    pub(crate) reason: Option<String>,
-    pub(crate) target: String,
-    pub(crate) submitted_us: u64,
-    pub(crate) ended_us: Option<u64>,
-    pub(crate) tags: BTreeMap<String, String>,
-    /// The endpoint that was called, and the deployment that answered.
-    pub(crate) deployed: Option<(String, String)>,
-    pub(crate) mini_batches: MiniBatchCounts,
-    pub(crate) items: ItemCounts,
-    pub(crate) seconds: f64,
-    /// Mini-batches a second; 0 where it does not run.
-    pub(crate) per_second: f64,
-    pub(crate) eta_seconds: Option<f64>,
-    /// What needs a person, the worst of it; nothing where all is well.
-    pub(crate) attention: Option<Attention>,
-    /// What it does at the moment; nothing once it has ended.
-    pub(crate) phase: Option<String>,
-    /// When its last start was asked for, microseconds since the Unix epoch.
-    pub(crate) started_us: u64,
-    /// Who handed it in.
-    pub(crate) submitted_by: Option<String>,
-    /// The pipeline that it is a step of.
-    pub(crate) parent: Option<String>,
-    /// Which start of the job it is, from 1.
-    pub(crate) start: u32,
-}
+/// How old the list may be.
+const AGE: Duration = Duration::from_secs(1);
+/// The same where each look reads storage, for the ledger is away.
+const AGE_WITHOUT_LEDGER: Duration = Duration::from_secs(2);
 
 /// All jobs at one moment, the newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) jobs: Vec<Arc<Summary>>,
+    /// Jobs found so far, and jobs there are, while the index of the fleet is filled from storage.
+    pub(crate) partial: Option<(u64, u64)>,
     /// When it was made, microseconds since the Unix epoch.
     pub(crate) made_us: u64,
 }
@@ -68,13 +36,18 @@ pub(crate) struct Snapshot {
 pub(crate) struct Index {
     whereabouts: Whereabouts,
     kept: Mutex<Kept>,
+    keeper: Mutex<Keeper>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
+    /// What the ledger's index has.
+    copy: IndexCopy,
+    /// What was looked at here.
     known: HashMap<String, Known>,
     snapshot: Arc<Snapshot>,
-    made: Option<Instant>,
+    /// When it was made, and until when it does.
+    made: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug, Clone)]
@@ -85,25 +58,74 @@ struct Known {
 }
 
 impl Index {
-    /// The list of the jobs there.
-    pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, kept: Mutex::default() }
+    /// The list of the jobs there. `owner` is a name that no other program has.
+    pub(crate) fn new(whereabouts: Whereabouts, owner: String) -> Self {
+        Self { whereabouts, kept: Mutex::default(), keeper: Mutex::new(Keeper::new(owner)) }
     }
 
     /// All jobs, as they are now or were a moment ago.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
         // Who comes meanwhile waits for the one look.
         let mut kept = self.kept.lock().await;
-        let age = if self.whereabouts.urls.is_some() { AGE.1 } else { AGE.0 };
-        if kept.made.is_some_and(|made| made.elapsed() < age) {
+        if kept.made.is_some_and(|(made, age)| made.elapsed() < age) {
             return Ok(Arc::clone(&kept.snapshot));
         }
-        let known = self.look(&kept.known).await?;
-        let mut jobs: Vec<_> = known.values().map(|known| Arc::clone(&known.summary)).collect();
+        self.look(&mut kept).await?;
+        Ok(Arc::clone(&kept.snapshot))
+    }
+
+    /// Keeps the copy up to date, and the index of the fleet true, for ever; ends at once where there is no fleet.
+    pub(crate) async fn keep(&self) {
+        if self.whereabouts.urls.is_none() {
+            return;
+        }
+        let mut keeper = self.keeper.lock().await;
+        loop {
+            tokio::time::sleep(AGE).await;
+            let tended = async {
+                self.snapshot().await?;
+                let copy = {
+                    let kept = self.kept.lock().await;
+                    keeper.is_due(&kept.copy).then(|| kept.copy.clone())
+                };
+                match copy {
+                    Some(copy) => keeper.tend(&self.whereabouts, &copy).await,
+                    None => Ok(()),
+                }
+            };
+            if let Err(failure) = tended.await {
+                tracing::debug!(%failure, "the index of jobs is brought up to date later");
+            }
+        }
+    }
+
+    /// Brings the list up to date.
+    async fn look(&self, kept: &mut Kept) -> Result<(), Failure> {
+        let made = Instant::now();
+        if index::refresh(&self.whereabouts, &mut kept.copy).await?.is_some() {
+            kept.known.clear();
+            let (jobs, partial) = (kept.copy.jobs().to_vec(), kept.copy.partial());
+            kept.snapshot = Arc::new(Snapshot { jobs, partial, made_us: now_us() });
+            kept.made = Some((made, AGE));
+            return Ok(());
+        }
+        if kept.known.is_empty() {
+            let of = |job: &Arc<Summary>| Known { written: None, summary: Arc::clone(job) };
+            let known = kept.copy.jobs().iter().map(|job| (job.job_id.clone(), of(job)));
+            kept.known = known.collect();
+        }
+        kept.known = self.look_at_homes(&kept.known).await?;
+        let mut jobs: Vec<_> = kept.known.values().map(|known| Arc::clone(&known.summary)).collect();
         jobs.sort_by(|one, other| (other.submitted_us, &other.job_id).cmp(&(one.submitted_us, &one.job_id)));
-        let snapshot = Arc::new(Snapshot { jobs, made_us: now_us() });
-        *kept = Kept { known, snapshot: Arc::clone(&snapshot), made: Some(Instant::now()) };
-        Ok(snapshot)
+        kept.snapshot = Arc::new(Snapshot { jobs, partial: None, made_us: now_us() });
+        let age = if self.whereabouts.urls.is_some() { AGE_WITHOUT_LEDGER } else { AGE };
+        kept.made = Some((Instant::now(), age));
+        Ok(())
+    }
+
+    /// Has all servers list a job as it was seen, which was just changed.
+    pub(crate) async fn note(&self, seen: &Seen) {
+        index::note(&self.whereabouts, seen).await;
     }
 
     /// Looks at the job that is called so again, whatever was seen of it.
@@ -114,7 +136,10 @@ impl Index {
     }
 
     /// Looks at the jobs that may have changed.
-    async fn look(&self, before: &HashMap<String, Known>) -> Result<HashMap<String, Known>, Failure> {
+    async fn look_at_homes(
+        &self,
+        before: &HashMap<String, Known>,
+    ) -> Result<HashMap<String, Known>, Failure> {
         let whereabouts = &self.whereabouts;
         let active = homes::active_ids(whereabouts).await?;
         let (mut known, mut to_look_at) = (HashMap::new(), Vec::new());
@@ -133,7 +158,7 @@ impl Index {
         let seen = homes::look_at_each(to_look_at, &*whereabouts.caller).await?;
         for ((called, written), seen) in marks.into_iter().zip(seen) {
             if let Some(seen) = seen {
-                known.insert(called, Known { written, summary: Arc::new(Summary::of(&seen)) });
+                known.insert(called, Known { written, summary: Arc::new(index::summary(&seen)) });
             }
         }
         Ok(known)
@@ -143,43 +168,4 @@ impl Index {
 /// When the record of a job of this machine was written last.
 fn written(home: &Home) -> Option<SystemTime> {
     std::fs::metadata(home.run_folder()?.join(layout::JOB)).ok()?.modified().ok()
-}
-
-impl Summary {
-    /// What a list says of a job as it was seen.
-    pub(crate) fn of(seen: &Seen) -> Self {
-        let Seen { record, result, .. } = seen;
-        let shown = seen.shown().honest();
-        let runs = !result.state.is_final();
-        let deployed = record.spec.deployed.as_ref();
-        Self {
-            job_id: result.job_id.clone(),
-            name: result.name.clone(),
-            display_name: record.spec.display_name.clone(),
-            state: result.state,
-            complete: (!runs).then_some(result.findings.complete),
-            reason: result.reason.clone(),
-            target: record.spec.compute_target.clone(),
-            submitted_us: record.submitted_us,
-            ended_us: result.ended_us,
-            tags: record.spec.tags.clone(),
-            deployed: deployed.map(|it| (it.endpoint.clone(), it.deployment.clone())),
-            mini_batches: result.mini_batches,
-            items: result.items,
-            seconds: result.seconds,
-            per_second: if runs { shown.status.per_second } else { 0.0 },
-            eta_seconds: shown.status.eta_seconds.filter(|_| runs),
-            attention: attention(seen, None, &result.job_id).into_iter().next(),
-            phase: phase(seen, None),
-            started_us: record.started_us,
-            submitted_by: record.spec.submitted_by.as_ref().map(|by| by.name.clone()),
-            parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
-            start: record.incarnation,
-        }
-    }
-
-    /// Whether it completed and items are missing.
-    pub(crate) fn is_incomplete(&self) -> bool {
-        self.state == JobState::Completed && self.complete == Some(false)
-    }
 }

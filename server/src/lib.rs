@@ -10,7 +10,7 @@
 //! | `problem/` | what can go wrong, as a document for programs and a page for people |
 //! | `http/` | parameters, cursors, ranges, headers of every answer, which hosts and origins may ask |
 //! | `auth/` | who asks, and what they may |
-//! | `index` | all jobs, in memory, as old as a second at most |
+//! | `index` | all jobs, in memory: of a fleet, a copy of the index in its ledger |
 //! | `fleet` | the targets of the fleet, as old as two seconds at most |
 //! | `metrics/` | what is counted of the server, and figures of the fleet, for Prometheus |
 //! | `live/` | what watchers of a job see, made once for all of them |

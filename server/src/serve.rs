@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
+use futures_util::FutureExt;
 use prs_common::timestamp::now_us;
 use prs_jobs::intake::{Desk, Program};
 use prs_jobs::tokens::{TokenState, Tokens};
@@ -24,9 +25,9 @@ use tracing::{info, warn};
 use url::Url;
 
 use crate::app::{App, Shared};
-use crate::auth::Access;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
 use crate::auth::session::Sessions;
+use crate::auth::{Access, random_text};
 use crate::door::{Door, TlsFiles};
 use crate::fleet::FleetView;
 use crate::frame::{admit, frame};
@@ -214,7 +215,7 @@ impl Server {
         let app = App::new(Shared {
             access: Access::new(hosts, sessions, &secret, options.is_open, tokens),
             desk,
-            index: Index::new(whereabouts.clone()),
+            index: Index::new(whereabouts.clone(), format!("{url} {}", random_text::<9>())),
             fleet: FleetView::new(whereabouts.clone()),
             counts: Counts::new(&options.limits),
             metrics: Metrics::default(),
@@ -271,6 +272,11 @@ impl Server {
         let service = router(self.app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let desk = self.app.desk.clone();
         let tidying = tokio::spawn(async move { desk.tidy().await });
+        let app = self.app.clone();
+        let keeping = tokio::spawn(async move {
+            let (index, history) = (app.index.keep().boxed(), app.fleet.keep_history().boxed());
+            tokio::join!(index, history)
+        });
         let serving = server.handle(handle.clone()).first_request_timeout(HEADER).serve(service);
         tokio::pin!(serving);
         let metrics = tell_metrics(self.metrics, &self.app);
@@ -282,6 +288,7 @@ impl Server {
             () = ends => {}
         }
         tidying.abort();
+        keeping.abort();
         // Streams end by themselves.
         self.app.stop.cancel();
         handle.graceful_shutdown(Some(DRAIN));

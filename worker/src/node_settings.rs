@@ -64,7 +64,8 @@ impl NodeSettings {
 
     /// What a node says of itself when it joins.
     pub(crate) fn info(&self) -> NodeInfo {
-        self.host.node_info(&self.worker, &self.instance, self.slots)
+        let python = self.python.display().to_string();
+        NodeInfo { python, ..self.host.node_info(&self.worker, &self.instance, self.slots) }
     }
 }
 
@@ -85,4 +86,6 @@ pub struct NodeEnd {
     pub drain: CancellationToken,
     /// The same, at once: what runs is stopped.
     pub stop: CancellationToken,
+    /// The ledger says that the worker was asked to leave: the node tells who runs it.
+    pub asked: CancellationToken,
 }

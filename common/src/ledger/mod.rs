@@ -8,6 +8,8 @@
 mod copies;
 mod embedded;
 mod error;
+mod history;
+mod index;
 mod nodes;
 mod offers;
 mod progress;
@@ -15,6 +17,7 @@ mod progress;
 mod redis;
 mod tries;
 
+use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +32,8 @@ pub use self::redis::RedisLedger;
 pub use copies::{OfferedCopy, OpenCopy, RunningTry};
 pub use embedded::EmbeddedLedger;
 pub use error::{LedgerError, LedgerErrorKind};
+pub use history::{HISTORY_STEP, HISTORY_STEPS, TargetCounts};
+pub use index::{IndexChanges, IndexedJob, Noted};
 pub use nodes::{
     IdleWorker, InitFailure, MOST_LONGEST, MOST_RUNNING, MOST_SEEN_ERRORS, NodeInfo, NodeReport, NodeView,
     OF_MODEL, OF_SIDE_INPUT, PrintedLine, SeenError,
@@ -70,9 +75,17 @@ pub enum Signal {
     Stop,
     /// The ledger does not know this node (it was lost and rebuilt): join again.
     Rejoin,
+    /// The worker was asked to leave: let what runs end, give the rest back, and look for no other job.
+    Leave,
 }
 
 impl Signal {
+    /// The same for a worker that was asked to leave, or was not.
+    #[must_use]
+    pub fn unless_asked_to_leave(self, leaves: bool) -> Self {
+        if leaves && self == Self::Run { Self::Leave } else { self }
+    }
+
     /// What a job in this state, and with this conclusion if there is one, wants of its nodes.
     pub fn of(state: JobState, conclusion: Option<JobState>) -> Self {
         match state {
@@ -123,6 +136,40 @@ pub trait Ledger: Debug + Display + Send + Sync {
     async fn ring(&self, target: &str) -> Result<(), LedgerError>;
     /// A bell that rings for all of `targets`.
     fn bell(&self, targets: &[String]) -> Box<dyn Bell>;
+
+    /// Notes what `target` wants and has, for its history: the first note of each step of [`HISTORY_STEP`] counts, and others
+    /// change nothing (false).
+    async fn note_history(&self, target: &str, counts: TargetCounts) -> Result<bool, LedgerError>;
+    /// The history of `target`: the steps of the last day that were noted, in their order, each with when it began (microseconds
+    /// since the Unix epoch, by the clock of the ledger).
+    async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, LedgerError>;
+
+    /// Asks the worker with this `instance` to leave: its next look at offers or its next heartbeat tells it so. The wish is
+    /// forgotten after `time`.
+    async fn drain(&self, worker: &str, reason: &str, time: Duration) -> Result<(), LedgerError>;
+    /// The workers that were asked to leave and have not ended, with the reason for each.
+    async fn draining(&self) -> Result<HashMap<String, String>, LedgerError>;
+    /// Forgets a worker of `target` that ends, as it looked for something to do.
+    async fn retire(&self, target: &str, worker: &NodeInfo) -> Result<(), LedgerError>;
+
+    /// Notes a job in the index of jobs; false where what is known of it stands.
+    async fn note_job(&self, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError>;
+    /// Notes in the index that a job was removed.
+    async fn forget_job(&self, job_id: &str) -> Result<(), LedgerError>;
+    /// What changed in the index behind the change with the number `since`, the first `limit` changes of it. A job that changed
+    /// several times is there once, with what is known of it now.
+    async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError>;
+    /// Takes or renews the duty to keep the index; false while another owner has it.
+    async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError>;
+    /// Notes that `owner`, who keeps the index, has found so many of all jobs; whether it is filled with that. False where
+    /// another one keeps it, or it was lost since.
+    async fn fill_index(
+        &self,
+        owner: &str,
+        found: u64,
+        total: u64,
+        is_filled: bool,
+    ) -> Result<bool, LedgerError>;
 }
 
 /// What the ledger keeps of one start of a job. Where it keeps nothing (any more), a call fails with

@@ -39,6 +39,10 @@ pub struct NodeInfo {
     pub version: String,
     /// Name of the program, the same for all jobs that it serves, and while it has none.
     pub instance: String,
+    /// GPUs of its host that it may use.
+    pub gpus: u32,
+    /// The interpreter that jobs without one of their own get; empty where there is none.
+    pub python: String,
 }
 
 /// What a node says of itself regularly.

@@ -58,6 +58,8 @@ pub struct Offers {
     pub offered: Vec<Offered>,
     /// Whether they were compared with storage not long ago. Otherwise some may be missing.
     pub are_filled: bool,
+    /// Whether the worker that looks was asked to leave.
+    pub leaves: bool,
 }
 
 /// How many nodes may serve a job at a time.

@@ -1,13 +1,19 @@
 //! The workers of a fleet as the ledger knows them: idle ones by their looks, busy ones by the heartbeats of their nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use prs_common::ledger::{Ledger, LedgerError, LedgerErrorKind, NodeInfo};
 use serde::Serialize;
 
 use crate::Policy;
-use crate::job::membership::LOOKS_WITHIN;
+
+/// A worker that was not heard of for longer is silent.
+const SILENT_AFTER: Duration = Duration::from_secs(10);
+/// A silent worker is shown for so long.
+const SILENT_IS_SHOWN: Duration = Duration::from_mins(1);
+/// How long a wish that a worker leaves is remembered, where the worker never hears it.
+const DRAIN_IS_REMEMBERED: Duration = Duration::from_hours(1);
 
 /// A worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,6 +21,8 @@ use crate::job::membership::LOOKS_WITHIN;
 pub struct WorkerView {
     /// Its name, the same as long as it runs.
     pub worker: String,
+    /// What it is at: `idle`, `serving`, `draining` (it was asked to leave), or `silent` (nothing was heard of it for ten seconds).
+    pub state: &'static str,
     /// Its host.
     pub host: String,
     /// Address of the host.
@@ -23,25 +31,59 @@ pub struct WorkerView {
     pub targets: Vec<String>,
     /// Processes it runs, or may run.
     pub slots: u32,
+    /// Of these, processes that have a mini-batch under way.
+    pub busy_slots: u32,
+    /// GPUs of its host that it may use.
+    pub gpus: u32,
+    /// The interpreter that jobs without one of their own get there; of a busy one that of its job. Empty where there is none.
+    pub python: String,
     /// The job that it serves.
     pub job: Option<String>,
+    /// Which node of that job it is.
+    pub node_id: Option<u32>,
+    /// Why it was asked to leave; null where nobody did.
+    pub drain_reason: Option<String>,
     /// Version of prs.
     pub version: String,
     /// How long ago it was heard of, seconds.
     pub seen_seconds: f64,
 }
 
+/// The states of workers.
+pub const WORKER_STATES: [&str; 4] = ["idle", "serving", "draining", "silent"];
+
 impl WorkerView {
-    fn new(info: NodeInfo, target: &str, job: Option<&str>, silent: Duration) -> Self {
+    /// A worker that was heard of so long ago, with its job and the node it is of that.
+    fn new(info: NodeInfo, target: &str, job: Option<(&str, u32)>, silent: Duration) -> Self {
         Self {
             worker: info.instance,
+            state: if job.is_some() { "serving" } else { "idle" },
             host: info.host,
             ip: info.ip,
             targets: vec![target.to_owned()],
             slots: info.slots,
-            job: job.map(str::to_owned),
+            busy_slots: 0,
+            gpus: info.gpus,
+            python: info.python,
+            job: job.map(|(job, _)| job.to_owned()),
+            node_id: job.map(|(_, node)| node),
+            drain_reason: None,
             version: info.version,
             seen_seconds: silent.as_secs_f64(),
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        self.seen_seconds > SILENT_AFTER.as_secs_f64()
+    }
+
+    /// Takes in whether it was asked to leave.
+    fn settle(&mut self, draining: &HashMap<String, String>) {
+        self.drain_reason = draining.get(&self.worker).cloned();
+        if self.is_silent() {
+            self.state = "silent";
+        } else if self.drain_reason.is_some() {
+            self.state = "draining";
         }
     }
 }
@@ -52,9 +94,10 @@ pub async fn workers(ledger: &dyn Ledger, target: Option<&str>) -> Result<Vec<Wo
         Some(target) => vec![target.to_owned()],
         None => ledger.targets().await?,
     };
+    let draining = ledger.draining().await?;
     let mut found = BTreeMap::new();
     for target in &targets {
-        for worker in ledger.idle_workers(target, LOOKS_WITHIN).await? {
+        for worker in ledger.idle_workers(target, SILENT_IS_SHOWN).await? {
             add(&mut found, WorkerView::new(worker.info, target, None, worker.silent));
         }
         for node in busy(ledger, target).await? {
@@ -62,8 +105,19 @@ pub async fn workers(ledger: &dyn Ledger, target: Option<&str>) -> Result<Vec<Wo
         }
     }
     let mut workers: Vec<_> = found.into_values().collect();
+    workers.iter_mut().for_each(|worker| worker.settle(&draining));
     workers.sort_by(|one, other| (&one.host, &one.worker).cmp(&(&other.host, &other.worker)));
     Ok(workers)
+}
+
+/// Asks a worker to leave, as the first SIGTERM does: what it runs may end, the rest goes back. False where there is none of this
+/// name.
+pub async fn drain(ledger: &dyn Ledger, worker: &str, reason: &str) -> Result<bool, LedgerError> {
+    if !workers(ledger, None).await?.iter().any(|known| known.worker == worker) {
+        return Ok(false);
+    }
+    ledger.drain(worker, reason, DRAIN_IS_REMEMBERED).await?;
+    Ok(true)
 }
 
 /// The nodes of the jobs of `target`.
@@ -77,25 +131,30 @@ async fn busy(ledger: &dyn Ledger, target: &str) -> Result<Vec<WorkerView>, Ledg
             Err(error) if error.kind == LedgerErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        for node in nodes.into_iter().filter(|node| policy.is_present(node)) {
-            found.push(WorkerView::new(node.info, target, Some(&offered.offer.job_id), node.silent));
+        for node in nodes.into_iter().filter(|node| !node.left && node.silent < SILENT_IS_SHOWN) {
+            let job = Some((offered.offer.job_id.as_str(), node.node_id));
+            let seen = WorkerView::new(node.info, target, job, node.silent);
+            found.push(WorkerView { busy_slots: node.report.busy, ..seen });
         }
     }
     Ok(found)
 }
 
-/// Adds what was seen of a worker. One that has a job looked for it a moment ago; an idle one may look for several targets.
+/// Adds what was seen of a worker. One that has a job looked for it a moment ago; an idle one may look for several targets; one whose
+/// node is silent may have left the job.
 fn add(found: &mut BTreeMap<String, WorkerView>, seen: WorkerView) {
     let Some(known) = found.get_mut(&seen.worker) else {
         found.insert(seen.worker.clone(), seen);
         return;
     };
     match (&known.job, &seen.job) {
+        (None, Some(_)) if seen.is_silent() && !known.is_silent() => {}
         (None, Some(_)) => *known = seen,
         (None, None) => {
             known.seen_seconds = known.seen_seconds.min(seen.seen_seconds);
             known.targets.extend(seen.targets);
         }
+        (Some(_), None) if known.is_silent() && !seen.is_silent() => *known = seen,
         (Some(_), _) => {}
     }
 }
@@ -114,6 +173,7 @@ mod tests {
             host: "h".to_owned(),
             version: "1.2.3".to_owned(),
             instance: instance.to_owned(),
+            ..NodeInfo::default()
         }
     }
 
@@ -154,5 +214,41 @@ mod tests {
         let gpu = [of("a", "gpu", None), of("b", "gpu", None)];
         assert_eq!(told(workers(&ledger, Some("gpu")).await.unwrap()), gpu);
         assert_eq!(workers(&ledger, Some("none")).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_was_asked_to_leave_is_draining() {
+        let ledger = EmbeddedLedger::default();
+        ledger.offers("cpu", Some(&info("a", "a")), Duration::ZERO).await.unwrap();
+        assert!(!drain(&ledger, "b", "").await.unwrap(), "there is none");
+        assert!(drain(&ledger, "a", "the host is updated").await.unwrap());
+        let seen = workers(&ledger, None).await.unwrap().remove(0);
+        assert_eq!((seen.state, seen.drain_reason.as_deref()), ("draining", Some("the host is updated")));
+        ledger.retire("cpu", &info("a", "a")).await.unwrap();
+        assert_eq!(workers(&ledger, None).await.unwrap(), []);
+    }
+
+    #[test]
+    fn what_was_heard_last_of_a_worker_counts() {
+        let view = |job: Option<&str>, silent: u64| {
+            let job = job.map(|job| (job, 0));
+            WorkerView::new(info("w", "w"), "cpu", job, Duration::from_secs(silent))
+        };
+        for (first, second, expected) in [
+            (view(None, 1), view(Some("job"), 2), ("serving", Some("job"))),
+            (view(Some("job"), 2), view(None, 1), ("serving", Some("job"))),
+            // It left the job without a word.
+            (view(Some("job"), 30), view(None, 1), ("idle", None)),
+            (view(None, 1), view(Some("job"), 30), ("idle", None)),
+            (view(None, 30), view(Some("job"), 30), ("silent", Some("job"))),
+        ] {
+            let mut found = BTreeMap::new();
+            for seen in [first, second] {
+                add(&mut found, seen);
+            }
+            let mut seen = found.remove("w").unwrap();
+            seen.settle(&HashMap::new());
+            assert_eq!((seen.state, seen.job.as_deref()), expected);
+        }
     }
 }

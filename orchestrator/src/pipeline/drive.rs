@@ -32,6 +32,7 @@ use crate::job::membership;
 use crate::job::queue::job_queue_options;
 use crate::job::record::{JobRecord, JobRecordError, JobResult};
 use crate::job::reuse::index;
+use crate::report::summary::note_new;
 
 /// Between two looks at the steps.
 const STEPS_INTERVAL: Duration = Duration::from_millis(700);
@@ -171,6 +172,7 @@ async fn try_to_drive(
         release(&job, owner).await;
         return outcome;
     }
+    note_new(&*fleet.ledger, &record).await;
     tidy(&job).await?;
     outcome
 }

@@ -10,6 +10,7 @@ pub mod progress_overview;
 pub mod starts;
 pub(crate) mod statistics;
 pub mod summaries;
+pub mod summary;
 pub(crate) mod try_table;
 
 pub use statistics::{group_id_of, read as read_statistics};

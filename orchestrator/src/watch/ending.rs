@@ -197,6 +197,7 @@ impl Watch<'_> {
             self.journal.error(format_args!("the ledger does not say how the job ended: {error}"));
         }
         self.publish_view();
+        Box::pin(self.tell_index()).await;
         Ok(result)
     }
 }

@@ -11,6 +11,7 @@
 //! | `act` | does it |
 //! | `error` | the one table of what becomes of an error: it is tried again, handed over, or fails the job |
 //! | `following`, `scheduler` | reading what was committed; publishing the plan where nobody does |
+//! | `index` | what lists of jobs say of the job |
 //! | `statistics` | what is published of the job while it runs |
 //! | `ending`, `reports` | the end of a job up to its record; what comes after it |
 
@@ -20,6 +21,7 @@ mod ending;
 mod error;
 mod findings;
 mod following;
+mod index;
 mod memory;
 mod observe;
 mod reports;
@@ -36,12 +38,14 @@ use std::time::{Duration, Instant};
 use prs_common::backoff::Backoff;
 use prs_common::end_reason::EndReason;
 use prs_common::ledger::{Conclusion, Duty, JobState, NodeView};
+use prs_common::storage::Version;
 use prs_common::timestamp::now_us;
 use tokio::sync::watch::Sender;
 
 use self::duties::Situation;
 use self::ending::nothing;
 use self::error::{Disposition, When, disposition};
+use self::index::ToldIndex;
 use self::memory::Memory;
 use self::observe::Snapshot;
 use self::scheduler::Scheduler;
@@ -180,6 +184,10 @@ struct Watch<'a> {
     published: PublishedParts,
     /// Whether the journal says already that the ledger did not take them.
     is_publishing_refused: bool,
+    /// When the index of jobs was told what.
+    told_index: ToldIndex,
+    /// The version of the record that has the words which are known, where that is not the one that was read or written.
+    words_of: Option<Version>,
     /// The nodes of the last look.
     nodes: Vec<NodeView>,
     reserve: PathBuf,
@@ -239,6 +247,8 @@ impl<'a> Watch<'a> {
             statistics,
             published: PublishedParts::default(),
             is_publishing_refused: false,
+            told_index: ToldIndex::default(),
+            words_of: None,
             nodes: Vec::new(),
             reserve,
             is_recorded: false,
@@ -323,6 +333,7 @@ impl<'a> Watch<'a> {
         self.watching.lags(seen.progress.segments.saturating_sub(self.memory.followed));
         self.write_due_statistics();
         Box::pin(self.publish_due_statistics(seen.progress.is_read)).await;
+        Box::pin(self.tell_index()).await;
         Ok(None)
     }
 
@@ -408,6 +419,7 @@ impl<'a> Watch<'a> {
         self.memory.state = state;
         self.journal.decision(format_args!("the job is {}", state.as_str()));
         self.publish_view();
+        Box::pin(self.tell_index()).await;
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ mod rate;
 mod scale;
 mod shares;
 mod tries;
+mod wanted;
+mod workers;
 
 pub use activity::{Activity, Lane};
 pub use curve::Curve;
@@ -32,6 +34,8 @@ pub use scale::Span;
 pub(crate) use scale::round_up;
 pub use shares::{BANDS, Shares};
 pub use tries::{Tries, TryBar};
+pub use wanted::{Wanted, WantedStep};
+pub use workers::Workers;
 
 /// Marks of a picture along the time axis, at most.
 pub const MOST_BUCKETS: usize = 240;

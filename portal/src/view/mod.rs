@@ -25,5 +25,5 @@ pub use site::{
     JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage,
     MiniBatchesPage, NodesPage, OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage,
     ProblemsPage, Refused, RemovePage, SelectedPage, SelectedRow, SettingsPage, StateCount, SubmitPage, Tab,
-    TargetRow, TryFact, TryLine, WorkerRow,
+    TargetRow, TryFact, TryLine, WorkerFilter, WorkerList, WorkerPage, WorkerRow,
 };

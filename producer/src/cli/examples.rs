@@ -144,7 +144,8 @@ Examples:
 pub(super) const WORKERS: &str = "\
 Examples:
   prs workers
-  prs workers --target gpu -o json";
+  prs workers --target gpu -o json
+  prs workers drain node-a-4711-1f2e3d4c    # it lets what runs end, and ends";
 
 pub(super) const SERVE: &str = "\
 Examples:

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use prs_worker::NodeSettings;
 
 use super::servers::{FleetServers, Servers};
@@ -56,12 +56,37 @@ pub(crate) struct Worker {
     pub(crate) work_dir: Option<PathBuf>,
 }
 
-/// List the workers of a fleet.
+/// List the workers of a fleet, or ask one to leave.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Workers {
+    /// What to do with one of them; without it all are listed.
+    #[command(subcommand)]
+    pub(crate) command: Option<WorkersCommand>,
     /// Those of this compute target only.
     #[arg(long)]
     pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) servers: FleetServers,
+}
+
+/// What can be done with a worker.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkersCommand {
+    /// Ask a worker to leave: what it runs may end, the rest goes back to its job.
+    Drain(DrainWorker),
+}
+
+/// Ask a worker to leave: what it runs may end, the rest goes back to its job.
+///
+/// It does what the first SIGTERM does, at its next look for a job or its next heartbeat, and ends.
+#[derive(Debug, Args)]
+pub(crate) struct DrainWorker {
+    /// The worker, as prs workers lists it.
+    pub(crate) worker: String,
+    /// Why, for those who look at the list.
+    #[arg(long, default_value = "")]
+    pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) servers: FleetServers,
 }

@@ -43,7 +43,7 @@ pub(crate) use endpoints::{
     Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint,
     OfAzure, UpdateDeployment, UpdateEndpoint,
 };
-pub(crate) use fleet::{Doctor, Profiles, Worker, Workers};
+pub(crate) use fleet::{Doctor, DrainWorker, Profiles, Worker, Workers, WorkersCommand};
 pub(crate) use jobs::{Collect, Errors, Fetch, Job, List, Logs, Remove, Report, WhereaboutsArguments};
 pub(crate) use run::{CodeChoice, Explain, New, Resubmit, Resume, Submit, Try, Validate, is_job_file};
 pub(crate) use server::{Auth, Serve, TakeUp};
@@ -265,7 +265,7 @@ pub(crate) enum Command {
     /// Serve the jobs of a fleet on this host.
     #[command(after_help = examples::WORKER)]
     Worker(Worker),
-    /// List the workers of a fleet.
+    /// List the workers of a fleet, or ask one to leave.
     #[command(after_help = examples::WORKERS)]
     Workers(Workers),
     /// Serve jobs to browsers, and to programs over HTTP.
@@ -313,7 +313,11 @@ impl Command {
             | Self::Man(_) => {
                 return Asks::Nothing;
             }
-            Self::Worker(Worker { servers, .. }) | Self::Workers(Workers { servers, .. }) => {
+            Self::Worker(Worker { servers, .. })
+            | Self::Workers(
+                Workers { command: Some(WorkersCommand::Drain(DrainWorker { servers, .. })), .. }
+                | Workers { command: None, servers, .. },
+            ) => {
                 return Asks::Fleet(servers);
             }
             Self::Submit(Submit { servers, .. }) | Self::Validate(Validate { servers, .. }) => {

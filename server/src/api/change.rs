@@ -102,6 +102,7 @@ pub(crate) async fn patch(
         info!(job_id = id, who = who.name, "is called otherwise");
     }
     let seen = home.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    app.index.note(&seen).await;
     let mut headers = headers;
     headers.remove(axum::http::header::IF_NONE_MATCH);
     object_of(&*home, &seen).await.answer(&headers, None)

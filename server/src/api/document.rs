@@ -128,8 +128,10 @@ routes! {
     get "/api/v1/targets", "metrics", [], "Lists the compute targets, with what each wants and has.";
     get "/api/v1/targets/{target}", "metrics", [], "What a compute target wants and has, for autoscalers; zeros where nobody named it yet.";
     get "/api/v1/workers", "read", [
-        ("target", "a compute target"), ("state", "idle or serving"), ("job", "the job that they serve"), LIMIT, CURSOR
+        ("target", "a compute target"), ("state", "idle, serving, draining or silent"), ("job", "the job that they serve"),
+        ("q", "part of name, host, address, job or version"), LIMIT, CURSOR
     ], "Lists the workers of the fleet.";
+    post "/api/v1/workers/{worker}/drain", "admin", [], "Asks a worker to leave, as its first SIGTERM does: what it runs may end. JSON with a reason, or nothing.";
     get "/metrics", "metrics", [], "Figures of the server and the fleet, as OpenMetrics has them.";
     get "/api/v1/tokens", "admin", [LIMIT, CURSOR], "Lists the tokens, without their secrets, the newest first.";
     post "/api/v1/tokens", "admin", [], "Creates a token: JSON with name, role, endpoints of the role invoke, expires_in_days [90; 0 for never]. The answer has its secret, once.";

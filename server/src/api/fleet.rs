@@ -1,14 +1,18 @@
 //! What the targets of the fleet want and have, for autoscalers; and its workers.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
-use prs_jobs::fleet::{TargetView, WorkerView, workers as of_fleet};
-use serde::Serialize;
+use prs_jobs::fleet::{TargetView, WORKER_STATES, WorkerView, drain as ask_to_leave, workers as of_fleet};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tracing::info;
 
 use crate::app::App;
-use crate::auth::{Known, MayRead};
+use crate::auth::{Known, May, MayAdmin, MayRead};
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
@@ -44,34 +48,24 @@ pub(crate) async fn target(
     Ok(Json(Target { view: targets.named(&name), as_of: format_us(targets.read_us) }).into_response())
 }
 
-/// What a worker is at.
-pub(crate) fn state_of(worker: &WorkerView) -> &'static str {
-    if worker.job.is_some() { "serving" } else { "idle" }
-}
-
-/// A worker, and what it is at.
-#[derive(Debug, Serialize)]
-struct Worker {
-    #[serde(flatten)]
-    view: WorkerView,
-    state: &'static str,
-}
-
 /// `GET /workers`.
 pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) -> Result<Response, Problem> {
-    params.check(&["target", "state", "job", "limit", "cursor"])?;
+    params.check(&["target", "state", "job", "q", "limit", "cursor"])?;
     let (limit, target, job) = (params.limit()?, params.one("target")?, params.one("job")?);
     let state = params.one("state")?;
-    if let Some(state) = state.filter(|state| !["idle", "serving"].contains(state)) {
-        return Err(bad("state", format_args!("{state:?} is neither idle nor serving")));
+    if let Some(state) = state.filter(|state| !WORKER_STATES.contains(state)) {
+        let known = WORKER_STATES.join(", ");
+        return Err(bad("state", format_args!("{state:?} is none of {known}")));
     }
+    let query = params.one("q")?.map(str::to_lowercase);
     let of = format!("workers?{}", params.without(&["limit", "cursor"]));
     let after: Option<(String, String)> =
         params.one("cursor")?.map(|cursor| cursor::read(&of, cursor)).transpose()?;
     let found = of_fleet(&app.whereabouts, target).await;
     let mut found = found.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     found.retain(|worker| {
-        state.is_none_or(|state| state_of(worker) == state)
+        state.is_none_or(|state| worker.state == state)
+            && query.as_deref().is_none_or(|query| contains(worker, query))
             && job.is_none_or(|job| worker.job.as_deref() == Some(job))
     });
     let total = found.len() as u64;
@@ -79,10 +73,63 @@ pub(crate) async fn workers(_: MayRead, State(app): State<App>, params: Params) 
         after.as_ref().is_none_or(|(host, name)| (&worker.host, &worker.worker) > (host, name))
     };
     let mut rest = found.into_iter().filter(is_behind);
-    let value: Vec<Worker> =
-        rest.by_ref().take(limit).map(|view| Worker { state: state_of(&view), view }).collect();
+    let value: Vec<WorkerView> = rest.by_ref().take(limit).collect();
     let last = value.last().filter(|_| rest.next().is_some());
-    let next_cursor = last.map(|last| cursor::write(&of, &(&last.view.host, &last.view.worker)));
+    let next_cursor = last.map(|last| cursor::write(&of, &(&last.host, &last.worker)));
     let as_of = format_us(now_us());
     Ok(Json(super::jobs::Page { value, next_cursor, total: Some(total), as_of }).into_response())
+}
+
+/// Whether name, host, address, job or version of a worker contain the text, which is in small letters.
+pub(crate) fn contains(worker: &WorkerView, query: &str) -> bool {
+    let WorkerView { worker: name, host, ip, job, version, .. } = worker;
+    [name, host, ip, version].into_iter().chain(job).any(|text| text.to_lowercase().contains(query))
+}
+
+/// What the body of a wish to leave may say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Drain {
+    /// Why, for people.
+    reason: String,
+}
+
+/// Longest reason why a worker is to leave, characters.
+const MOST_REASON: usize = 200;
+
+/// Asks the worker of this name to leave.
+pub(crate) async fn drain_worker(app: &App, worker: &str, reason: &str, who: &str) -> Result<(), Problem> {
+    if reason.chars().count() > MOST_REASON {
+        let title = format_args!("The reason has more than {MOST_REASON} characters.");
+        return Err(Problem::new(Kind::BAD_REQUEST, title));
+    }
+    let reason = if reason.is_empty() { format!("asked by {who}") } else { format!("{reason} ({who})") };
+    let asked = ask_to_leave(&app.whereabouts, worker, &reason).await;
+    if asked.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))? {
+        info!(worker, who, reason, "a worker is asked to leave");
+        return Ok(());
+    }
+    let title =
+        format_args!("There is no worker {worker:?}: it has ended, or nothing was heard of it for a minute.");
+    Err(Problem::new(Kind::NOT_FOUND, title))
+}
+
+/// `POST /workers/{worker}/drain`.
+pub(crate) async fn drain(
+    May(who): MayAdmin,
+    State(app): State<App>,
+    Path(worker): Path<String>,
+    params: Params,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let Drain { reason } = match &body[..] {
+        [] => Drain::default(),
+        body => serde_json::from_slice(body).map_err(|error| {
+            Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be read: {error}."))
+        })?,
+    };
+    drain_worker(&app, &worker, reason.trim(), &who.name).await?;
+    let answer = Json(json!({ "worker": worker, "state": "draining" }));
+    Ok((StatusCode::ACCEPTED, answer).into_response())
 }

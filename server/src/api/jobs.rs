@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::homes::{JobHome, Seen};
+use prs_jobs::index::summary;
 use prs_jobs::records::Versioned;
 use prs_jobs::statistics::live;
 use prs_jobs::{homes, report as reports, show};
@@ -67,6 +68,17 @@ struct JobsPage<'a> {
     page: Page<JobSummary<'a>>,
     /// How many there are in each state, with the other filters.
     counts: BTreeMap<&'static str, u64>,
+    /// How far the list is filled from storage; nothing where it is whole.
+    partial: Option<Partial>,
+}
+
+/// A list that is being filled.
+#[derive(Debug, Serialize)]
+struct Partial {
+    /// Jobs found so far.
+    found: u64,
+    /// Jobs there are to find.
+    total: u64,
 }
 
 /// Which jobs are asked for, in which order.
@@ -237,9 +249,9 @@ pub(crate) async fn snapshot(app: &App, wanted: &Wanted) -> Result<Arc<Snapshot>
     if seen.record.pipeline.is_some() {
         let steps = homes::steps_of(&home.called(), &app.whereabouts).await.map_err(refused)?;
         let seen = homes::look_at_all(steps, &*app.whereabouts.caller).await.map_err(refused)?;
-        jobs = seen.iter().map(|seen| Arc::new(Summary::of(seen))).collect();
+        jobs = seen.iter().map(|seen| Arc::new(summary(seen))).collect();
     }
-    Ok(Arc::new(Snapshot { jobs, made_us: now_us() }))
+    Ok(Arc::new(Snapshot { jobs, partial: None, made_us: now_us() }))
 }
 
 /// The number or the text that a list is sorted by, when the job was submitted, its id.
@@ -271,7 +283,8 @@ pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> 
         total: Some(found.total),
         as_of: format_us(snapshot.made_us),
     };
-    let mut response = Json(JobsPage { page, counts: found.counts }).into_response();
+    let partial = snapshot.partial.map(|(found, total)| Partial { found, total });
+    let mut response = Json(JobsPage { page, counts: found.counts, partial }).into_response();
     if let Some(link) = link.and_then(|link| link.parse().ok()) {
         response.headers_mut().insert(LINK, link);
     }

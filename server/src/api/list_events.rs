@@ -118,7 +118,7 @@ fn changes(
     snapshot: &Snapshot,
 ) -> (Vec<Arc<Summary>>, Vec<String>) {
     let is_as_told = |job: &&Arc<Summary>| {
-        told.get(&job.job_id).is_some_and(|known| Arc::ptr_eq(known, job) || **known == ***job)
+        told.get(&job.job_id).is_some_and(|known| Arc::ptr_eq(known, job) || known.says_as(job))
     };
     let changed: Vec<_> = snapshot.jobs.iter().filter(|job| !is_as_told(job)).cloned().collect();
     let now = by_id(snapshot);

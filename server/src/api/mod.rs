@@ -119,6 +119,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/targets", get(fleet::targets)))
         .merge(at("/api/v1/targets/{target}", get(fleet::target)))
         .merge(at("/api/v1/workers", get(fleet::workers)))
+        .merge(at("/api/v1/workers/{worker}/drain", post(fleet::drain)))
         .merge(at("/metrics", get(service::metrics)))
         .merge(at("/api/v1/endpoints", get(endpoints::list)))
         .merge(at(

@@ -6,6 +6,7 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use prs_jobs::fleet::is_reachable;
+use prs_jobs::homes::active_ids;
 use serde_json::json;
 
 use crate::app::App;
@@ -47,6 +48,9 @@ pub(crate) async fn readyz(State(app): State<App>) -> Result<&'static str, Probl
     if app.stop.is_cancelled() {
         return Err(Problem::new(Kind::BUSY, "The server is about to end.").retry_after(5));
     }
-    app.index.snapshot().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let failed = |failure| Problem::of(&failure, Kind::INTERNAL);
+    app.index.snapshot().await.map_err(failed)?;
+    // A list from the ledger says nothing of storage.
+    active_ids(&app.whereabouts).await.map_err(failed)?;
     Ok("ok\n")
 }

@@ -44,6 +44,7 @@ pub(crate) async fn list(
         states: states(&params, &found.counts, &state),
         query: params.one("q")?.unwrap_or_default().to_owned(),
         total: found.total,
+        partial: snapshot.partial,
         is_filtered: !params.without(&["cursor", "part", "limit", "sort"]).is_empty(),
         pages: pages(&found, &rest, params.one("cursor")?.is_some()),
         rows_address: rows,

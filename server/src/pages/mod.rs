@@ -12,7 +12,7 @@
 //! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
-//! | `fleet` | targets and workers |
+//! | `fleet` | targets and workers, one of each; asking a worker to leave |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
@@ -78,6 +78,10 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/endpoints/{endpoint}", "read"),
     ("post", "/endpoints/{endpoint}", "submit"),
     ("get", "/fleet", "read"),
+    ("get", "/fleet/{target}", "read"),
+    ("get", "/workers/{worker}", "read"),
+    ("get", "/workers/{worker}/drain", "admin"),
+    ("post", "/workers/{worker}/drain", "admin"),
     ("get", "/login", ""),
     ("post", "/login", ""),
     ("post", "/logout", ""),
@@ -116,6 +120,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints", get(endpoints::list)))
         .merge(at("/endpoints/{endpoint}", get(endpoints::one).post(endpoints::call)))
         .merge(at("/fleet", get(fleet::page)))
+        .merge(at("/fleet/{target}", get(fleet::target)))
+        .merge(at("/workers/{worker}", get(fleet::worker)))
+        .merge(at("/workers/{worker}/drain", get(fleet::ask_to_drain).post(fleet::drain)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", axum::routing::post(login::log_out)))
         .merge(at("/api", get(help::api)))

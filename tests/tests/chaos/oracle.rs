@@ -155,9 +155,11 @@ fn nothing_left(chaos: &mut ChaosRun<'_>, expected: &Expected) {
 /// What there is on the broker and in Redis that should not be, but for so many dead letters; empty when all is well.
 pub(crate) fn left_on_servers(fleet: &Fleet, dead: u64) -> String {
     let mut left = String::new();
-    // Whose ledger it is, which targets have workers, which are idle, and that the offers were compared with storage, is no job's.
+    // Whose ledger it is, which targets have workers, which are idle, that the offers were compared with storage, and the index of
+    // all jobs, is no job's.
     let of_no_job = |key: &&str| {
-        ["prs:storage", "prs:targets"].contains(key)
+        ["prs:storage", "prs:targets", "prs:draining"].contains(key)
+            || key.starts_with("prs:jobs")
             || (key.starts_with("prs:{@") && !key.ends_with(":offers"))
     };
     let keys = fleet.redis.cli(&["keys", "*"]);

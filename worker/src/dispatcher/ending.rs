@@ -32,7 +32,7 @@ impl Dispatcher<'_> {
                 self.ending = Some(Ending::InOrder(Instant::now() + SHUTDOWN_GRACE));
             }
             Signal::Stop => self.ending = Some(Ending::AtOnce),
-            Signal::Run | Signal::Finish | Signal::Rejoin => return,
+            Signal::Run | Signal::Finish | Signal::Rejoin | Signal::Leave => return,
         }
         let waiting = [&mut self.pending, &mut self.suspects, &mut self.cleared];
         let waiting: Vec<Ready> = waiting.into_iter().flat_map(|waiting| waiting.drain(..)).collect();

@@ -55,6 +55,8 @@ impl Host {
             host: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: instance.to_owned(),
+            gpus: self.gpus.len() as u32,
+            python: String::new(),
         }
     }
 

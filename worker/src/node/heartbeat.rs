@@ -20,6 +20,8 @@ pub(crate) struct Heartbeat {
     /// What the job wants: the heartbeat writes, node and dispatcher read.
     pub(crate) signal_tx: watch::Sender<Signal>,
     pub(crate) metrics: Metrics,
+    /// The worker was asked to leave.
+    pub(crate) asked: CancellationToken,
 }
 
 impl Heartbeat {
@@ -52,6 +54,7 @@ impl Heartbeat {
                     Ok(joined) => node_id = joined,
                     Err(error) => tracing::warn!(%error, "the node is not in the rebuilt ledger yet"),
                 },
+                Ok(Signal::Leave) => self.asked.cancel(),
                 Ok(wanted) => {
                     self.signal_tx.send_if_modified(|signal| std::mem::replace(signal, wanted) != wanted);
                 }

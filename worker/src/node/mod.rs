@@ -82,6 +82,7 @@ pub async fn run_node(
         in_hand: in_hand.clone(),
         signal_tx,
         metrics: settings.metrics.clone(),
+        asked: end.asked.clone(),
     };
     let beating = tokio::spawn(heartbeat.beat(stop_heartbeat.clone()));
 
@@ -183,7 +184,8 @@ async fn keep_former_logs(job: &JobContext, node_id: u32) {
 
 /// Ends when the job wants no more nodes.
 async fn unwanted(mut signal_rx: watch::Receiver<Signal>) {
-    let _ = signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin)).await;
+    let _ =
+        signal_rx.wait_for(|signal| !matches!(signal, Signal::Run | Signal::Rejoin | Signal::Leave)).await;
 }
 
 /// Makes the folder for the data that is fetched.

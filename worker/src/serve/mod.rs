@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prs_common::ledger::NodeInfo;
+use prs_common::ledger::{LedgerError, NodeInfo};
 use prs_orchestrator::Fleet;
 use prs_orchestrator::job::membership;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::host::unique::unique;
 use crate::inputs::side::SideInputStore;
 use crate::metrics::Metrics;
-use crate::{Host, NodeEnd, WorkFolder};
+use crate::{Host, NodeEnd, WorkFolder, find_interpreter};
 use choice::{Choice, Left, choices};
 use pipelines::{Pipelines, is_pipeline};
 pub use service::ServeOutcome;
@@ -36,6 +36,8 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const LEFT_FOR: Duration = Duration::from_secs(5);
 /// How long the last answers to the broker may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// How long a worker that ends waits until the ledger has forgotten it.
+const RETIRING: Duration = Duration::from_secs(2);
 /// Pause before the one job of a worker is looked at again.
 const USELESS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -68,20 +70,42 @@ pub struct WorkerSettings {
 
 /// Serves jobs until it is asked to end, or had nothing to do for `idle_limit`.
 pub async fn serve_jobs(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd) {
-    let pipelines = Pipelines::default();
-    search_and_serve(fleet, settings, end, &pipelines).await;
+    let (pipelines, info) = (Pipelines::default(), idle_info(settings));
+    search_and_serve(fleet, settings, end, &pipelines, &info).await;
     pipelines.leave().await;
+    retire(fleet, settings, &info).await;
 }
 
-async fn search_and_serve(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEnd, pipelines: &Pipelines) {
-    let mut search = Search { fleet, settings, info: idle_info(settings), left: HashMap::new(), pipelines };
+/// Lets the ledger forget a worker that ends, which is not seen any more at once. Nobody waits for it.
+async fn retire(fleet: &Fleet, settings: &WorkerSettings, info: &NodeInfo) {
+    let retired = async {
+        for target in &settings.targets {
+            fleet.ledger.retire(target, info).await?;
+        }
+        Ok::<_, LedgerError>(())
+    };
+    match tokio::time::timeout(RETIRING, retired).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the worker is seen a little longer"),
+        Err(_) => tracing::debug!("the worker is seen a little longer: no answer"),
+    }
+}
+
+async fn search_and_serve(
+    fleet: &Fleet,
+    settings: &WorkerSettings,
+    end: &NodeEnd,
+    pipelines: &Pipelines,
+    info: &NodeInfo,
+) {
+    let mut search = Search { fleet, settings, info: info.clone(), left: HashMap::new(), pipelines };
     let mut bell = None;
     let mut idle_since = Instant::now();
     loop {
         let found = tokio::select! {
             biased;
             () = end.drain.cancelled() => return,
-            found = search.look() => found,
+            found = search.look(end) => found,
         };
         let pause = if search.serve_one_of(found, end).await {
             // Rings that nobody hears would pile up.
@@ -116,7 +140,8 @@ async fn search_and_serve(fleet: &Fleet, settings: &WorkerSettings, end: &NodeEn
 fn idle_info(settings: &WorkerSettings) -> NodeInfo {
     let instance = instance(settings);
     let slots = settings.slots.unwrap_or_else(|| settings.host.default_slots());
-    settings.host.node_info(&instance, &instance, slots)
+    let python = find_interpreter(None).map(|python| python.display().to_string()).unwrap_or_default();
+    NodeInfo { python, ..settings.host.node_info(&instance, &instance, slots) }
 }
 
 /// A name for this program that no other has.
@@ -152,7 +177,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// What there is to do, the most urgent first.
-    async fn look(&mut self) -> Vec<Choice> {
+    async fn look(&mut self, end: &NodeEnd) -> Vec<Choice> {
         let mut offered = Vec::new();
         let mut are_all = true;
         let metrics = &self.settings.metrics;
@@ -161,6 +186,11 @@ impl Search<'_> {
             let offers = membership::offers(self.fleet, target, Some(&self.info)).await;
             metrics.heard(&offers);
             match offers {
+                Ok(offers) if offers.leaves => {
+                    tracing::info!("an administrator asked this worker to leave");
+                    end.drain.cancel();
+                    return Vec::new();
+                }
                 Ok(offers) => offered.extend(offers.offered.into_iter().map(|one| (target.clone(), one))),
                 Err(error) => {
                     tracing::warn!(target, %error, "whether there is a job is not known; looking again");

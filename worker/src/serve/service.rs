@@ -265,6 +265,10 @@ impl Service<'_> {
                     }
                     place = Some(ended);
                 }
+                () = node_end.asked.cancelled(), if !self.end.drain.is_cancelled() => {
+                    tracing::info!(job = job.id, "an administrator asked this worker to leave");
+                    self.end.drain.cancel();
+                }
                 () = self.end.drain.cancelled(), if !node_end.drain.is_cancelled() => {
                     tracing::info!(job = job.id, "asked to end: what runs may end, the rest goes back");
                     watch_end.stop.cancel();

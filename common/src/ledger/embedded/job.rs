@@ -404,7 +404,9 @@ impl JobLedger for EmbeddedJob {
             };
             node.report = report.clone();
             node.heard = Instant::now();
-            Signal::of(job.state, job.progress.conclusion.as_ref().map(|conclusion| conclusion.state))
+            let leaves = self.ledger.leaves(&node.info.instance);
+            let conclusion = job.progress.conclusion.as_ref().map(|conclusion| conclusion.state);
+            Signal::of(job.state, conclusion).unless_asked_to_leave(leaves)
         })
     }
 

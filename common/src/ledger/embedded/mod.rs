@@ -1,5 +1,6 @@
 //! The ledger in the memory of one process, for embedded jobs and tests.
 
+mod index;
 mod job;
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,8 +12,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use self::index::Index;
 use self::job::{EmbeddedJob, Job};
-use super::{Bell, IdleWorker, JobLedger, KnownJob, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers};
+use super::history::of_last_day;
+use super::{
+    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, KnownJob, Ledger,
+    LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
+};
+use crate::timestamp::now_us;
 
 /// A ledger in memory. Clones share their jobs.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +30,10 @@ pub struct EmbeddedLedger {
     targets: Arc<Mutex<HashMap<String, Target>>>,
     /// Identity of the storage it belongs to.
     storage: Arc<Mutex<Option<String>>>,
+    /// The workers that were asked to leave, why, and until when that is remembered.
+    draining: Arc<Mutex<HashMap<String, (String, Instant)>>>,
+    /// The index of jobs.
+    index: Arc<Mutex<Index>>,
     /// Counts the rings, for whatever target.
     rung: watch::Sender<u64>,
 }
@@ -34,6 +45,7 @@ struct Target {
     /// When each idle worker looked last.
     idle: HashMap<String, (NodeInfo, Instant)>,
     filled_until: Option<Instant>,
+    history: BTreeMap<u64, TargetCounts>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -41,6 +53,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl EmbeddedLedger {
+    /// Whether a worker was asked to leave.
+    fn leaves(&self, instance: &str) -> bool {
+        let now = Instant::now();
+        lock(&self.draining).get(instance).is_some_and(|(_, until)| *until > now)
+    }
+
     fn of_target<T>(&self, target: &str, work: impl FnOnce(&mut Target) -> T) -> T {
         work(lock(&self.targets).entry(target.to_owned()).or_default())
     }
@@ -95,7 +113,8 @@ impl Ledger for EmbeddedLedger {
             let (nodes, known) = known.unzip();
             Offered { offer, nodes: nodes.unwrap_or_default(), known }
         };
-        Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled })
+        let leaves = worker.is_some_and(|worker| self.leaves(&worker.instance));
+        Ok(Offers { offered: offers.into_iter().map(look).collect(), are_filled, leaves })
     }
 
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
@@ -144,6 +163,68 @@ impl Ledger for EmbeddedLedger {
 
     fn bell(&self, _targets: &[String]) -> Box<dyn Bell> {
         Box::new(EmbeddedBell { rung: self.rung.subscribe() })
+    }
+
+    async fn note_history(&self, target: &str, counts: TargetCounts) -> Result<bool, LedgerError> {
+        let step = now_us() / HISTORY_STEP.as_micros() as u64;
+        Ok(self.of_target(target, |target| {
+            target.history.retain(|known, _| known + HISTORY_STEPS > step);
+            let is_new = !target.history.contains_key(&step);
+            target.history.entry(step).or_insert(counts);
+            is_new
+        }))
+    }
+
+    async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, LedgerError> {
+        let now = now_us() / HISTORY_STEP.as_micros() as u64;
+        let kept = self.of_target(target, |target| target.history.clone());
+        Ok(of_last_day(now, kept.into_iter().collect()))
+    }
+
+    async fn drain(&self, worker: &str, reason: &str, time: Duration) -> Result<(), LedgerError> {
+        let wish = (reason.to_owned(), Instant::now() + time);
+        lock(&self.draining).insert(worker.to_owned(), wish);
+        Ok(())
+    }
+
+    async fn draining(&self) -> Result<HashMap<String, String>, LedgerError> {
+        let mut draining = lock(&self.draining);
+        let now = Instant::now();
+        draining.retain(|_, (_, until)| *until > now);
+        Ok(draining.iter().map(|(worker, (reason, _))| (worker.clone(), reason.clone())).collect())
+    }
+
+    async fn retire(&self, target: &str, worker: &NodeInfo) -> Result<(), LedgerError> {
+        self.of_target(target, |target| target.idle.remove(&worker.worker));
+        lock(&self.draining).remove(&worker.instance);
+        Ok(())
+    }
+
+    async fn note_job(&self, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError> {
+        Ok(lock(&self.index).note(job, noted))
+    }
+
+    async fn forget_job(&self, job_id: &str) -> Result<(), LedgerError> {
+        lock(&self.index).forget(job_id);
+        Ok(())
+    }
+
+    async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError> {
+        Ok(lock(&self.index).changes(since, limit))
+    }
+
+    async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError> {
+        Ok(lock(&self.index).keep(owner, time))
+    }
+
+    async fn fill_index(
+        &self,
+        owner: &str,
+        found: u64,
+        total: u64,
+        is_filled: bool,
+    ) -> Result<bool, LedgerError> {
+        Ok(lock(&self.index).fill(owner, found, total, is_filled))
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redis::{FromRedisValue, ToRedisArgs};
 
 use super::failure::RedisFailure;
-use super::keys::Key;
+use super::keys::{Key, TargetKey};
 use super::packed::Packed;
 use super::scripts::{self, Script};
 use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name};
@@ -39,7 +39,17 @@ impl RedisJob {
         arguments: impl ToRedisArgs + Send,
     ) -> Result<T, LedgerError> {
         let keys: Vec<String> = keys.iter().map(|key| key.of(&self.job)).collect();
-        let answer: Result<Option<T>, _> = self.ledger.connection.run(script, &keys, arguments).await;
+        self.run_on(script, &keys, arguments).await
+    }
+
+    /// Runs a script on these keys, the first of which tells whether the job is there.
+    async fn run_on<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        arguments: impl ToRedisArgs + Send,
+    ) -> Result<T, LedgerError> {
+        let answer: Result<Option<T>, _> = self.ledger.connection.run(script, keys, arguments).await;
         answer.map_err(|failure| self.ledger.error(&self.job, failure))?.ok_or_else(|| {
             let message = format!("no such job in the {}", self.ledger);
             LedgerError::new(LedgerErrorKind::NotFound, &self.job, message)
@@ -308,13 +318,12 @@ impl JobLedger for RedisJob {
         worker: &str,
         report: &NodeReport,
     ) -> Result<Signal, LedgerError> {
-        let keys = [Key::Job, Key::Nodes, Key::Heard];
-        let answer: Vec<Option<JobState>> =
-            self.run(&scripts::HEARTBEAT, &keys, (node_id, worker, Packed(report))).await?;
-        Ok(match answer[..] {
-            [Some(state), conclusion] => Signal::of(state, conclusion),
-            _ => Signal::Rejoin,
-        })
+        let keys = [Key::Job, Key::Nodes, Key::Heard].map(|key| key.of(&self.job));
+        let keys = [&keys[..], &[TargetKey::Draining.of("")]].concat();
+        let arguments = (node_id, worker, Packed(report));
+        let (state, conclusion, leaves): (Option<JobState>, Option<JobState>, bool) =
+            self.run_on(&scripts::HEARTBEAT, &keys, arguments).await?;
+        Ok(state.map_or(Signal::Rejoin, |state| Signal::of(state, conclusion).unless_asked_to_leave(leaves)))
     }
 
     async fn leave(&self, node_id: u32) -> Result<(), LedgerError> {

@@ -60,10 +60,18 @@ pub(super) enum TargetKey {
     Offers,
     Idle,
     Filled,
+    History,
     /// The names of all targets.
     All,
     /// Identity of the storage that the ledger belongs to.
     Storage,
+    /// The workers that were asked to leave.
+    Draining,
+    /// The summaries of jobs; their changes; those that were removed; the state of this index.
+    Jobs,
+    JobChanges,
+    RemovedJobs,
+    JobIndex,
     /// A channel, and no key.
     Bell,
 }
@@ -75,8 +83,14 @@ impl TargetKey {
             Self::Offers => "offers",
             Self::Idle => "idle",
             Self::Filled => "filled",
+            Self::History => "history",
             Self::All => return "prs:targets".to_owned(),
             Self::Storage => return "prs:storage".to_owned(),
+            Self::Draining => return "prs:draining".to_owned(),
+            Self::Jobs => return "prs:jobs".to_owned(),
+            Self::JobChanges => return "prs:jobs:changed".to_owned(),
+            Self::RemovedJobs => return "prs:jobs:removed".to_owned(),
+            Self::JobIndex => return "prs:jobs:index".to_owned(),
             Self::Bell => "bell",
         };
         format!("prs:{{@{target}}}:{kind}")

@@ -1,5 +1,6 @@
 //! What brings jobs and workers together: offers, idle workers, targets, bells.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +10,18 @@ use super::bell::RedisBell;
 use super::job::RedisJob;
 use super::keys::TargetKey;
 use super::packed::Packed;
-use super::{RedisLedger, TIME_TO_LIVE, call_name, scripts};
+use super::{NONE, RedisLedger, TIME_TO_LIVE, call_name, index, scripts};
+use crate::ledger::history::of_last_day;
 use crate::ledger::{
-    Bell, IdleWorker, JobLedger, JobState, KnownJob, Ledger, LedgerError, NodeInfo, Offer, Offered, Offers,
+    Bell, HISTORY_STEP, HISTORY_STEPS, IdleWorker, IndexChanges, IndexedJob, JobLedger, JobState, KnownJob,
+    Ledger, LedgerError, NodeInfo, Noted, Offer, Offered, Offers, TargetCounts,
 };
 use crate::message_pack;
 
 /// How long the ledger remembers that a worker had nothing to do.
 const IDLE_IS_REMEMBERED: Duration = Duration::from_mins(1);
 
-fn micros(time: Duration) -> u64 {
+pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -47,11 +50,15 @@ impl Ledger for RedisLedger {
         worker: Option<&NodeInfo>,
         quiet: Duration,
     ) -> Result<Offers, LedgerError> {
-        type Answer = (bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool)>);
+        type Answer = (bool, bool, Vec<(Vec<u8>, u32, Option<JobState>, bool, bool)>);
         let (quiet, remembered) = (micros(quiet), micros(IDLE_IS_REMEMBERED));
-        let arguments = (worker.is_some(), Packed(worker), quiet, remembered, TIME_TO_LIVE.as_secs(), target);
-        let keys = [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All];
-        let (are_filled, found): Answer = self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
+        let name = worker.map_or("", |worker| &worker.instance);
+        let arguments =
+            (worker.is_some(), Packed(worker), quiet, remembered, TIME_TO_LIVE.as_secs(), target, name);
+        let keys =
+            [TargetKey::Offers, TargetKey::Idle, TargetKey::Filled, TargetKey::All, TargetKey::Draining];
+        let (are_filled, leaves, found): Answer =
+            self.run_for(target, &scripts::OFFERS, &keys, arguments).await?;
         let mut offered = Vec::with_capacity(found.len());
         for (offer, nodes, state, is_concluded, is_watched) in found {
             let known = state.map(|state| KnownJob { state, is_concluded, is_watched });
@@ -61,7 +68,7 @@ impl Ledger for RedisLedger {
                 Err(error) => tracing::warn!(%error, target, "an offer in the ledger is left alone"),
             }
         }
-        Ok(Offers { offered, are_filled })
+        Ok(Offers { offered, are_filled, leaves })
     }
 
     async fn idle(&self, target: &str, within: Duration) -> Result<u64, LedgerError> {
@@ -99,5 +106,63 @@ impl Ledger for RedisLedger {
     fn bell(&self, targets: &[String]) -> Box<dyn Bell> {
         let channels = targets.iter().map(|target| TargetKey::Bell.of(target)).collect();
         Box::new(RedisBell { connection: self.connection.clone(), channels, listening: None })
+    }
+
+    async fn note_history(&self, target: &str, counts: TargetCounts) -> Result<bool, LedgerError> {
+        let TargetCounts { wanted, live, idle, waiting } = counts;
+        let (step, kept) = (micros(HISTORY_STEP), HISTORY_STEPS);
+        let arguments = (step, kept, wanted, live, idle, waiting, TIME_TO_LIVE.as_secs());
+        self.run_for(target, &scripts::NOTE_HISTORY, &[TargetKey::History], arguments).await
+    }
+
+    async fn history(&self, target: &str) -> Result<Vec<(u64, TargetCounts)>, LedgerError> {
+        let (now, kept): (u64, HashMap<String, String>) =
+            self.run_for(target, &scripts::HISTORY, &[TargetKey::History], micros(HISTORY_STEP)).await?;
+        let read = |text: &String| {
+            let numbers: Vec<u64> = text.split(' ').map_while(|number| number.parse().ok()).collect();
+            let [step, wanted, live, idle, waiting] = numbers[..] else { return None };
+            Some((step, TargetCounts { wanted, live, idle, waiting }))
+        };
+        Ok(of_last_day(now, kept.values().filter_map(read).collect()))
+    }
+
+    async fn drain(&self, worker: &str, reason: &str, time: Duration) -> Result<(), LedgerError> {
+        let arguments = (worker, reason, time.as_secs().max(1));
+        self.run_for("", &scripts::DRAIN, &[TargetKey::Draining], arguments).await
+    }
+
+    async fn draining(&self) -> Result<HashMap<String, String>, LedgerError> {
+        self.run_for("", &scripts::DRAINING, &[TargetKey::Draining], NONE).await
+    }
+
+    async fn retire(&self, target: &str, worker: &NodeInfo) -> Result<(), LedgerError> {
+        let keys = [TargetKey::Idle, TargetKey::Draining];
+        self.run_for(target, &scripts::RETIRE, &keys, (Packed(worker), &worker.instance)).await
+    }
+
+    async fn note_job(&self, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError> {
+        index::note(self, job, noted).await
+    }
+
+    async fn forget_job(&self, job_id: &str) -> Result<(), LedgerError> {
+        index::forget(self, job_id).await
+    }
+
+    async fn changed_jobs(&self, since: u64, limit: usize) -> Result<IndexChanges, LedgerError> {
+        index::changes(self, since, limit).await
+    }
+
+    async fn keep_index(&self, owner: &str, time: Duration) -> Result<bool, LedgerError> {
+        index::keep(self, owner, time).await
+    }
+
+    async fn fill_index(
+        &self,
+        owner: &str,
+        found: u64,
+        total: u64,
+        is_filled: bool,
+    ) -> Result<bool, LedgerError> {
+        index::fill(self, owner, (found, total), is_filled).await
     }
 }

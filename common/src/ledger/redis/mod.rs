@@ -21,9 +21,15 @@
 //! | `prs:{<job>}:leases` | hash | for each duty `<duty>:owner`, `<duty>:until` (µs), `<duty>:fence` |
 //! | `prs:storage` | string | identity of the storage that the ledger belongs to |
 //! | `prs:targets` | sorted set | targets that idle workers looked for, by when (µs) |
+//! | `prs:draining` | hash | why a worker was asked to leave, by its name; expires |
+//! | `prs:jobs` | hash | the index of jobs: by job id, the order and the summary; nothing for one that was removed |
+//! | `prs:jobs:changed` | sorted set | ids of the jobs in the index, by the number of the last change of each |
+//! | `prs:jobs:removed` | sorted set | of those, ids of removed jobs, by when (µs); remembered for a day |
+//! | `prs:jobs:index` | hash | `last`, the number of the last change; `filling`, a name, once all jobs in storage were found; `found` and `total`, how far that is; `owner` and `until` (µs), who keeps the index |
 //! | `prs:{@<target>}:offers` | hash | by run: the offer, packed |
 //! | `prs:{@<target>}:idle` | sorted set | workers without a job, packed, by when they looked (µs) |
 //! | `prs:{@<target>}:filled` | string | there while the offers are, or are about to be, compared with storage; expires |
+//! | `prs:{@<target>}:history` | hash | 288 steps of five minutes, by number of the step modulo 288: the step, wanted, live, idle, waiting |
 //!
 //! The channel `prs:{@<target>}:bell` rings for the idle workers of a target. *Packed* is MessagePack. A million mini-batches take 125 kB, and some hundred bytes a segment.
 //!
@@ -39,11 +45,13 @@
 //! | `keys`, `scripts`, `packed` | names of keys, the Lua, and what goes to it and back |
 //! | `job` | what it keeps of one job |
 //! | `membership` | what brings jobs and workers together; `bell` rings |
+//! | `index` | the index of jobs |
 
 mod address;
 mod bell;
 mod connection;
 mod failure;
+mod index;
 mod job;
 mod keys;
 mod membership;

@@ -63,6 +63,16 @@ scripts! {
     BELONGS_TO = "belongs_to";
     FORMER_JOB = "former_job";
     RING = "ring";
+    NOTE_HISTORY = "note_history";
+    HISTORY = "history";
+    DRAIN = "drain";
+    DRAINING = "draining";
+    RETIRE = "retire";
+    NOTE_JOB = "note_job";
+    FORGET_JOB = "forget_job";
+    CHANGED_JOBS = "changed_jobs";
+    KEEP_INDEX = "keep_index";
+    FILL_INDEX = "fill_index";
     PROBE = "probe";
     CLOCK = "clock";
 }

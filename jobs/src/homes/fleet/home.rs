@@ -45,6 +45,20 @@ impl FleetHome {
     }
 }
 
+impl FleetHome {
+    /// Notes in the index of jobs that the job is removed; where that fails, who keeps the index finds it gone.
+    async fn leave_index(&self) {
+        let left = match self.reader.ledger(&*self.caller).await {
+            Ok(Some(ledger)) => ledger.forget_job(&self.job_id).await.map_err(|error| error.to_string()),
+            Ok(None) => Err("Redis does not answer".to_owned()),
+            Err(failure) => Err(failure.to_string()),
+        };
+        if let Err(error) = left {
+            tracing::debug!(job = self.job_id, error, "lists show the removed job a little longer");
+        }
+    }
+}
+
 #[async_trait]
 impl JobHome for FleetHome {
     fn storage(&self) -> &Arc<dyn Storage> {
@@ -190,6 +204,9 @@ impl JobHome for FleetHome {
             }
         }
         let removed = remove_job(&**self.reader.storage(), &self.job_id, start, keeps_output).await;
+        if let Ok(true) = removed {
+            self.leave_index().await;
+        }
         removed.map_err(|error| match error {
             JobRecordError::Storage(error) => Failure::server(
                 anyhow::Error::from(error).context(format!("cannot remove job {}", self.job_id)),

@@ -21,6 +21,7 @@ use prs_orchestrator::job::membership;
 use prs_orchestrator::job::queue::job_queue_options;
 use prs_orchestrator::job::reuse as job_reuse;
 use prs_orchestrator::plan::schedule::{Assignment, KnownChecksums};
+use prs_orchestrator::report::summary::note_new;
 use prs_orchestrator::{Fleet, JobContext, JobRecord, JobResult};
 
 use super::reuse;
@@ -257,6 +258,7 @@ pub(crate) async fn enter(
         fleet.list_job(id)
     })
     .await?;
+    note_new(&*fleet.ledger, record).await;
     failpoint::pass("job_listed");
     Ok(())
 }

@@ -437,7 +437,7 @@ impl JobRecord {
     }
 
     /// Takes over what people say of the job, which they may change while a program works on it and holds an older record.
-    fn take_over(&mut self, found: &Self) {
+    pub(crate) fn take_over(&mut self, found: &Self) {
         self.kept = found.kept;
         let words = found.spec.clone();
         self.change_words(|spec| spec.take_words(&words));

@@ -1,11 +1,14 @@
-//! The fleet: are there enough workers, what waits and since when, who is busy with what.
+//! The fleet: are there enough workers, what waits and since when, who is sick, who is busy with what. And one target, and one
+//! worker.
 
 use askama::Template;
 
 use super::Chrome;
 use super::simple::rendered;
+use crate::chart::{Figure, Workers};
 use crate::text::times::{day_and_clock, duration};
 use crate::text::{count, counted};
+use crate::view::header::Chip;
 
 /// A compute target.
 #[derive(Debug, Clone, Default)]
@@ -28,11 +31,18 @@ pub struct TargetRow {
     pub unwatched: u64,
     /// How long the job that waits longest for a node has been waiting, seconds; 0 where none does.
     pub oldest_wait_seconds: f64,
+    /// Versions of prs that its workers have, with how many have each.
+    pub versions: Vec<(String, u64)>,
 }
 
 impl TargetRow {
     fn waits(&self) -> String {
         if self.oldest_wait_seconds > 0.0 { duration(self.oldest_wait_seconds) } else { String::new() }
+    }
+
+    fn has_versions(&self) -> String {
+        let each = self.versions.iter().map(|(version, workers)| format!("{version} ({workers})"));
+        each.collect::<Vec<_>>().join(", ")
     }
 
     /// What needs a person; empty where nothing does.
@@ -56,14 +66,26 @@ impl TargetRow {
 pub struct WorkerRow {
     /// Its name.
     pub worker: String,
-    /// Its host.
+    /// What it is at: `idle`, `serving`, `draining` or `silent`.
+    pub state: &'static str,
+    /// Its host, and the address of that.
     pub host: String,
+    /// Address of the host.
+    pub ip: String,
     /// Its targets, or that of its job.
     pub targets: String,
-    /// Processes it runs, or may run.
-    pub slots: u32,
+    /// Processes that have a mini-batch under way, and those it runs or may run.
+    pub slots: (u32, u32),
+    /// GPUs.
+    pub gpus: u32,
+    /// The interpreter.
+    pub python: String,
     /// The job that it serves; empty where it is idle.
     pub job: String,
+    /// Which node of that it is.
+    pub node_id: Option<u32>,
+    /// Why it was asked to leave; empty where nobody did.
+    pub drain_reason: String,
     /// Version of prs.
     pub version: String,
     /// How long ago it was heard of, seconds.
@@ -71,23 +93,94 @@ pub struct WorkerRow {
 }
 
 impl WorkerRow {
+    fn chip(&self) -> Chip {
+        let (family, word) = match self.state {
+            "serving" => ("active", "serving"),
+            "draining" => ("warn", "draining"),
+            "silent" => ("bad", "silent"),
+            _ => ("neutral", "idle"),
+        };
+        Chip { family, word }
+    }
+
     fn seen(&self) -> String {
         format!("{} ago", duration(self.seen_seconds))
     }
+
+    fn has_slots(&self) -> String {
+        if self.job.is_empty() {
+            self.slots.1.to_string()
+        } else {
+            format!("{}/{}", self.slots.0, self.slots.1)
+        }
+    }
 }
 
-/// The fleet as a page.
+/// A link of a filter, with how many workers it shows.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerFilter {
+    /// The word.
+    pub name: String,
+    /// How many workers.
+    pub count: u64,
+    /// The address.
+    pub link: String,
+    /// Whether it is in use.
+    pub is_shown: bool,
+}
+
+/// Workers of a page, as all pages list them.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerList {
+    /// Those of this page.
+    pub rows: Vec<WorkerRow>,
+    /// How many fit the filters.
+    pub total: u64,
+    /// By state.
+    pub filters: Vec<WorkerFilter>,
+    /// What is searched for.
+    pub query: String,
+    /// The state that is shown; empty for all.
+    pub state: String,
+    /// The address of the first page, and of the next one; empty where it is this one, or there is none.
+    pub pages: (String, String),
+}
+
+impl WorkerList {
+    fn shown(&self) -> String {
+        let all = counted(self.total, "worker");
+        let here = self.rows.len() as u64;
+        if here < self.total { format!("{} of {all}", count(here)) } else { all }
+    }
+
+    /// The figure of all workers by state; empty where there are none.
+    fn picture(&self) -> String {
+        let by_state: Vec<(&str, u64)> =
+            self.filters.iter().map(|filter| (filter.name.as_str(), filter.count)).collect();
+        Workers::figure(&by_state).map(|figure| rendered(&figure)).unwrap_or_default()
+    }
+}
+
+/// The fleet as a page, or one target of it.
 #[derive(Debug, Template)]
-#[template(path = "site/fleet.html")]
+#[template(path = "site/fleet.html", blocks = ["rows"])]
 pub struct FleetPage<'a> {
     /// What stands around it.
     pub chrome: &'a Chrome,
+    /// The target that the page is about; empty where it is about all.
+    pub target: &'a str,
     /// The targets, by name.
     pub targets: Vec<TargetRow>,
-    /// The workers of this page.
-    pub workers: Vec<WorkerRow>,
-    /// How many there are.
-    pub total: u64,
+    /// What targets wanted and had over the last day; those of the page.
+    pub history: Vec<Figure>,
+    /// How many targets have no picture here.
+    pub history_left_out: u64,
+    /// The workers.
+    pub workers: WorkerList,
+    /// Whether who looks may ask workers to leave.
+    pub may_drain: bool,
+    /// The address of what is kept new.
+    pub rows_address: String,
     /// When they were seen, microseconds since the Unix epoch.
     pub at_us: u64,
 }
@@ -98,17 +191,58 @@ impl FleetPage<'_> {
         rendered(self)
     }
 
+    /// What is kept new alone.
+    pub fn rows_html(&self) -> String {
+        rendered(&self.as_rows())
+    }
+
     fn as_of(&self) -> (String, String) {
         (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
     }
 
-    fn is_cut(&self) -> bool {
-        (self.workers.len() as u64) < self.total
+    /// Where the filters lead.
+    fn address(&self) -> String {
+        if self.target.is_empty() { "/fleet".to_owned() } else { format!("/fleet/{}", self.target) }
+    }
+}
+
+/// A worker as a page.
+#[derive(Debug, Template)]
+#[template(path = "site/worker.html")]
+pub struct WorkerPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// The worker.
+    pub worker: WorkerRow,
+    /// Whether who looks may ask it to leave.
+    pub may_drain: bool,
+    /// When it was seen, microseconds since the Unix epoch.
+    pub at_us: u64,
+}
+
+impl WorkerPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
     }
 
-    fn shown(&self) -> String {
-        let all = counted(self.total, "worker");
-        if self.is_cut() { format!("{} of {all}", count(self.workers.len() as u64)) } else { all }
+    fn as_of(&self) -> (String, String) {
+        (format!("{} UTC", day_and_clock(self.at_us)), prs_common::timestamp::format_us(self.at_us))
+    }
+
+    /// What is known of it: names and texts.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let of = &self.worker;
+        let or_none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+        vec![
+            ("Host", format!("{} ({})", of.host, of.ip)),
+            ("Target", of.targets.clone()),
+            ("Slots", of.has_slots()),
+            ("GPUs", of.gpus.to_string()),
+            ("Python", or_none(&of.python)),
+            ("Version", of.version.clone()),
+            ("Last seen", of.seen()),
+        ]
     }
 }
 
@@ -126,17 +260,63 @@ mod tests {
         assert_eq!(TargetRow { live: 4, needed: 0, ..target }.says(), "");
     }
 
+    fn page<'a>(chrome: &'a Chrome, rows: Vec<WorkerRow>, total: u64) -> FleetPage<'a> {
+        let of = |name: &str, count| WorkerFilter { name: name.to_owned(), count, ..WorkerFilter::default() };
+        let filters = vec![of("all", total), of("serving", total - 1), of("silent", 1)];
+        FleetPage {
+            chrome,
+            target: "",
+            targets: Vec::new(),
+            history: Vec::new(),
+            history_left_out: 0,
+            workers: WorkerList { rows, total, filters, ..WorkerList::default() },
+            may_drain: true,
+            rows_address: "/fleet?part=rows".to_owned(),
+            at_us: 0,
+        }
+    }
+
     #[test]
     fn names_are_no_markup() {
         let chrome = Chrome::default();
-        let worker =
-            WorkerRow { worker: "<b>w</b>".to_owned(), job: "a\"b".to_owned(), ..WorkerRow::default() };
-        let page =
-            FleetPage { chrome: &chrome, targets: Vec::new(), workers: vec![worker], total: 7, at_us: 0 };
+        let worker = WorkerRow {
+            worker: "<b>w</b>".to_owned(),
+            job: "a\"b".to_owned(),
+            drain_reason: "<i>".to_owned(),
+            ..WorkerRow::default()
+        };
+        let html = page(&chrome, vec![worker.clone()], 7).html();
+        assert!(!html.contains("<b>w") && !html.contains("a\"b"), "{html}");
+        assert!(html.contains("1 of 7 workers"), "{html}");
+        let html = WorkerPage { chrome: &chrome, worker, may_drain: true, at_us: 0 }.html();
+        assert!(!html.contains("<b>w") && !html.contains("a\"b") && !html.contains("<i>"), "{html}");
+    }
+
+    /// 500 workers: 50 of them on a page of 50 KB at most.
+    #[test]
+    fn the_page_of_a_large_fleet_stays_small() {
+        let chrome = Chrome::default();
+        let row = |at: usize| WorkerRow {
+            worker: format!("node-{at:03}-4711-1f2e3d4c"),
+            state: "serving",
+            host: format!("node-{at:03}.example.org"),
+            ip: "192.0.2.7".to_owned(),
+            targets: "default".to_owned(),
+            slots: (8, 8),
+            job: "score-20261121-120000-1a2b".to_owned(),
+            version: "0.2.0".to_owned(),
+            ..WorkerRow::default()
+        };
+        let mut page = page(&chrome, (0..50).map(row).collect(), 500);
+        let steps: Vec<_> = (0..288)
+            .map(|at| {
+                let (wanted, live, idle) = (at * 7 % 13, at % 5, at % 3);
+                Some(crate::chart::WantedStep { wanted, live, idle, waiting: at })
+            })
+            .collect();
+        page.history.extend(crate::chart::Wanted::figure("wanted", "default", 0, 300, &steps));
         let html = page.html();
-        assert!(
-            !html.contains("<b>w") && !html.contains("a\"b") && html.contains("1 of 7 workers"),
-            "{html}"
-        );
+        assert!(html.len() <= 50 << 10, "{}", html.len());
+        assert!(html.contains("500 workers: 499 serving, 1 silent"));
     }
 }

@@ -108,6 +108,8 @@ pub struct JobsPage<'a> {
     pub query: String,
     /// How many jobs fit the filters.
     pub total: u64,
+    /// Jobs found so far, and jobs there are, while the list is filled from storage.
+    pub partial: Option<(u64, u64)>,
     /// Whether there is a filter.
     pub is_filtered: bool,
     /// The address of the first page, and of the next one; empty where it is this one, or there is none.
@@ -121,6 +123,17 @@ pub struct JobsPage<'a> {
 }
 
 impl JobsPage<'_> {
+    /// That not all jobs are found yet; empty where they are.
+    fn finds(&self) -> String {
+        let Some((found, total)) = self.partial else { return String::new() };
+        match total {
+            0 => "The list is filled from storage: looking for jobs".to_owned(),
+            total => {
+                format!("The list is filled from storage: {} of {} jobs found", count(found), count(total))
+            }
+        }
+    }
+
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)

@@ -19,7 +19,7 @@ mod submit;
 pub use code::{CodePage, CodeRow};
 pub use compare::{ComparePage, ComparedFile, ComparedJob};
 pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
-pub use fleet::{FleetPage, TargetRow, WorkerRow};
+pub use fleet::{FleetPage, TargetRow, WorkerFilter, WorkerList, WorkerPage, WorkerRow};
 pub use graph::GraphPage;
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};

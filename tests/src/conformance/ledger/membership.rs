@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use prs_common::ledger::{Conclusion, Duty, JobState, KnownJob, Ledger, NodeReport, Offer, Offered, Seats};
+use prs_common::ledger::{
+    Conclusion, Duty, HISTORY_STEP, JobState, KnownJob, Ledger, NodeReport, Offer, Offered, Seats, Signal,
+    TargetCounts,
+};
 
 use super::{LIMITS, fresh, unique, worker};
 use crate::deadline::{eventually, stays_pending, within};
@@ -176,4 +179,56 @@ pub(super) async fn quiet_node_loses_its_seat(ledger: &dyn Ledger) {
     assert_eq!(job.take_seat(&worker("b"), patient).await.unwrap(), None);
     job.heartbeat(node, "a", &NodeReport::default()).await.unwrap();
     eventually("the seat to be free", || async { job.take_seat(&worker("b"), one).await.unwrap() }).await;
+}
+
+pub(super) async fn worker_that_is_to_leave_is_told_so(ledger: &dyn Ledger) {
+    let (target, run, name) = (unique("target"), unique("run"), unique("worker"));
+    let info = worker(&name);
+    let job = ledger.job(&run);
+    job.create(LIMITS).await.unwrap();
+    let node = job.join(&info, None).await.unwrap();
+    let other = job.join(&worker(&unique("other")), None).await.unwrap();
+    let beat = async || job.heartbeat(node, &name, &NodeReport::default()).await.unwrap();
+    assert!(!ledger.offers(&target, Some(&info), MINUTE).await.unwrap().leaves);
+    assert_eq!(beat().await, Signal::Run);
+    for reason in ["first", "the host is updated"] {
+        ledger.drain(&info.instance, reason, MINUTE).await.unwrap();
+    }
+    assert!(ledger.offers(&target, Some(&info), MINUTE).await.unwrap().leaves);
+    assert!(!ledger.offers(&target, None, MINUTE).await.unwrap().leaves);
+    assert_eq!(beat().await, Signal::Leave);
+    let told = job.nodes().await.unwrap().into_iter().find(|seen| seen.node_id == other).unwrap();
+    let others = job.heartbeat(other, &told.info.worker, &NodeReport::default()).await.unwrap();
+    assert_eq!(others, Signal::Run, "nobody asked it");
+    assert_eq!(ledger.draining().await.unwrap()[&info.instance], "the host is updated");
+    // What the job wants of its nodes comes first.
+    let canceled = Conclusion { state: JobState::Canceled, reason: "by a test".to_owned() };
+    job.conclude(&canceled).await.unwrap();
+    assert_eq!(beat().await, Signal::Stop);
+}
+
+pub(super) async fn worker_that_ends_is_forgotten(ledger: &dyn Ledger) {
+    let (target, info) = (unique("target"), worker(&unique("worker")));
+    ledger.offers(&target, Some(&info), MINUTE).await.unwrap();
+    ledger.offers(&target, Some(&worker("stays")), MINUTE).await.unwrap();
+    ledger.drain(&info.instance, "", MINUTE).await.unwrap();
+    for _ in 0..2 {
+        ledger.retire(&target, &info).await.unwrap();
+    }
+    let idle = ledger.idle_workers(&target, MINUTE).await.unwrap();
+    assert_eq!(idle.iter().map(|idle| &*idle.info.worker).collect::<Vec<_>>(), ["stays"]);
+    assert!(!ledger.draining().await.unwrap().contains_key(&info.instance));
+}
+
+pub(super) async fn history_of_a_target_is_noted_once_a_step(ledger: &dyn Ledger) {
+    let (target, other) = (unique("target"), unique("target"));
+    assert_eq!(ledger.history(&target).await.unwrap(), []);
+    let counts = TargetCounts { wanted: 4, live: 2, idle: 1, waiting: 1 << 40 };
+    assert!(ledger.note_history(&target, counts).await.unwrap());
+    // A new step may begin meanwhile.
+    let again = ledger.note_history(&target, TargetCounts::default()).await.unwrap();
+    let history = ledger.history(&target).await.unwrap();
+    assert_eq!((history.len(), history[0].1), (if again { 2 } else { 1 }, counts));
+    assert_eq!(history[0].0 % HISTORY_STEP.as_micros() as u64, 0, "a step begins at a round time");
+    assert_eq!(ledger.history(&other).await.unwrap(), []);
 }

@@ -2,6 +2,7 @@
 
 mod commits;
 mod copies;
+mod index;
 mod leases;
 mod lifecycle;
 mod membership;
@@ -100,6 +101,16 @@ macro_rules! __ledger_cases {
                 seats_are_limited
                 racing_workers_take_no_more_seats_than_there_are
                 quiet_node_loses_its_seat
+                worker_that_is_to_leave_is_told_so
+                worker_that_ends_is_forgotten
+                history_of_a_target_is_noted_once_a_step
+            }
+            index {
+                noted_jobs_are_asked_for_by_what_changed
+                summary_that_is_out_of_date_changes_nothing
+                job_that_was_found_replaces_nothing
+                one_at_a_time_keeps_the_index
+                jobs_of_the_index_are_counted
             }
             leases {
                 lease_has_one_holder
@@ -167,6 +178,7 @@ fn worker(name: &str) -> NodeInfo {
         host: "the host".to_owned(),
         version: "1.2.3".to_owned(),
         instance: format!("instance of {name}"),
+        ..NodeInfo::default()
     }
 }
 

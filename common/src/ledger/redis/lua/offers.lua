@@ -1,9 +1,10 @@
--- The offers of a target: whether they were compared with storage, and for each the offer, the nodes that were heard of
+-- The offers of a target: whether they were compared with storage, whether the worker that looks was asked to leave, and for
+-- each the offer, the nodes that were heard of
 -- lately, the state (nil where the books are lost), whether it is concluded and whether it is watched (0, 1).
 -- The keys of the jobs follow from their names: 'prs:{' .. run .. '}:' and the kind.
 -- ARGV: whether a worker looks (0, 1), which one, how long a node may be quiet and how long an idle worker is remembered, both
--- in microseconds, time to live in seconds, the name of the target
-local offers, idle, filled, targets = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+-- in microseconds, time to live in seconds, the name of the target, the name of the worker
+local offers, idle, filled, targets, draining = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 if ARGV[1] == '1' then
@@ -29,4 +30,4 @@ for at = 1, #fields, 2 do
     watch[1] and tonumber(watch[2]) > now and 1 or 0,
   }
 end
-return { redis.call('EXISTS', filled), found }
+return { redis.call('EXISTS', filled), redis.call('HEXISTS', draining, ARGV[7]), found }

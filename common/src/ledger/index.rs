@@ -1,0 +1,44 @@
+//! The index of the jobs of a fleet: a summary of each, kept in the ledger so that a list of jobs costs no read of storage.
+//!
+//! Storage has the truth. Whoever changes a job notes its summary here, as a hint that may be lost; a keeper compares the
+//! index with storage, and fills it anew where the ledger has lost it. What a summary says is not the ledger's business.
+
+use bytes::Bytes;
+
+/// A job as the index has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexedJob {
+    /// The job.
+    pub job_id: String,
+    /// Grows from start to start and from state to state: a summary with a lower number than that which is known is out of date.
+    pub order: u64,
+    /// What lists say of it.
+    pub summary: Bytes,
+}
+
+/// How a summary came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// By a program that changed the job, or looked at it now.
+    Now,
+    /// By the keeper, which found it in storage a while ago: it counts only where nothing is known of the job, and the job was
+    /// not removed meanwhile.
+    Found,
+}
+
+/// What changed in the index.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndexChanges {
+    /// A name of this filling of the index, another one whenever it was lost; empty until every job was found.
+    pub filling: String,
+    /// Jobs found so far, while it is filled.
+    pub found: u64,
+    /// Jobs that there are to find.
+    pub total: u64,
+    /// Jobs in the index.
+    pub jobs: u64,
+    /// The number of the last change here: the next question begins behind it.
+    pub last: u64,
+    /// Changed jobs in the order of their changes, with what is known of each; nothing of one that was removed.
+    pub changed: Vec<(String, Option<Bytes>)>,
+}

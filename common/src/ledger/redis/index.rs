@@ -1,0 +1,50 @@
+//! The index of jobs.
+
+use std::time::Duration;
+
+use super::keys::TargetKey;
+use super::membership::micros;
+use super::{RedisLedger, TIME_TO_LIVE, call_name, scripts};
+use crate::ledger::{IndexChanges, IndexedJob, LedgerError, Noted};
+
+/// How long the index remembers that a job was removed.
+const REMOVED_IS_REMEMBERED: Duration = Duration::from_hours(24);
+const KEYS: [TargetKey; 4] =
+    [TargetKey::Jobs, TargetKey::JobChanges, TargetKey::RemovedJobs, TargetKey::JobIndex];
+
+pub(super) async fn note(ledger: &RedisLedger, job: &IndexedJob, noted: Noted) -> Result<bool, LedgerError> {
+    let IndexedJob { job_id, order, summary } = job;
+    let arguments = (job_id, order, &**summary, noted == Noted::Found, TIME_TO_LIVE.as_secs());
+    ledger.run_for("", &scripts::NOTE_JOB, &KEYS, arguments).await
+}
+
+pub(super) async fn forget(ledger: &RedisLedger, job_id: &str) -> Result<(), LedgerError> {
+    let arguments = (job_id, micros(REMOVED_IS_REMEMBERED));
+    ledger.run_for("", &scripts::FORGET_JOB, &KEYS, arguments).await
+}
+
+pub(super) async fn changes(
+    ledger: &RedisLedger,
+    since: u64,
+    limit: usize,
+) -> Result<IndexChanges, LedgerError> {
+    type Answer = (String, u64, u64, u64, u64, Vec<(String, Option<Vec<u8>>)>);
+    let (filling, found, total, jobs, last, changed): Answer =
+        ledger.run_for("", &scripts::CHANGED_JOBS, &KEYS, (since, limit)).await?;
+    let changed = changed.into_iter().map(|(job, summary)| (job, summary.map(Into::into))).collect();
+    Ok(IndexChanges { filling, found, total, jobs, last, changed })
+}
+
+pub(super) async fn keep(ledger: &RedisLedger, owner: &str, time: Duration) -> Result<bool, LedgerError> {
+    ledger.run_for("", &scripts::KEEP_INDEX, &[TargetKey::JobIndex], (owner, micros(time))).await
+}
+
+pub(super) async fn fill(
+    ledger: &RedisLedger,
+    owner: &str,
+    (found, total): (u64, u64),
+    is_filled: bool,
+) -> Result<bool, LedgerError> {
+    let name = if is_filled { call_name() } else { String::new() };
+    ledger.run_for("", &scripts::FILL_INDEX, &[TargetKey::JobIndex], (owner, found, total, name)).await
+}
