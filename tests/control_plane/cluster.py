@@ -139,8 +139,12 @@ class Cluster:
         """Ends the programs, the last first."""
         for program in reversed(self.programs):
             program.terminate()
-        for program in self.programs:
-            program.wait(60)
+            try:
+                program.wait(5)
+            except subprocess.TimeoutExpired:
+                # The API server waits a minute for those who watch. Nothing of it is kept.
+                program.kill()
+                program.wait(60)
 
     def kubectl(
         self, *words: str, given: str | None = None, check: bool = True

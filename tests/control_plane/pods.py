@@ -16,13 +16,26 @@ from cluster import Object
 
 PROGRAMS = Path(os.environ["PRS_TEST_BIN_DIR"]).absolute()
 # Where programs and packages of the image are, here and in the container.
-INSTALLED = {str(PROGRAMS): "/opt/prs", sys.prefix: sys.prefix, sys.base_prefix: sys.base_prefix}
+INSTALLED = {str(PROGRAMS): "/opt/prs", sys.prefix: "/opt/python", sys.base_prefix: sys.base_prefix}
+
+
+# What an image has of a system; other files are mounted into /etc.
+OF_THE_SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib64"]
+OF_THE_SYSTEM += [
+    f"/etc/{name}" for name in ("group", "hosts", "ld.so.cache", "nsswitch.conf", "passwd", "ssl")
+]
 
 
 def resource(container: Object, name: str) -> str:
     """What a container asks for, as `resourceFieldRef` gives it: whole cores."""
     kind, what = name.split(".")
     return str(container["resources"][kind][what])
+
+
+def folders(path: str) -> list[str]:
+    """What makes the folders above a path, for everybody to pass."""
+    above = [str(folder) for folder in reversed(Path(path).parents) if str(folder) not in ("/", "/dev")]
+    return [word for folder in above for word in ("--perms", "0755", "--dir", folder)]
 
 
 class Pod:
@@ -45,15 +58,17 @@ class Pod:
         for volume in spec["volumes"]:
             here = folder / volume["name"]
             here.mkdir(parents=True)
+            here.chmod(0o755)
             if "emptyDir" in volume:
                 # As the kubelet makes them: of root, and of the pod's group where it has one.
                 os.chown(here, 0, user.get("fsGroup", 0))
                 here.chmod(0o2777 if "fsGroup" in user else 0o777)
             for key, text in maps.get(volume.get("configMap", {}).get("name"), {}).items():
                 (here / key).write_text(text)
+                (here / key).chmod(0o644)
 
     def _variables(self, container: Object) -> dict[str, str]:
-        found = {"PATH": f"/opt/prs:{sys.prefix}/bin:/usr/bin:/bin", "VIRTUAL_ENV": sys.prefix, "HOME": "/"}
+        found = {"PATH": "/opt/prs:/opt/python/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/opt/python", "HOME": "/"}
         for source in container.get("envFrom", []):
             for key, kept in (("secretRef", self.secrets), ("configMapRef", self.maps)):
                 if key in source:
@@ -85,18 +100,18 @@ class Pod:
             "--dev",
             "/dev",
         ]
-        for path in ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64"):
+        for path in OF_THE_SYSTEM:
             if Path(path).is_symlink():
                 around += ["--symlink", os.readlink(path), path]
             elif Path(path).exists():
-                around += ["--ro-bind", path, path]
+                around += [*folders(path), "--ro-bind", path, path]
         for here, there in INSTALLED.items():
             if not there.startswith("/usr"):
-                around += ["--ro-bind", here, there]
+                around += [*folders(there), "--ro-bind", here, there]
         for mount in container.get("volumeMounts", []):
             here = self.folder / mount["name"] / mount.get("subPath", "")
             kind = "--ro-bind" if mount.get("readOnly") else "--bind"
-            around += [kind, str(here), mount["mountPath"]]
+            around += [*folders(mount["mountPath"]), kind, str(here), mount["mountPath"]]
         for name, value in self._variables(container).items():
             around += ["--setenv", name, value]
         around += ["--remount-ro", "/", "--chdir", "/"]
@@ -134,9 +149,10 @@ class Container:
         """Its log so far."""
         return self.log.read_text(errors="replace")
 
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return self._around.poll() is None
+    def runs(self) -> bool:
+        """That it has not ended."""
+        assert self._around.poll() is None, f"it has ended with {self._around.returncode}:\n{self.said()}"
+        return True
 
     def terminate(self) -> None:
         """SIGTERM to its first process, which has taken the place of what is around it."""

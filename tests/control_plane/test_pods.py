@@ -84,6 +84,12 @@ class Fleet:
         answer: Object = json.loads(done.stdout)
         return answer
 
+    def done(self, job: str) -> int:
+        """Mini-batches that the job has behind it, which must not have failed."""
+        status = self.prs("status", job)
+        assert status["state"] not in ("failed", "canceled"), status["reason"]
+        return int(status["mini_batches"]["succeeded"])
+
     def submit(self) -> str:
         for name in ("code", "data"):
             (self.folder / name).mkdir(exist_ok=True)
@@ -146,16 +152,15 @@ def test_workers_serve_leave_and_end(fleet: Fleet, objects: list[Object], tmp_pa
     first, port, grace = worker(fleet, objects, "first", tmp_path / "1", "60")
     second = None
     try:
-        wait_for("its startup probe succeeds", lambda: first.is_running() and ask(port, "/livez")[0] == 200)
-        wait_for("it works", lambda: fleet.prs("status", job)["mini_batches"]["succeeded"] > 4)
+        wait_for("its startup probe succeeds", lambda: first.runs() and ask(port, "/livez")[0] == 200)
+        wait_for("it works", lambda: first.runs() and fleet.done(job) > 4)
         assert 'prs_worker_slots{target="default"} 4' in ask(port, "/metrics")[1]
         began = time.monotonic()
         first.terminate()
         assert first.wait(grace) == 0, first.said()
         took = time.monotonic() - began
         assert took < 40, f"it left after {took:.0f} s:\n{first.said()}"
-        done = fleet.prs("status", job)["mini_batches"]["succeeded"]
-        assert done < FILES
+        assert fleet.done(job) < FILES
         # What is not done waits for the next one, which ends when there is nothing left.
         second, _, _ = worker(fleet, objects, "second", tmp_path / "2", "2")
         wait_for("the job completes", lambda: fleet.prs("status", job)["state"] == "completed")
@@ -181,7 +186,7 @@ def test_the_server_answers_and_leaves(fleet: Fleet, objects: list[Object], tmp_
     server = pod.start()
     try:
         http, metrics = ports["8470"], ports["9466"]
-        wait_for("it is ready", lambda: server.is_running() and ask(metrics, "/readyz")[0] == 200)
+        wait_for("it is ready", lambda: server.runs() and ask(metrics, "/readyz")[0] == 200)
         (trigger,) = of_kind(objects, "ScaledJob", "prs-worker-default")["spec"]["triggers"]
         host, path = re.fullmatch(r"http://([^/]+)(/.*)", trigger["metadata"]["url"]).groups()  # type: ignore[union-attr]
         keda = fleet.prs("token", "create", "keda", "--role", "metrics", "--days", "0")["secret"]
