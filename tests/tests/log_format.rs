@@ -37,8 +37,7 @@ fn lines(said: &str) -> Vec<Value> {
 fn a_worker_says_of_each_line_which_job_and_node_it_is_about() {
     let fleet = Fleet::start();
     let job = fleet.job(Job::new(ECHO).with_files(4).with("mini_batch_size", 1));
-    let variables =
-        [AS_JSON, ("PRS_LOG", "prs=debug")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let variables = [AS_JSON, ("PRS_LOG", "debug")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let id = fleet.hand_in(&job);
     let worker = fleet.worker_with(&job, &["--exit-when-idle", "1"], &variables);
     let ended = worker.wait();

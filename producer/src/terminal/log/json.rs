@@ -103,10 +103,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JsonLines {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(own) = span.extensions().get::<Fields>() {
-                for (name, value) in &own.0 {
-                    fields.set(name, value.clone());
+        if let Some(scope) = context.event_scope(event) {
+            for span in scope.from_root() {
+                if let Some(own) = span.extensions().get::<Fields>() {
+                    own.0.iter().for_each(|(name, value)| fields.set(name, value.clone()));
                 }
             }
         }
