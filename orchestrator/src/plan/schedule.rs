@@ -159,7 +159,7 @@ async fn run(
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
     let listed = end_of_plan?;
-    let planned = now_us();
+    let plan_end = now_us();
     if stop.is_cancelled() {
         // What ended may be the planner's patience, not the plan.
         return Err(ScheduleError::Stopped);
@@ -172,7 +172,7 @@ async fn run(
     job.ledger.checkpoint(complete, fence).await?;
     job.ledger.release(Duty::Schedule, owner).await?;
     if !assignment.again {
-        traces::step(job, "plan", (began, planned));
+        traces::step(job, "plan", (began, plan_end));
         traces::step(job, "schedule", (began, now_us()));
     }
     Ok(())
