@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(count(&mut chosen, false, 0.0, now), 0);
         assert_eq!(count(&mut chosen, true, 0.0, now), 10);
         assert_eq!(count(&mut chosen, true, 0.0, now + Duration::from_millis(500)), 5);
-        assert_eq!(count(&mut chosen, true, 0.0, now + Duration::from_secs(60)), 10);
+        assert_eq!(count(&mut chosen, true, 0.0, now + Duration::from_mins(1)), 10);
         assert_eq!(count(&mut chosen, false, 1.0, now), 1000);
         let share = count(&mut chosen, false, 0.1, now);
         assert!((60..140).contains(&share), "{share}");

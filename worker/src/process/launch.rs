@@ -152,8 +152,9 @@ impl Launch<'_> {
         ];
         // Spans that a script makes are then those of its job.
         let job = traces::is_on().then(|| TraceParent::of_job(&self.job.id, self.job.incarnation));
-        let traced = job.map(|job| ("TRACEPARENT", job.to_string()));
-        let own = own.into_iter().chain(traced).chain(model::variables(spec, self.side_inputs, self.folder));
+        let parent_span = job.map(|job| ("TRACEPARENT", job.to_string()));
+        let own =
+            own.into_iter().chain(parent_span).chain(model::variables(spec, self.side_inputs, self.folder));
         let own = own.map(|(name, value)| (name.to_owned(), value));
         let users = self.job.spec.environment_variables.iter();
         let users = users.map(|(name, text)| (name.clone(), self.resolved(text, &start.output_dir)));
