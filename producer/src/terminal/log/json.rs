@@ -50,7 +50,7 @@ impl Fields {
     /// The job that is served, where the event names no job, or this one.
     fn add_job(&mut self, present: Option<Present>) {
         let Some(Present { job_id, node_id }) = present else { return };
-        if self.get("job_id").is_some_and(|own| *own != Value::from(job_id.as_str())) {
+        if self.get("job_id").is_some_and(|own| own.as_str() != Some(&*job_id)) {
             return;
         }
         self.set("job_id", job_id.into());
