@@ -137,6 +137,17 @@ test-control-plane: test-build servers ## ops/kubernetes in a control plane of K
 	PRS_TEST_CONTROL_PLANE="$(TARGET)/control-plane" PRS_TEST_BIN_DIR="$(DEBUG)" \
 		$(VENV)/bin/python -m pytest -q tests/control_plane
 
+# Not part of `make test`: all of prs is built a second time, with the feature.
+.PHONY: test-traces
+test-traces: test-build servers ## spans for OpenTelemetry, from programs with the feature otel
+	cargo build -p prs-producer --features otel $(CARGO_FLAGS)
+	mkdir -p "$(TARGET)/otel"
+	cp "$(DEBUG)/prs" "$(DEBUG)/prs-worker" "$(DEBUG)/prs-producer" "$(DEBUG)/libprs_process.so" "$(TARGET)/otel"
+	cargo build --workspace $(CARGO_FLAGS)
+	cargo test -p prs-common --features otel --lib $(CARGO_FLAGS) traces
+	PRS_TEST_PYTHON="$(VENV)/bin/python" PRS_TEST_BIN_DIR="$(TARGET)/otel" \
+		cargo test -p prs-tests --test traces $(CARGO_FLAGS) -- --ignored
+
 # Not part of `make test`: it wants a browser, and npm for one file.
 .PHONY: test-portal
 test-portal: test-build ## the pages of prs serve in Chromium: what people do there, and axe-core on every page
@@ -169,6 +180,7 @@ compose-smoke: test-build ## run docker-compose.yml for real, with images made o
 lint: $(VENV)/.dev cargo-deny ## formatting, clippy, ruff, types, docs, licences, dependency rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(CARGO_FLAGS) -- -D warnings
+	cargo clippy -p prs-common --all-targets --features otel $(CARGO_FLAGS) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(CARGO_FLAGS)
 	ops/check-dependencies ops/compose-smoke
 	cargo deny $(CARGO_FLAGS) check licenses bans sources

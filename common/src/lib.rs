@@ -19,6 +19,7 @@ mod host_name;
 pub mod job;
 pub mod layout;
 pub mod ledger;
+pub mod log_context;
 pub mod log_file;
 pub mod message_pack;
 pub mod mini_batch;
@@ -41,6 +42,7 @@ pub mod statistics;
 pub mod storage;
 pub mod temporary_folder;
 pub mod timestamp;
+pub mod traces;
 pub mod try_table;
 pub mod wire;
 

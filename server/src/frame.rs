@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use axum::Json;
+use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
@@ -12,14 +13,17 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
+use prs_common::traces;
 use prs_portal::view::{Chrome, ProblemPage};
-use tracing::info;
+use tracing::field::Empty;
+use tracing::{Instrument, info, trace_span};
 
 use crate::api::azure::document;
 use crate::app::App;
 use crate::auth::{How, random_text};
 use crate::http::addresses;
 use crate::problem::{Kind, Problem};
+use crate::traced::Traced;
 
 /// What the addresses of Azure's REST begin with.
 const OF_AZURE: &str = "/endpoints/";
@@ -31,6 +35,10 @@ const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
 
+/// Who asked, for the line of the request in the log.
+#[derive(Debug, Clone)]
+struct Asker(String);
+
 /// Serves one request.
 pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) -> Response {
     let began = Instant::now();
@@ -39,12 +47,18 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
     let wants_page = wants_page(&path, request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let under_way = app.metrics.comes();
+    let longest = longest(request.headers());
     let mut kind = None;
-    let mut response = match tokio::time::timeout(longest(request.headers()), next.run(request)).await {
+    let traced = Traced::begin(request.headers(), route.as_ref().map(MatchedPath::as_str));
+    let around =
+        trace_span!(target: "context", "request", request_id = id, trace_id = Empty, span_id = Empty);
+    let answering = traces::within(traced.span(), next.run(request)).instrument(around.clone());
+    let mut response = match tokio::time::timeout(longest, answering).await {
         Ok(response) => response,
         Err(_) => Problem::new(Kind::TIMEOUT, "There was no answer in time.").retry_after(5).into_response(),
     };
     drop(under_way);
+    let asker = response.extensions_mut().remove::<Asker>();
     if let Some(problem) = problem_of(&mut response) {
         kind = Some(problem.kind);
         let mut headers = std::mem::take(response.headers_mut());
@@ -70,12 +84,20 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
     let status = response.status().as_u16();
     let route = route.as_ref().map(MatchedPath::as_str);
     app.metrics.answered(&method, route, (status, kind), began.elapsed());
+    if let Some(span) = traced.span() {
+        around.record("trace_id", span.trace.to_string()).record("span_id", span.span.to_string());
+    }
+    traced.end(&method, route, status, &id);
     info!(
+        parent: &around,
         request_id = id,
         %method,
         path,
+        route,
         status,
         ms = began.elapsed().as_millis() as u64,
+        bytes = response.body().size_hint().exact(),
+        principal = asker.map(|who| who.0),
         "answered"
     );
     response
@@ -103,7 +125,11 @@ pub(crate) async fn admit(
     let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
     access.hosts.check_origin(request.method(), request.headers(), by_session)?;
     if let Some(principal) = principal {
+        let asker = Asker(principal.name.clone());
         request.extensions_mut().insert(principal);
+        let mut response = next.run(request).await;
+        response.extensions_mut().insert(asker);
+        return Ok(response);
     }
     Ok(next.run(request).await)
 }

@@ -16,6 +16,7 @@
 //! | `live/` | what watchers of a job see, made once for all of them |
 //! | `app` | what handlers share |
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
+//! | `traced` | the span of a request, where spans are sent |
 //! | `api/` | the API |
 //! | `pages/` | the pages |
 //! | `roles` | which role each address needs |
@@ -38,6 +39,7 @@ mod pages;
 mod problem;
 mod roles;
 mod serve;
+mod traced;
 
 pub use auth::link::{LinkError, ask_for_link};
 pub use door::TlsFiles;

@@ -47,6 +47,9 @@ const HEADER: Duration = Duration::from_secs(10);
 const HEADERS: usize = 32 << 10;
 /// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
+/// How long a server that others reach goes on taking requests when it is to end: what is before it hears meanwhile, at `/readyz`,
+/// that others are to have them.
+const CATCH_UP: Duration = Duration::from_secs(5);
 /// How long requests that are under way may take when the server ends.
 const DRAIN: Duration = Duration::from_secs(25);
 
@@ -291,6 +294,13 @@ impl Server {
         keeping.abort();
         // Streams end by themselves.
         self.app.stop.cancel();
+        if !self.app.has_links {
+            tokio::select! {
+                ended = &mut metrics => return ended.map_err(ServeError::Broken),
+                ended = &mut serving => return ended.map_err(ServeError::Broken),
+                () = tokio::time::sleep(CATCH_UP) => {}
+            }
+        }
         handle.graceful_shutdown(Some(DRAIN));
         // Figures are told until the last request has its answer.
         tokio::select! {

@@ -196,6 +196,9 @@ def test_the_server_answers_and_leaves(fleet: Fleet, objects: list[Object], tmp_
         assert ask(http, path, Host="elsewhere.example.org", **headers)[0] == 421
         assert ask(http, "/api/v1/jobs", Host=host, **headers)[0] == 403
         server.terminate()
+        wait_for("it is not ready any more", lambda: ask(metrics, "/readyz")[0] == 503)
+        # Who has not heard of that yet is answered.
+        assert ask(http, path, Host=host, **headers)[0] == 200
         assert server.wait(spec["terminationGracePeriodSeconds"]) == 0, server.said()
     finally:
         server.kill()

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use prs_common::layout;
 use prs_common::remove_tree::remove_tree;
+use prs_common::traces;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
@@ -52,6 +53,9 @@ impl Program {
             .and_then(|()| OpenOptions::new().create(true).append(true).mode(0o600).open(&log));
         let log = opened.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&self.path);
+        if let Some(span) = traces::current() {
+            command.env("TRACEPARENT", span.to_string());
+        }
         command.args(&self.arguments).arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let started = command.spawn().with_context(|| format!("cannot run {}", self.path.display()));
         let mut child = started?;

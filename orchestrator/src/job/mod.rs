@@ -17,6 +17,7 @@ pub mod record;
 pub mod reuse;
 pub mod status;
 pub mod targets;
+pub(crate) mod traces;
 pub mod words;
 pub mod workers;
 

@@ -3,6 +3,7 @@
 
 use prs_common::failpoint;
 use prs_common::ledger::{Duty, JobProgress, JobState, LedgerError, LedgerErrorKind};
+use prs_common::timestamp::now_us;
 use prs_common::try_table;
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,7 @@ use crate::job::leases;
 use crate::job::membership;
 use crate::job::queue;
 use crate::job::record::JobRecordError;
-use crate::job::reuse;
+use crate::job::{reuse, traces};
 use crate::panics;
 use crate::segments::{self, recover::recover};
 use crate::watch::{View, WatchError, finish_reports, restore_job_result, watch};
@@ -262,6 +263,7 @@ async fn restored(job: &JobContext, recorded: Option<JobRecord>) -> Result<Optio
 /// resume, and, last, its place among the jobs to be served. The orchestrator that ended it may have died before it did so; it may be
 /// done again.
 pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
+    let began = now_us();
     let (is_present, is_done_with) = match JobRecord::read(&*job.storage).await {
         Ok(record) if record.incarnation == job.incarnation => {
             // Before a command that waits for the end goes on: the next one may look for it.
@@ -287,7 +289,9 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     if is_present && let Err(error) = job.storage.sweep().await {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");
     }
-    Ok(membership::withdraw(job).await?)
+    membership::withdraw(job).await?;
+    traces::step(job, "tidy", (began, now_us()));
+    Ok(())
 }
 
 /// Whether the orchestrator writes this log, on whatever node.

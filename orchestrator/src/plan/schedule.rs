@@ -16,13 +16,14 @@ use prs_common::ledger::{Checkpoint, Conclusion, Duty, LedgerError, LedgerErrorK
 use prs_common::mini_batch::{MiniBatchIndex, checksum, id_of};
 use prs_common::queue::{QueueError, QueueErrorKind};
 use prs_common::storage::{PutMode, StorageError};
+use prs_common::timestamp::now_us;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::JobContext;
-use crate::job::queue;
+use crate::job::{queue, traces};
 use crate::plan::stored_descriptors::store_long;
 use crate::plan::{Batch, PlanContext, PlanError, plan};
 
@@ -148,6 +149,7 @@ async fn run(
     if before.checkpoint.complete && !assignment.again {
         return Ok(());
     }
+    let began = now_us();
     let after = if assignment.again { 0 } else { before.checkpoint.scheduled };
     let some_ended = before.ended() > 0 || after > 0 || assignment.again;
     let (receiver, planner) = plan_aside(job, stop);
@@ -157,6 +159,7 @@ async fn run(
     let end_of_plan = planner.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let checkpoint = sent?;
     let listed = end_of_plan?;
+    let plan_end = now_us();
     if stop.is_cancelled() {
         // What ended may be the planner's patience, not the plan.
         return Err(ScheduleError::Stopped);
@@ -168,6 +171,10 @@ async fn run(
     let complete = Checkpoint { complete: true, ..checkpoint };
     job.ledger.checkpoint(complete, fence).await?;
     job.ledger.release(Duty::Schedule, owner).await?;
+    if !assignment.again {
+        traces::step(job, "plan", (began, plan_end));
+        traces::step(job, "schedule", (began, now_us()));
+    }
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::{Decision, Watch, WatchError, lease};
 use crate::JobContext;
 use crate::job::errors::ErrorGroup;
 use crate::job::record::{JobRecord, JobRecordError, JobResult, Output};
-use crate::job::reuse;
+use crate::job::{reuse, traces};
 use crate::publish;
 use crate::result::check::find_damaged;
 use crate::result::{FinalizeError, Growth, finalize};
@@ -103,7 +103,10 @@ impl Watch<'_> {
     async fn output(&mut self) -> Result<(Conclusion, Output), WatchError> {
         let job = self.job;
         failpoint::pass("finalizing");
+        let began = now_us();
+        traces::step(job, "assemble", (self.record.started_us, began));
         let (wanted, output) = self.finalize().await?;
+        traces::step(job, "finalize", (began, now_us()));
         failpoint::pass("output_written");
         let end = job.ledger.conclude(&wanted).await?;
         if end == wanted {
@@ -191,6 +194,7 @@ impl Watch<'_> {
             written => self.is_recorded = written.is_ok(),
         }
         self.journal.decision(format_args!("the job is {}", end.state.as_str()));
+        traces::whole(&self.record);
         failpoint::pass("result_written");
         // The record has the last word: nothing that fails from here on changes it.
         if let Err(error) = self.job.ledger.set_state(end.state, self.fence).await {
@@ -295,6 +299,7 @@ pub(crate) async fn fail_at_once(
         Err(error) => tracing::error!(%error, "the job's record does not say how the job ended"),
         Ok(None) => {}
     }
+    traces::whole(&record);
     Ok(result)
 }
 

@@ -102,10 +102,10 @@ pub async fn watch(
     let mut watch = match Watch::start(job, (owner, fence), record.clone(), place, view) {
         Ok(watch) => watch,
         Err(error) if others_may_serve(job, owner).await => return Err(error),
-        Err(error) => return fail_at_once(job, owner, record, error).await,
+        Err(error) => return Box::pin(fail_at_once(job, owner, record, error)).await,
     };
-    let result = watch.run().await?;
-    watch.finish_reports(&result).await;
+    let result = Box::pin(watch.run()).await?;
+    Box::pin(watch.finish_reports(&result)).await;
     Ok(result)
 }
 

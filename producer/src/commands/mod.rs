@@ -40,6 +40,7 @@ mod workers;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use prs_common::traces;
 use prs_jobs::homes::naming;
 use prs_worker::survive_file_size_limit;
 
@@ -64,7 +65,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
         .build()
         .context("cannot start the asynchronous runtime")?;
     let format = arguments.format();
-    let outcome = runtime.block_on(async {
+    let service = match &arguments.command {
+        Command::Worker(_) => "prs-worker",
+        Command::Serve(_) => "prs-server",
+        _ => "prs",
+    };
+    let work = async {
         survive_file_size_limit().context("cannot catch signals")?;
         if let Some((name, whereabouts)) = arguments.command.job_mut() {
             *name = naming::resolve(name, &whereabouts.settled()?).await?;
@@ -106,6 +112,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Failure> {
             Command::Doctor(arguments) => Box::pin(doctor::doctor(&arguments, format)).await,
             Command::Profiles(arguments) => profiles::profiles(&arguments.servers, format),
         }
+    };
+    let outcome = runtime.block_on(async {
+        let sending = traces::start(service).map_err(Failure::usage)?;
+        let outcome = work.await;
+        if let Some(sending) = sending {
+            sending.end().await;
+        }
+        outcome
     });
     if !is_worker {
         // What still waits for a server that does not answer waits in vain. A worker leaves nothing half done.

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use axum::http::header::{HeaderName, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use prs_common::traces;
 use prs_jobs::Failure;
 use prs_jobs::idempotency::{Begun, Held, KEPT, is_key};
 use tokio::runtime::Handle;
-use tracing::warn;
+use tracing::{Instrument, Span, warn};
 
 use super::job_object::JobObject;
 use crate::app::App;
@@ -134,7 +135,11 @@ where
     F: Future<Output = Result<T, Problem>>,
 {
     let handle = Handle::current();
-    let done = tokio::task::spawn_blocking(move || handle.block_on(work())).await;
+    // It is a part of the request still: to the log, and to those who trace it.
+    let (around, span) = (Span::current(), traces::current());
+    let done =
+        tokio::task::spawn_blocking(move || handle.block_on(traces::within(span, work()).instrument(around)))
+            .await;
     done.unwrap_or_else(|_| {
         Err(Problem::new(Kind::INTERNAL, "The call failed; the log of the server says why."))
     })

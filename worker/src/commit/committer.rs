@@ -23,6 +23,7 @@ use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::queue::ack_all;
 use prs_common::segment::{OutputFile, ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::{Payload, PutMode, StorageError, StorageErrorKind};
+use prs_common::timestamp::now_us;
 use prs_common::{failpoint, layout};
 use prs_orchestrator::JobContext;
 use prs_orchestrator::segments::recover::entry;
@@ -32,6 +33,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::outcome::{Ended, Outcome, Ready, Tried, nodes_lost};
+use super::traces::{self, Choice};
 use crate::commit::late_objects::remove_late_objects;
 use crate::metrics::{Metrics, OfServer, TargetMetrics};
 
@@ -87,6 +89,8 @@ pub(crate) struct Committer {
     pub(crate) over: CancellationToken,
     pub(crate) metrics: Metrics,
     pub(crate) of_target: TargetMetrics,
+    /// Which tries are told as spans.
+    pub(crate) traced: Choice,
 }
 
 /// The segment being filled.
@@ -332,6 +336,8 @@ impl Committer {
         let (parts, index) = builder.seal(&key, self.job.incarnation, self.node_id, &self.ip);
         let with_files = index.tries.iter().any(|record| !record.files.is_empty());
         let tries = self.of_target.tries(&index);
+        let told = self.traced.of(&self.job, &index);
+        let stored_us = if told.is_empty() { 0 } else { now_us() };
         drop(index);
         let began = std::time::Instant::now();
         let size: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -359,6 +365,9 @@ impl Committer {
         let duplicates: Option<Vec<MiniBatchIndex>> =
             self.until_done("a commit", may_pass, || self.job.ledger.commit(&key, size, &entries)).await;
         let Some(duplicates) = duplicates else { return };
+        if !told.is_empty() {
+            traces::tell(&self.job, told, stored_us);
+        }
         if let Some(tries) = tries {
             tries.count(&duplicates);
             self.metrics.committed(began);

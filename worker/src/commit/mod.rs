@@ -3,3 +3,4 @@
 pub(crate) mod committer;
 mod late_objects;
 pub(crate) mod outcome;
+pub(crate) mod traces;

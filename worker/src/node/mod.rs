@@ -15,6 +15,7 @@ use std::time::Duration;
 use prs_common::end_reason::EndReason;
 use prs_common::failpoint;
 use prs_common::ledger::{LedgerError, NodeReport, SeenError, Signal};
+use prs_common::log_context;
 use prs_common::log_file::LogFile;
 use prs_common::timestamp::now_us;
 use prs_orchestrator::JobContext;
@@ -24,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::commit::committer::{Backlog, Committer};
 use crate::commit::outcome::InHand;
+use crate::commit::traces::Choice;
 use crate::dispatcher::copies::Standing;
 use crate::dispatcher::suspects::Suspects;
 use crate::dispatcher::{Commands, DRAIN_GRACE, Dispatcher, Surroundings};
@@ -52,6 +54,7 @@ pub async fn run_node(
 ) -> Result<NodeReport, LedgerError> {
     let info = settings.info();
     let node_id = job.ledger.join(&info, None).await?;
+    let _in_the_log = log_context::serving(&job.id, Some(node_id));
     failpoint::pass("joined");
     let service = unique();
     let folder = job.work.join(format!("node-{node_id}"));
@@ -308,6 +311,7 @@ impl Service<'_> {
             over: over.clone(),
             metrics: metrics.clone(),
             of_target: of_target.clone(),
+            traced: Choice::default(),
         };
         let mut committing = tokio::spawn(committer.run(outcomes_rx, idle_rx));
         let launch = Launch {

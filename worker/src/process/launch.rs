@@ -9,6 +9,7 @@ use prs_common::job::{
 use prs_common::layout;
 use prs_common::output_name::longest_addition;
 use prs_common::storage::{LocalStorage, Storage};
+use prs_common::traces::{self, TraceParent};
 use prs_common::wire::{Concurrency, InputInfo, PROTOCOL_VERSION, Start};
 use prs_orchestrator::JobContext;
 
@@ -149,7 +150,11 @@ impl Launch<'_> {
             ("AZUREML_BI_OUTPUT_PATH", start.output_dir.clone()),
             ("AZ_BATCHAI_GPU_COUNT_FOUND", self.settings.host.gpus.len().to_string()),
         ];
-        let own = own.into_iter().chain(model::variables(spec, self.side_inputs, self.folder));
+        // Spans that a script makes are then those of its job.
+        let job = traces::is_on().then(|| TraceParent::of_job(&self.job.id, self.job.incarnation));
+        let parent_span = job.map(|job| ("TRACEPARENT", job.to_string()));
+        let own =
+            own.into_iter().chain(parent_span).chain(model::variables(spec, self.side_inputs, self.folder));
         let own = own.map(|(name, value)| (name.to_owned(), value));
         let users = self.job.spec.environment_variables.iter();
         let users = users.map(|(name, text)| (name.clone(), self.resolved(text, &start.output_dir)));

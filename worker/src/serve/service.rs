@@ -8,6 +8,7 @@ use std::time::Duration;
 use prs_common::end_reason::EndReason;
 use prs_common::job::{Environment, check_file_name};
 use prs_common::ledger::{Duty, JobState, LedgerErrorKind};
+use prs_common::log_context;
 use prs_orchestrator::job::membership;
 use prs_orchestrator::job::record::JobRecordError;
 use prs_orchestrator::orchestrate::{OrchestratorEnd, WatchEnd, orchestrate};
@@ -221,6 +222,7 @@ impl Service<'_> {
                 return ServeOutcome::NotHere;
             }
         }
+        let _in_the_log = log_context::serving(&job.id, None);
         let _serving = self.settings.metrics.of_target(&job.spec.compute_target).serves();
         let (node_end, watch_end) = (NodeEnd::default(), OrchestratorEnd::default());
         let is_steward = settings.is_none();

@@ -15,6 +15,7 @@ use prs_common::ledger::{Duty, LedgerError};
 use prs_common::queue::QueueError;
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, probe_writable};
 use prs_common::temporary_folder::TemporaryFolder;
+use prs_common::traces::step;
 use prs_orchestrator::gc::until_quiet;
 use prs_orchestrator::inputs::{Audience, ResolveError, Where, resolve};
 use prs_orchestrator::job::membership;
@@ -161,7 +162,10 @@ async fn prepare(
     let mut record = JobRecord::new(job_id, new.code, spec);
     record.recipe = job_reuse::recipe(&record.spec, &record.code, None);
     let given = if may_be_given { Box::pin(reuse::give(fleet, &mut record, caller)).await? } else { None };
-    let created = record.create(&*storage).await.context("cannot store the job").map_err(Failure::server)?;
+    let created = step("store record", record.create(&*storage))
+        .await
+        .context("cannot store the job")
+        .map_err(Failure::server)?;
     if !created {
         return Err(Failure::wrong(format!("there is a job {} already; submit it again", record.job_id)));
     }
@@ -174,7 +178,7 @@ async fn prepare(
     }
     let local = context(fleet, &record)?;
     activate(&local.0, caller).await?;
-    enter_in_ledger(&local.0, caller).await?;
+    step("ledger create", enter_in_ledger(&local.0, caller)).await?;
     Ok(Started::Submitted(Box::new(hand_in(record, local, KnownChecksums::default(), caller).await?)))
 }
 
@@ -224,7 +228,7 @@ pub(crate) async fn store(fleet: &Fleet, new: &NewJob, caller: &dyn Caller) -> R
     let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
     let stored = async {
         probe(fleet).await?;
-        new.store(&*storage).await.map_err(Failure::server)
+        step("store code", new.store(&*storage)).await.map_err(Failure::server)
     };
     let resolved =
         async { resolve(new.spec.clone(), &inputs, Where::Fleet, audience).await.map_err(input_failure) };

@@ -10,6 +10,7 @@ use prs_common::ledger::{JobProgress, JobState};
 use prs_common::seal::{self, Seal};
 use prs_common::storage::{PutMode, Storage, StorageError, StorageErrorKind, StorageExt, Version};
 use prs_common::timestamp::now_us;
+use prs_common::traces;
 use serde::{Deserialize, Serialize};
 
 use crate::job::findings::Findings;
@@ -66,6 +67,9 @@ pub struct JobRecord {
     /// The pipeline that the job is a step of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// The span of the request that asked for this start, as a header `traceparent`; nothing where nobody traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// What storage had when this was read or written; nothing when it was never stored.
     #[serde(skip)]
     pub version: Option<Version>,
@@ -310,6 +314,7 @@ impl JobRecord {
             kept: None,
             pipeline: None,
             parent: None,
+            traceparent: traces::current().map(|span| span.to_string()),
             version: None,
         }
     }
@@ -396,6 +401,7 @@ impl JobRecord {
         self.state = JobState::Queued;
         self.result = None;
         self.statistics = None;
+        self.traceparent = traces::current().map(|span| span.to_string());
     }
 
     /// Writes the record, when storage has it as it was last read or written here; one that was never stored, when there is

@@ -1,13 +1,23 @@
-//! What is logged on standard error.
+//! What is logged on standard error, and in which form.
+
+mod json;
 
 use std::ffi::OsString;
 use std::io;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry};
+
+use json::JsonLines;
 
 /// What to log on standard error.
 const LOG_VARIABLE: &str = "PRS_LOG";
+/// In which form.
+const FORMAT_VARIABLE: &str = "PRS_LOG_FORMAT";
+/// What events lie in, as a part that logs: asked for where lines have fields for it.
+const SURROUNDINGS: &str = "context=trace";
 /// How the parts that log are called, or begin.
 const PARTS: [&str; 8] = ["prs", "aws", "h2", "hyper", "lapin", "redis", "rustls", "tokio"];
 
@@ -58,13 +68,54 @@ pub(crate) struct BadLogFilter {
     reason: String,
 }
 
-/// Logs on standard error from here on: what `PRS_LOG` says, or else as much as `usual`.
-pub(crate) fn log(usual: Level) -> Result<(), BadLogFilter> {
+/// What `PRS_LOG_FORMAT` says is no form of lines.
+#[derive(Debug, thiserror::Error)]
+#[error("{FORMAT_VARIABLE}={} is no form of log lines; give text, or json for one object a line", .0.display())]
+pub(crate) struct BadLogFormat(OsString);
+
+/// Why nothing is logged.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadLog {
+    /// What is to be logged cannot be understood.
+    #[error(transparent)]
+    Filter(#[from] BadLogFilter),
+    /// The form cannot.
+    #[error(transparent)]
+    Format(#[from] BadLogFormat),
+}
+
+/// The form of lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Logs on standard error from here on: what `PRS_LOG` says, or else as much as `usual`, as `PRS_LOG_FORMAT` says.
+pub(crate) fn log(usual: Level) -> Result<(), BadLog> {
     let filter = filter(std::env::var_os(LOG_VARIABLE).unwrap_or_default(), usual)?;
-    // A line that standard error does not take is lost: nothing can be said of it there.
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
-    lines.with_writer(io::stderr).with_target(false).init();
+    match format(std::env::var_os(FORMAT_VARIABLE).unwrap_or_default())? {
+        Format::Text => {
+            // A line that standard error does not take is lost: nothing can be said of it there.
+            let lines = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
+            lines.with_writer(io::stderr).with_target(false).init();
+        }
+        Format::Json => {
+            let surroundings = SURROUNDINGS.parse().expect("a part and a level make a filter");
+            Registry::default().with(filter.add_directive(surroundings)).with(JsonLines).init();
+        }
+    }
     Ok(())
+}
+
+fn format(named: OsString) -> Result<Format, BadLogFormat> {
+    match named.to_str() {
+        Some("" | "text") => Ok(Format::Text),
+        Some("json") => Ok(Format::Json),
+        _ => Err(BadLogFormat(named)),
+    }
 }
 
 fn filter(named: OsString, usual: Level) -> Result<EnvFilter, BadLogFilter> {
@@ -111,6 +162,17 @@ mod tests {
             error.starts_with("PRS_LOG=prs_common=loud cannot") && error.contains("PRS_LOG=info"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn lines_are_text_or_json() {
+        for (named, expected) in [("", Format::Text), ("text", Format::Text), ("json", Format::Json)] {
+            assert_eq!(format(named.into()).unwrap(), expected);
+        }
+        for named in ["JSON", "logfmt", "json "] {
+            let error = format(named.into()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("PRS_LOG_FORMAT={named} is no form")), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,40 @@
+//! Spans for OpenTelemetry: what took how long, of requests, jobs and mini-batches.
+//!
+//! A job outlives any exporter, and a trace of a million spans helps nobody. So spans are told when they are over, of what is known then
+//! anyway, and their ids follow from the job: whoever takes it over writes the same ones. Without the feature `otel` all of this is
+//! nothing; with it, it is off unless `OTEL_EXPORTER_OTLP_ENDPOINT` says where spans go.
+//!
+//! It deliberately does not: keep spans for a collector that is away, or make anything wait for one. What finds no room is lost, and said.
+
+pub mod ids;
+mod span;
+
+#[cfg(feature = "otel")]
+mod exporter;
+#[cfg(feature = "otel")]
+mod here;
+
+#[cfg(not(feature = "otel"))]
+mod off;
+
+pub use ids::{SpanId, TraceId, TraceParent};
+pub use span::{Attribute, Failure, Span};
+
+#[cfg(feature = "otel")]
+pub use exporter::{Sending, is_on, ratio, send, start};
+#[cfg(feature = "otel")]
+pub use here::{current, random_span, request, step, within};
+#[cfg(not(feature = "otel"))]
+pub use off::{Sending, current, is_on, random_span, ratio, request, send, start, step, within};
+
+/// Where spans go cannot be understood.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable}={value} cannot be understood: {reason}")]
+pub struct BadTraces {
+    /// The variable.
+    pub variable: &'static str,
+    /// What it says.
+    pub value: String,
+    /// Why, and what to give.
+    pub reason: String,
+}
