@@ -5,6 +5,7 @@
 //! | `jobs` | jobs: list, one, cancel, remove |
 //! | `submit` | jobs that are handed in, go on, and run again |
 //! | `received` | what comes with these requests |
+//! | `packing` | what a program is to pack before it hands a job in |
 //! | `once` | `Idempotency-Key`: what comes twice is done once |
 //! | `job_object` | how a job is written |
 //! | `errors` | its errors and failed items |
@@ -33,6 +34,7 @@ pub(crate) mod logs;
 pub(crate) mod mini_batches;
 pub(crate) mod once;
 pub(crate) mod outputs;
+mod packing;
 pub(crate) mod received;
 mod service;
 mod statistics;
@@ -73,6 +75,8 @@ pub(crate) fn router() -> Router<App> {
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
         .merge(at("/api/v1/jobs", get(jobs::list).post(submit::submit.layer(large()))))
+        .merge(at("/api/v1/job-paths", post(packing::job_paths)))
+        .merge(at("/api/v1/kept-out", post(packing::kept_out)))
         .merge(at("/api/v1/jobs/{job}", get(jobs::one).delete(jobs::remove)))
         .merge(at("/api/v1/jobs/{job}/cancel", post(jobs::cancel)))
         .merge(at("/api/v1/jobs/{job}/resume", post(submit::resume.layer(large()))))
