@@ -23,7 +23,8 @@ RELEASE := $(TARGET)/release
 DEMO := $(TARGET)/demo
 WHEELS := $(TARGET)/wheels
 NOW := $(shell date -u +%Y%m%dT%H%M%SZ)
-PYTHON_SOURCES := $(wildcard python examples bench tests ops/wheel) ops/check-dependencies ops/compose-smoke
+PYTHON_SOURCES := $(wildcard python examples bench tests ops/wheel) ops/check-dependencies ops/compose-smoke \
+	ops/grafana/make-dashboard
 # As `source .venv/bin/activate` would. Not for cargo: it would build the extension again for each environment.
 IN_VENV := env VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
 
@@ -110,20 +111,21 @@ test-python: test-build servers
 test-wheel: test-build
 	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/wheel
 
-# The files of ops/kubernetes against the schemas of the API; `test-kubernetes` also puts them together.
+# The files of ops/kubernetes against the schemas of the API, and the dashboard; `test-kubernetes` also puts the former together,
+# and lets Prometheus read the alerts and the latter.
 .PHONY: test-manifests
 test-manifests: test-build
-	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py
+	PRS_TEST_BIN_DIR="$(DEBUG)" $(VENV)/bin/python -m pytest -q tests/kubernetes/test_manifests.py tests/operations/test_dashboard.py
 
 # Not part of `make test`: it wants promtool, and Go, which builds kustomize once.
 .PHONY: test-kubernetes
-test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together, and the alerts as promtool sees them
+test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together; alerts and dashboard as Prometheus sees them
 	@command -v promtool >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends prometheus; } || \
 		{ echo "the alerts are tested with promtool, which is not here: install prometheus" >&2; exit 1; }
 	ops/kubernetes/install-kustomize "$(TARGET)/kustomize"
 	PRS_TEST_KUSTOMIZE="$(TARGET)/kustomize/kustomize" PRS_TEST_BIN_DIR="$(DEBUG)" \
-		$(VENV)/bin/python -m pytest -q tests/kubernetes
+		$(VENV)/bin/python -m pytest -q tests/kubernetes tests/operations
 
 # Not part of `make test`: it wants a browser, and npm for one file.
 .PHONY: test-portal

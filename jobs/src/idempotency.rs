@@ -34,7 +34,7 @@ const LONGEST: usize = 255;
 
 /// What is known of a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
+struct KnownRequest {
     /// SHA-256 of what was asked.
     fingerprint: String,
     /// When the request came first, microseconds since 1970.
@@ -45,8 +45,8 @@ struct Entry {
     job_id: Option<String>,
     /// Which start of the job there was before.
     before: Option<u32>,
-    /// The status of the answer, once there is one.
-    status: Option<u16>,
+    /// Whether there was an answer.
+    is_done: bool,
 }
 
 /// The requests that are known.
@@ -61,13 +61,8 @@ pub struct Requests {
 pub enum Begun {
     /// New, or left by a server that is gone: the caller is to do it.
     Mine(Box<Held>),
-    /// Done: with this status of the answer, about this job.
-    Done {
-        /// The status.
-        status: u16,
-        /// The job.
-        job_id: String,
-    },
+    /// Done, about this job.
+    Done(String),
     /// At work on, by another request of the same key.
     UnderWay,
     /// Another one than that which the key was used for.
@@ -79,7 +74,7 @@ pub enum Begun {
 pub struct Held {
     requests: Requests,
     key: String,
-    entry: Entry,
+    entry: KnownRequest,
     version: Version,
 }
 
@@ -109,13 +104,13 @@ impl Requests {
         let digest = Sha256::new().chain_update(scope).chain_update([0]).chain_update(key).finalize();
         let key = format!("{FOLDER}{}", hexadecimal(&digest));
         let now = now_us();
-        let new = Entry {
+        let new = KnownRequest {
             fingerprint: fingerprint.to_owned(),
             made_us: now,
             seen_us: now,
             job_id: None,
             before: None,
-            status: None,
+            is_done: false,
         };
         let (entry, mode) = match self.put(&key, &new, PutMode::Create).await? {
             Some(version) => return Ok(self.held(key, new, version)),
@@ -123,18 +118,20 @@ impl Requests {
                 // It was forgotten at this moment.
                 Err(error) if error.kind == StorageErrorKind::NotFound => (new, PutMode::Create),
                 Err(error) => return Err(Failure::server(error)),
-                Ok((body, version)) => match serde_json::from_slice::<Entry>(&body).ok() {
+                Ok((body, version)) => match serde_json::from_slice::<KnownRequest>(&body).ok() {
                     Some(entry) if now.saturating_sub(entry.made_us) < micros(KEPT) => {
                         if entry.fingerprint != fingerprint {
                             return Ok(Begun::Other);
                         }
-                        if let (Some(status), Some(job_id)) = (entry.status, entry.job_id.clone()) {
-                            return Ok(Begun::Done { status, job_id });
+                        if entry.is_done
+                            && let Some(job_id) = entry.job_id
+                        {
+                            return Ok(Begun::Done(job_id));
                         }
                         if now.saturating_sub(entry.seen_us) < micros(DEAD) {
                             return Ok(Begun::UnderWay);
                         }
-                        (Entry { seen_us: now, ..entry }, PutMode::Update(version))
+                        (KnownRequest { seen_us: now, ..entry }, PutMode::Update(version))
                     }
                     // Too old, or damaged.
                     _ => (new, PutMode::Update(version)),
@@ -148,12 +145,12 @@ impl Requests {
         })
     }
 
-    fn held(&self, key: String, entry: Entry, version: Version) -> Begun {
+    fn held(&self, key: String, entry: KnownRequest, version: Version) -> Begun {
         Begun::Mine(Box::new(Held { requests: self.clone(), key, entry, version }))
     }
 
     /// Writes an entry; nothing where it is another's meanwhile.
-    async fn put(&self, key: &str, entry: &Entry, mode: PutMode) -> Result<Option<Version>, Failure> {
+    async fn put(&self, key: &str, entry: &KnownRequest, mode: PutMode) -> Result<Option<Version>, Failure> {
         let body = serde_json::to_vec(entry).map_err(|error| Failure::from(anyhow::Error::from(error)))?;
         match self.storage.put(key, body.into(), mode).await {
             Ok(version) => Ok(Some(version)),
@@ -237,12 +234,12 @@ impl Held {
         }
     }
 
-    /// Notes that it is done, and how it was answered.
+    /// Notes that it is done, about this job.
     ///
     /// # Errors
     /// As of [`Self::pick`].
-    pub async fn done(mut self, status: u16, job_id: &str) -> Result<(), Failure> {
-        self.entry.status = Some(status);
+    pub async fn done(mut self, job_id: &str) -> Result<(), Failure> {
+        self.entry.is_done = true;
         self.entry.job_id = Some(job_id.to_owned());
         self.beat().await
     }
@@ -282,9 +279,9 @@ mod tests {
         let other = requests.begin("b POST /jobs", "k", "y").await.unwrap();
         assert!(matches!(other, Begun::Mine(_)), "a key belongs to who sends it");
         held.pick("job-1", None).await.unwrap();
-        held.done(201, "job-1").await.unwrap();
+        held.done("job-1").await.unwrap();
         let again = begin("x").await.unwrap();
-        assert!(matches!(again, Begun::Done { status: 201, job_id } if job_id == "job-1"));
+        assert!(matches!(again, Begun::Done(job_id) if job_id == "job-1"));
     }
 
     #[tokio::test]

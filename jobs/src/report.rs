@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use prs_common::job::pipeline::{Pipeline, Step, step_id};
 use prs_common::{layout, statistics};
 use prs_orchestrator::job::record::StepResult;
-use prs_orchestrator::report::page::{self, Place};
+use prs_orchestrator::report::page::{self, PageLocation};
 use prs_portal::view::{Facts, report};
 
 use crate::errors::complete;
@@ -53,7 +53,7 @@ pub async fn facts(
         seen.result.steps = steps_so_far(&seen.result.job_id, &plan.pipeline, &called, whereabouts).await?;
     }
     let statistics = published(home, &seen.record).await?;
-    let place = Place { called: &called, is_among_logs, steps };
+    let place = PageLocation { called: &called, is_among_logs, steps };
     let facts = page::facts(&seen.record, &seen.result, &errors, statistics, place);
     Ok((seen, facts))
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::file::{ConfigFile, Entry, Profile};
+use super::file::{ConfigFile, ConfigValue, Profile};
 use super::names::NamesOfFile;
 use super::{CONFIG_VARIABLE, ConfigError, PROFILE_VARIABLE, url};
 use crate::job::near_name::nearest;
@@ -127,8 +127,8 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
 
     let server = |names: &Names,
                   option: &Option<String>,
-                  of_profile: Option<&Entry>,
-                  password: Option<&Entry>|
+                  of_profile: Option<&ConfigValue>,
+                  password: Option<&ConfigValue>|
      -> Result<Option<Server>, ConfigError> {
         if let Some(url) = option.clone().filter(|url| !url.is_empty()) {
             return Ok(Some(Server { url, source: Source::Option(names.option) }));
@@ -139,7 +139,7 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
             return Ok(Some(Server { url, source: Source::Variable(names.variable) }));
         }
         let Some((entry, in_use)) = of_profile.zip(in_use.as_ref()) else { return Ok(None) };
-        let incomplete = |entry: &Entry, message: String| ConfigError::Incomplete {
+        let incomplete = |entry: &ConfigValue, message: String| ConfigError::Incomplete {
             path: in_use.file.clone(),
             line: entry.line,
             key: entry.key.clone(),
@@ -156,7 +156,7 @@ pub fn choose(options: &Options, variable: &dyn Fn(&str) -> Option<String>) -> R
         }
         Ok(Some(Server { url, source: Source::Profile(in_use.name.clone()) }))
     };
-    let of = |entry: fn(&Profile) -> Option<&Entry>| profile.and_then(entry);
+    let of = |entry: fn(&Profile) -> Option<&ConfigValue>| profile.and_then(entry);
     let broker = server(
         &BROKER,
         &options.broker,

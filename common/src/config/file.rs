@@ -50,21 +50,21 @@ pub struct Profile {
     /// Its name.
     pub name: String,
     /// URL of RabbitMQ, with references to variables.
-    pub broker: Option<Entry>,
+    pub broker: Option<ConfigValue>,
     /// URL of Redis, likewise.
-    pub redis: Option<Entry>,
+    pub redis: Option<ConfigValue>,
     /// URL of the storage, likewise.
-    pub storage: Option<Entry>,
+    pub storage: Option<ConfigValue>,
     /// File with the password for the broker.
-    pub broker_password_file: Option<Entry>,
+    pub broker_password_file: Option<ConfigValue>,
     /// File with the password for Redis.
-    pub redis_password_file: Option<Entry>,
+    pub redis_password_file: Option<ConfigValue>,
     /// How the buckets are reached.
     pub s3: S3Options,
 }
 
 /// A value of a file. Not to be shown: it may hold a password.
-pub struct Entry {
+pub struct ConfigValue {
     /// The key, with its place.
     pub key: String,
     /// Its line.
@@ -73,9 +73,9 @@ pub struct Entry {
     pub text: String,
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for ConfigValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("ConfigValue").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -121,8 +121,9 @@ impl ConfigFile {
 
     /// Whether a password stands in it that others may read.
     pub(super) fn shows_password(&self) -> bool {
-        let holds =
-            |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| url::holds_password(&entry.text));
+        let holds = |entry: &Option<ConfigValue>| {
+            entry.as_ref().is_some_and(|entry| url::holds_password(&entry.text))
+        };
         self.is_readable_by_others
             && self.profiles.iter().any(|profile| holds(&profile.broker) || holds(&profile.redis))
     }
@@ -229,7 +230,7 @@ fn profile(name: &str, fields: &mut Reader<'_>, folder: &Path) -> Profile {
 }
 
 /// The URL of a server.
-fn server(fields: &mut Reader<'_>, key: &str, schemes: &[&str]) -> Option<Entry> {
+fn server(fields: &mut Reader<'_>, key: &str, schemes: &[&str]) -> Option<ConfigValue> {
     let text = fields.filled_text(key, &format!("a URL that begins with {}", schemes.join(" or ")))?;
     let setting = fields.get(key)?;
     if let Err(message) = url::check_references(&text) {
@@ -244,7 +245,12 @@ fn server(fields: &mut Reader<'_>, key: &str, schemes: &[&str]) -> Option<Entry>
     Some(entry(&setting, text))
 }
 
-fn password_file(fields: &mut Reader<'_>, key: &str, url: Option<&Entry>, folder: &Path) -> Option<Entry> {
+fn password_file(
+    fields: &mut Reader<'_>,
+    key: &str,
+    url: Option<&ConfigValue>,
+    folder: &Path,
+) -> Option<ConfigValue> {
     let text = fields.filled_text(key, "a file with the password in its first line")?;
     let setting = fields.get(key)?;
     let server = key.split('_').next().unwrap_or_default();
@@ -297,8 +303,8 @@ pub(super) fn kind(node: &Node) -> String {
     if matches!(node.value, Value::Scalar { .. }) { "a single value".to_owned() } else { node.describe() }
 }
 
-fn entry(setting: &RawSetting, text: String) -> Entry {
-    Entry { key: setting.shown.clone(), line: setting.line.unwrap_or_default(), text }
+fn entry(setting: &RawSetting, text: String) -> ConfigValue {
+    ConfigValue { key: setting.shown.clone(), line: setting.line.unwrap_or_default(), text }
 }
 
 /// A path from the folder of the file, or from the home of the user (`~/`).

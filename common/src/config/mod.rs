@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use crate::job::JobFileError;
 
 pub use choice::{Choice, Options, ProfileInUse, Server, Source, choose, names};
-pub use file::{ConfigFile, Entry, Profile};
+pub use file::{ConfigFile, ConfigValue, Profile};
 pub use names::{Datastore, NamesOfFile};
 pub use passwords::{find_password_variables, password_variables};
 pub use url::without_password;

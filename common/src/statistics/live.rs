@@ -100,7 +100,7 @@ super::record::record! {
 
 super::record::record! {
     /// A start of the job before the present one, as far as its segments tell.
-    pub struct Former {
+    pub struct FormerStart {
         /// Which one, from 1.
         pub incarnation: u32,
         /// Its tries.
@@ -194,7 +194,7 @@ super::record::record! {
         /// What happened when, in the present start.
         pub timeline: Timeline,
         /// The starts before it, the last 50 of them.
-        pub former: Vec<Former>,
+        pub former: Vec<FormerStart>,
         /// The tries that were committed last, the oldest first.
         pub recent: Vec<TryRow>,
         /// What runs longest, the longest first.

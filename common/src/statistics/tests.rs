@@ -169,7 +169,7 @@ fn sample() -> (Live, Activity, Summary, Errors, Nodes) {
         thresholds: vec![Threshold { name: "error_threshold".to_owned(), limit: -1, used: 3 }],
         top_errors: vec![group.clone()],
         timeline: filled(&[(0, 5_000_000, 7), (90_000_000, 3, 1)]),
-        former: vec![Former { incarnation: 1, tries: 9, ..Former::default() }],
+        former: vec![FormerStart { incarnation: 1, tries: 9, ..FormerStart::default() }],
         recent: vec![row.clone()],
         running: vec![RunningOn { index: 9, node_id: 1, since_us: ORIGIN }],
         ..Live::default()

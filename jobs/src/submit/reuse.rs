@@ -17,7 +17,7 @@ use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageE
 use prs_orchestrator::job::reuse;
 use prs_orchestrator::publish::former::{FormerError, FormerOutput};
 use prs_orchestrator::report::error_list::ErrorList;
-use prs_orchestrator::report::page::{self, Place};
+use prs_orchestrator::report::page::{self, PageLocation};
 use prs_orchestrator::report::{job_result, journal};
 use prs_orchestrator::{JobRecord, JobResult};
 use tokio_util::sync::CancellationToken;
@@ -79,7 +79,7 @@ pub(crate) async fn write_logs(
     let report = job_result::text(result, spec, place);
     let fresh = JobRecord::new(result.job_id.clone(), String::new(), spec.clone());
     let record = JobRecord { submitted_us: result.submitted_us, ..fresh };
-    let at = Place { called: place, is_among_logs: true, steps: None };
+    let at = PageLocation { called: place, is_among_logs: true, steps: None };
     let html = page::html(&record, result, &ErrorList::default(), page::published(|_| None), at);
     let readme = journal::README.to_owned();
     for (name, text) in [("readme.txt", readme), ("job_result.txt", report), (page::NAME, html)] {
@@ -107,7 +107,7 @@ pub(crate) async fn from_folder(
     formers.sort_by_key(|former| reuse::rank(&former.record));
     let (storage, target) = (LocalStorage::new(folder), run_folder::output(folder, record));
     let target = LocalStorage::new(&target);
-    for Former { folder: former_folder, record: former } in &formers {
+    for FormerJob { folder: former_folder, record: former } in &formers {
         let former_output = LocalStorage::new(run_folder::output(former_folder, former));
         let copied = async {
             let main = former.main_step().map(|main| former_folder.join(run_folder::STEPS).join(main));
@@ -147,14 +147,14 @@ pub(crate) async fn from_folder(
 const LOOKED_AT: usize = 1_000;
 
 /// A former job of this machine.
-struct Former {
+struct FormerJob {
     folder: PathBuf,
     record: JobRecord,
 }
 
 /// The jobs in the folder `runs` that have this recipe, but for the one in `own`: of the [`LOOKED_AT`] whose records were
 /// written last. So many are read at each submission, whatever number there is.
-async fn with_recipe(own: &Path, runs: &Path, recipe: &str) -> Vec<Former> {
+async fn with_recipe(own: &Path, runs: &Path, recipe: &str) -> Vec<FormerJob> {
     let mut formers = Vec::new();
     let own = own.canonicalize().ok();
     for folder in newest(homes::folders_of_jobs(runs).unwrap_or_default(), LOOKED_AT) {
@@ -174,7 +174,7 @@ async fn with_recipe(own: &Path, runs: &Path, recipe: &str) -> Vec<Former> {
             && record.is_done_with()
             && record.recipe.as_deref() == Some(recipe)
         {
-            formers.push(Former { folder, record });
+            formers.push(FormerJob { folder, record });
         }
     }
     formers

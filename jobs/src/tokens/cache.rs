@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
+use super::entry::StoredToken;
 
 /// How long what was read is believed. A revoked token is refused within 10 s; the rest of these is for the clocks' and the
 /// store's own time.
@@ -20,7 +20,7 @@ pub(super) struct Cache(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    entries: HashMap<String, (Instant, Arc<Entry>)>,
+    entries: HashMap<String, (Instant, Arc<StoredToken>)>,
     /// Counts what was forgotten: what was read before that may be what it was before a change.
     forgotten: u64,
 }
@@ -34,7 +34,7 @@ pub(super) struct AskedAt {
 
 impl Cache {
     /// What is believed of the token `id`.
-    pub(super) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) fn get(&self, id: &str) -> Option<Arc<StoredToken>> {
         let state = self.state();
         state
             .entries
@@ -49,7 +49,7 @@ impl Cache {
     }
 
     /// Remembers what that read gave.
-    pub(super) fn keep(&self, id: &str, entry: Entry, asked: AskedAt) -> Arc<Entry> {
+    pub(super) fn keep(&self, id: &str, entry: StoredToken, asked: AskedAt) -> Arc<StoredToken> {
         let entry = Arc::new(entry);
         let mut state = self.state();
         if state.forgotten == asked.forgotten {

@@ -11,7 +11,7 @@ pub(super) const ANY: &str = "*";
 
 /// The object `tokens/<id>`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct StoredToken {
     /// SHA-256 of the whole token. It has 256 random bits, so a slow hash would add nothing.
     pub(super) sha256: String,
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) others: Map<String, Value>,
 }
 
-impl Entry {
+impl StoredToken {
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(body).map_err(|error| error.to_string())
     }
@@ -85,8 +85,8 @@ impl TokenState {
 }
 
 impl Token {
-    pub(super) fn of(id: &str, entry: Entry) -> Self {
-        let Entry { name, role, endpoints, created_at, created_by, expires_at, revoked_at, .. } = entry;
+    pub(super) fn of(id: &str, entry: StoredToken) -> Self {
+        let StoredToken { name, role, endpoints, created_at, created_by, expires_at, revoked_at, .. } = entry;
         Self {
             id: id.to_owned(),
             name,

@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry};
 
 use cache::Cache;
-use entry::{ANY, Entry};
+use entry::{ANY, StoredToken};
 use text::{Presented, id_in, is_id};
 
 pub use entry::{Principal, Token, TokenState};
@@ -154,7 +154,7 @@ impl Tokens {
         loop {
             let (id, secret) = Secret::make();
             let expires_at = new.lifetime.map(|lifetime| now_us + lifetime.as_micros() as u64);
-            let entry = Entry {
+            let entry = StoredToken {
                 sha256: secret.digest(),
                 name: new.name.clone(),
                 role: new.role,
@@ -183,7 +183,7 @@ impl Tokens {
         if let Some(runs) = &self.runs {
             registry::make(runs)?;
         }
-        let entry = Entry {
+        let entry = StoredToken {
             sha256: hexadecimal(&digest),
             name: name.to_owned(),
             role: Role::Admin,
@@ -313,7 +313,7 @@ impl Tokens {
     }
 
     /// What was read of the token with this id a moment ago, or is read now.
-    async fn believed(&self, id: &str) -> Result<Arc<Entry>, Refusal> {
+    async fn believed(&self, id: &str) -> Result<Arc<StoredToken>, Refusal> {
         if let Some(entry) = self.cache.get(id) {
             return Ok(entry);
         }
@@ -327,7 +327,7 @@ impl Tokens {
     }
 
     /// What is kept of the token with this id.
-    async fn read(&self, id: &str) -> Result<Option<(Entry, Version)>, Refusal> {
+    async fn read(&self, id: &str) -> Result<Option<(StoredToken, Version)>, Refusal> {
         if !is_id(id) {
             return Ok(None);
         }
@@ -337,7 +337,7 @@ impl Tokens {
             Err(error) => return Err(Refusal::Store(error)),
         };
         let damaged = |reason| Refusal::Damaged { place: self.storage.uri(&key(id)), reason };
-        Ok(Some((Entry::read(&body).map_err(damaged)?, version)))
+        Ok(Some((StoredToken::read(&body).map_err(damaged)?, version)))
     }
 }
 
@@ -380,7 +380,7 @@ impl NewToken {
 }
 
 /// Who has the token with this id, where it is taken at `now_us`.
-fn taken(id: &str, entry: &Entry, now_us: u64) -> Result<Principal, Refusal> {
+fn taken(id: &str, entry: &StoredToken, now_us: u64) -> Result<Principal, Refusal> {
     let token = Token::of(id, entry.clone());
     match (token.state(now_us), token.revoked_us, token.expires_us) {
         (TokenState::Active, ..) => Ok(token.into()),

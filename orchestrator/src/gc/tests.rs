@@ -11,13 +11,13 @@ use crate::fixtures::{FaultyStorage, faulty_storage};
 use crate::inputs::blob::digest;
 use crate::inputs::manifest::{File, ManifestWriter, Source, Store};
 
-struct Place {
+struct TestStore {
     folder: TempDir,
     storage: Arc<dyn Storage>,
     faulty: Arc<FaultyStorage>,
 }
 
-impl Place {
+impl TestStore {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let faulty = Arc::new(faulty_storage(folder.path()));
@@ -86,7 +86,7 @@ fn nobody(by: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.job("a", &["one", "two"]).await;
     place.job("a0", &["two", "three"]).await;
     place.job("b", &["four"]).await;
@@ -128,7 +128,7 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_goes_while_a_listing_cannot_be_read() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.upload("one").await;
     place.put("jobs/a/job.json", "{}").await;
     place.put("jobs/a/inputs/data.manifest", "damaged").await;
@@ -140,7 +140,7 @@ async fn nothing_goes_while_a_listing_cannot_be_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_died_is_waited_for_and_then_taken_over() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.upload("one").await;
     let mut dead = Collecting::begin(Arc::clone(&place.storage), "host-1", &nobody).await.unwrap();
     let began = tokio::time::Instant::now();
@@ -156,7 +156,7 @@ async fn a_collection_that_died_is_waited_for_and_then_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_lives_is_waited_for_to_its_end() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut working = Collecting::begin(Arc::clone(&place.storage), "host-1", &nobody).await.unwrap();
     let storage = Arc::clone(&place.storage);
     let waiting = tokio::spawn(async move { until_quiet(&*storage, &|_| ()).await });
@@ -168,7 +168,7 @@ async fn a_collection_that_lives_is_waited_for_to_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_takes_many_short_steps_shows_that_it_lives() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut working = Collecting::begin(Arc::clone(&place.storage), "host-1", &nobody).await.unwrap();
     let storage = Arc::clone(&place.storage);
     let waiting = tokio::spawn(async move { until_quiet(&*storage, &|_| ()).await });
@@ -179,13 +179,13 @@ async fn a_collection_that_takes_many_short_steps_shows_that_it_lives() {
     working.end().await.unwrap();
 }
 
-async fn collect_all(place: &Place) -> Result<Found, GcError> {
+async fn collect_all(place: &TestStore) -> Result<Found, GcError> {
     collect(&place.storage, &Wanted::default(), "here", &nobody).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn submissions_wait_after_a_removal_that_may_still_take_effect() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.upload("one").await;
     place.faulty.fail("delete_all", 1, StorageErrorKind::Unavailable);
     let failed = collect_all(&place).await;
@@ -198,7 +198,7 @@ async fn submissions_wait_after_a_removal_that_may_still_take_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_too_slow_ends_the_collection_before_it_removes_anything() {
-    let place = Place::new();
+    let place = TestStore::new();
     place.upload("one").await;
     place.faulty.slow_down(mark::PROMPT + Duration::from_secs(1));
     let failed = collect_all(&place).await;
@@ -218,7 +218,7 @@ struct Submission {
 impl Submission {
     const STEPS: usize = 4;
 
-    async fn step(&mut self, place: &Place) {
+    async fn step(&mut self, place: &TestStore) {
         match self.step {
             0 => {
                 // One that has to wait takes this step later.
@@ -250,7 +250,7 @@ struct Collection {
 impl Collection {
     const STEPS: usize = 4;
 
-    async fn step(&mut self, place: &Place) {
+    async fn step(&mut self, place: &TestStore) {
         match self.step {
             0 => {
                 let begun = Collecting::begin(Arc::clone(&place.storage), "gc", &nobody).await;
@@ -276,7 +276,7 @@ async fn a_submission_has_its_files_in_whatever_order_both_take_their_steps() {
     let orders = (0_u32..1 << STEPS).filter(|order| order.count_ones() as usize == Collection::STEPS);
     let mut removed = 0;
     for order in orders {
-        let place = Place::new();
+        let place = TestStore::new();
         // A former job had the file.
         place.upload("one").await;
         let (mut submission, mut collection) = (Submission::default(), Collection::default());

@@ -49,7 +49,7 @@ pub(super) async fn read(
     asked: &DeltaTable,
     stores: &InputStores,
 ) -> Result<Table, ResolveCause> {
-    let place = Place::of(&input.source, stores).await?;
+    let place = TableLocation::of(&input.source, stores).await?;
     let log = place.log().await?;
     let version = match &asked.as_of {
         AsOf::Version(version) => *version,
@@ -74,13 +74,13 @@ pub(super) async fn read(
         columns.map(|one| DeltaColumn { name: one.name, kind: one.kind, is_partition: one.is_partition });
     let described =
         DeltaTable { as_of: asked.as_of.clone(), version: Some(version), columns: columns.collect() };
-    let Place { bucket, prefix, origin, .. } = place;
+    let TableLocation { bucket, prefix, origin, .. } = place;
     let store = bucket.map_or(Store::Local, Store::Url);
     Ok(Table { snapshot, source: Source { store, prefix, origin, mixes: false }, described })
 }
 
 /// Where a table is.
-struct Place {
+struct TableLocation {
     store: Arc<dyn Storage>,
     /// The store as a manifest has it; nothing for a folder of this machine.
     bucket: Option<String>,
@@ -90,7 +90,7 @@ struct Place {
     origin: String,
 }
 
-impl Place {
+impl TableLocation {
     async fn of(source: &InputSource, stores: &InputStores) -> Result<Self, ResolveCause> {
         let InputSource::Remote(urls) = source else {
             let label = source.label();

@@ -22,7 +22,7 @@ use crate::job::record::{
     ItemCounts, JobRecord, JobRecordError, JobResult, MiniBatchCounts, Output, StepResult,
 };
 use crate::report::error_list::ErrorList;
-use crate::report::page::{self, Place};
+use crate::report::page::{self, PageLocation};
 
 /// How a pipeline ended, and where it is.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ async fn write_report(
     let (around, own) = (&ended.steps, &ended.around.1);
     let steps = way(&format!("{own}{}", layout::LOGS), around);
     let behind = format!("/{}{}", layout::LOGS, page::NAME);
-    let place = Place { called: ended.place, is_among_logs: true, steps: Some((&steps, &behind)) };
+    let place = PageLocation { called: ended.place, is_among_logs: true, steps: Some((&steps, &behind)) };
     let html = page::html(record, result, &ErrorList::default(), Published::default(), place);
     let text = report::text(result, ended.place, preparation);
     put_logs(&**ended.storage, [("job_result.txt", text), (page::NAME, html)]).await
@@ -308,7 +308,7 @@ pub async fn end_unrun(
     };
     let text =
         format!("{}: {reason}\n\njob           {} ({})\n", state.as_str(), record.job_id, record.spec.name);
-    let place = Place { called: &record.job_id, is_among_logs: true, steps: None };
+    let place = PageLocation { called: &record.job_id, is_among_logs: true, steps: None };
     let html = page::html(record, &result, &ErrorList::default(), Published::default(), place);
     put_logs(storage, [("job_result.txt", text), (page::NAME, html)]).await?;
     record.result = Some(result);

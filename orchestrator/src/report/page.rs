@@ -23,7 +23,7 @@ pub const NAME: &str = "report.html";
 
 /// Where a page is, which decides what it can link to.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct PageLocation<'a> {
     /// What commands call the job.
     pub called: &'a str,
     /// Whether it is among the logs of the job.
@@ -38,7 +38,7 @@ pub fn html(
     result: &JobResult,
     errors: &ErrorList,
     statistics: Published,
-    place: Place<'_>,
+    place: PageLocation<'_>,
 ) -> String {
     prs_portal::view::report(&facts(record, result, errors, statistics, place))
 }
@@ -49,7 +49,7 @@ pub fn facts(
     result: &JobResult,
     errors: &ErrorList,
     statistics: Published,
-    place: Place<'_>,
+    place: PageLocation<'_>,
 ) -> Facts {
     let (counts, items, findings) = (&result.mini_batches, &result.items, &result.findings);
     let lists_failed = result.state.is_final() && findings.mini_batches_missing > 0;
@@ -142,7 +142,7 @@ fn times(group: &ErrorGroup, statistics: &Errors) -> Option<ErrorTimes> {
     })
 }
 
-fn of_step(step: &StepResult, place: Place<'_>) -> StepFact {
+fn of_step(step: &StepResult, place: PageLocation<'_>) -> StepFact {
     let result = step.result.as_deref();
     let reason = result.and_then(|result| result.reason.as_deref()?.lines().next());
     StepFact {

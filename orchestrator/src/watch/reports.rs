@@ -13,7 +13,7 @@ use crate::JobContext;
 use crate::job::record::{JobRecord, JobResult};
 use crate::report::error_list::ErrorList;
 use crate::report::job_result;
-use crate::report::page::{self, Place};
+use crate::report::page::{self, PageLocation};
 use crate::report::progress_overview::describe;
 use crate::segments;
 use crate::segments::catalog::Catalog;
@@ -137,7 +137,7 @@ impl Watch<'_> {
             .catalog
             .as_deref()
             .map(|catalog| ErrorList::new(&catalog.errors, self.journal.init_errors()));
-        let place = Place { called: self.place, is_among_logs: true, steps: None };
+        let place = PageLocation { called: self.place, is_among_logs: true, steps: None };
         let statistics = page::published_in(&self.job.logs);
         let html = page::html(&self.record, result, &errors.unwrap_or_default(), statistics, place);
         if let Err(error) = std::fs::write(self.job.logs.join(page::NAME), html) {

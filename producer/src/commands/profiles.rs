@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use prs_common::config::{Choice, Entry, Profile, ProfileInUse, Server, without_password};
+use prs_common::config::{Choice, ConfigValue, Profile, ProfileInUse, Server, without_password};
 use prs_common::storage::S3Options;
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ fn views(choice: &Choice) -> Vec<ProfileView> {
 }
 
 /// A URL as the file writes it, without its password.
-fn written(url: Option<&Entry>, password_file: Option<&Entry>) -> Option<String> {
+fn written(url: Option<&ConfigValue>, password_file: Option<&ConfigValue>) -> Option<String> {
     let shown = without_password(&url?.text);
     Some(match password_file {
         Some(file) => format!("{shown} (password in {})", file.text),

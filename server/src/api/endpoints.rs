@@ -401,7 +401,7 @@ pub(crate) async fn call_once(
             Box::pin(app.desk.submit(submission, &mut held)).await
         };
         let done = Box::pin(done).await;
-        end(held, StatusCode::ACCEPTED, done.as_deref()).await;
+        end(held, done.as_deref()).await;
         let job_id = done.map_err(|failure| match failure.kind {
             FailureKind::NotFound => Problem::new(Kind::ENDPOINT_NOT_FOUND, &failure),
             _ => refused(&failure, Some(Form::Spec)),

@@ -79,7 +79,7 @@ pub(crate) async fn begin(
     let begun = app.desk.begin(&scope, key, fingerprint).await;
     match begun.map_err(|failure| Problem::of(&failure, Kind::REFUSED))? {
         Begun::Mine(held) => Ok(Once::Do(Some(held))),
-        Begun::Done { job_id, .. } => Ok(Once::Done(job_id)),
+        Begun::Done(job_id) => Ok(Once::Done(job_id)),
         Begun::UnderWay => Err(Problem::new(
             Kind::IN_PROGRESS,
             "A request with this Idempotency-Key is being served at this moment.",
@@ -96,11 +96,11 @@ pub(crate) async fn begin(
 }
 
 /// Ends a request that was done about the job `job_id`, or failed.
-pub(crate) async fn end(held: Option<Box<Held>>, status: StatusCode, done: Result<&str, &Failure>) {
+pub(crate) async fn end(held: Option<Box<Held>>, done: Result<&str, &Failure>) {
     let Some(held) = held else { return };
     match done {
         Ok(job_id) => {
-            if let Err(failure) = held.done(status.as_u16(), job_id).await {
+            if let Err(failure) = held.done(job_id).await {
                 // Another request of the key finds the job there.
                 warn!(%failure, job_id, "the answer to a request is not noted");
             }

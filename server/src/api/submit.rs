@@ -58,7 +58,7 @@ pub(crate) async fn submit_job(
         Once::Done(job_id) => return Ok(Made { job_id, is_replayed: true }),
     };
     let done = Box::pin(app.desk.submit(submission, &mut held)).await;
-    end(held, StatusCode::CREATED, done.as_deref()).await;
+    end(held, done.as_deref()).await;
     let job_id = done.map_err(|failure| refused(&failure, Some(form)))?;
     info!(job_id, who = who.name, "handed in");
     Ok(Made { job_id, is_replayed: false })
@@ -78,7 +78,7 @@ pub(crate) async fn resubmit_job(
         Once::Done(job_id) => return Ok(Made { job_id, is_replayed: true }),
     };
     let done = Box::pin(app.desk.resubmit(&former, change.set, change.called, &mut held)).await;
-    end(held, StatusCode::CREATED, done.as_deref()).await;
+    end(held, done.as_deref()).await;
     let job_id = done.map_err(|failure| refused(&failure, None))?;
     info!(job_id, former, who = who.name, "runs again");
     Ok(Made { job_id, is_replayed: false })
@@ -99,8 +99,8 @@ pub(crate) async fn resume_job(
     };
     let done = Box::pin(app.desk.resume(&id, change.set, change.staging, &mut held)).await;
     match &done {
-        Ok(Resumed::GoesOn) => end(held, StatusCode::ACCEPTED, Ok(&id)).await,
-        Err(failure) => end(held, StatusCode::ACCEPTED, Err(failure)).await,
+        Ok(Resumed::GoesOn) => end(held, Ok(&id)).await,
+        Err(failure) => end(held, Err(failure)).await,
         // Nothing came of it.
         Ok(_) => {
             if let Some(held) = held {

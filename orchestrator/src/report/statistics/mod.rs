@@ -22,7 +22,7 @@ use prs_common::ledger::NodeView;
 use prs_common::mini_batch::MiniBatchIndex;
 use prs_common::segment::{SegmentIndex, TryRecord, TryStatus};
 use prs_common::statistics::{
-    Former, Histogram, MOST_RECENT, MOST_SLOWEST, PlanMap, RunningOn, Timeline, TryRow,
+    FormerStart, Histogram, MOST_RECENT, MOST_SLOWEST, PlanMap, RunningOn, Timeline, TryRow,
 };
 
 use self::errors::ErrorGroups;
@@ -92,7 +92,7 @@ pub(crate) struct Statistics {
     /// By duration and place, the shortest first.
     slowest: BTreeSet<Slow>,
     recent: VecDeque<TryRow>,
-    former: BTreeMap<u32, Former>,
+    former: BTreeMap<u32, FormerStart>,
     errors: ErrorGroups,
     lanes: Lanes,
     nodes: NodeTable,
@@ -266,7 +266,7 @@ impl Statistics {
         if !self.former.contains_key(&incarnation) && self.former.len() >= MOST_FORMER {
             return;
         }
-        let new = || Former { incarnation, first_us: started_us, ..Former::default() };
+        let new = || FormerStart { incarnation, first_us: started_us, ..FormerStart::default() };
         let former = self.former.entry(incarnation).or_insert_with(new);
         former.tries += 1;
         former.failed_tries += u64::from(record.status != TryStatus::RunDone);
