@@ -18,18 +18,18 @@ import ssl
 import threading
 import time
 import uuid
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode, urlsplit
 
 from prs._version import __version__
-from prs.errors import AccessDenied, Problem, ProgramMismatch, PrsError, Unreachable
+from prs.errors import AccessDenied, Problem, ProgramMismatch, PrsError
 from prs.records import SCHEMA
 from prs.server.address import TOKEN_VARIABLE, Address, Credentials
+from prs.server.lost import Lost
 from prs.server.problems import exception, problem_in
+from prs.server.proxy import login, proxy_for
 
 # How long a request is repeated while nobody answers, seconds: a look at a job, and what changes something.
 LOOK_PATIENCE = 10.0
@@ -167,7 +167,7 @@ class Connection:
         while True:
             try:
                 answer = self._once(method, path, query, body, headers or {}, silence)
-            except _Lost as lost:
+            except Lost as lost:
                 if not lost.is_passing or time.monotonic() + pause > until:
                     raise lost.raised(self.address) from None
                 time.sleep(pause * random.uniform(0.5, 1.0))
@@ -193,14 +193,14 @@ class Connection:
 
     @contextlib.contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
-        """An answer whose body is still to be read. Raises `_Lost` where the connection is, also while the
+        """An answer whose body is still to be read. Raises `Lost` where the connection is, also while the
         body is read within the block."""
         connection, _ = self._open(fresh=True)
         try:
             response = self._ask(connection, "GET", path, None, None, headers, _SILENCE)
             yield response
         except (OSError, http.client.HTTPException) as error:
-            raise _Lost(error) from None
+            raise Lost(error) from None
         finally:
             connection.close()
 
@@ -245,7 +245,7 @@ class Connection:
                     # The server had closed it since it was used last.
                     is_fresh = True
                     continue
-                raise _Lost(error) from None
+                raise Lost(error) from None
             except BaseException:
                 connection.close()
                 raise
@@ -265,11 +265,10 @@ class Connection:
         target = f"{self.address.path}{path}"
         if query:
             target += f"?{urlencode(query, doseq=True)}"
-        login = {}
-        proxy = self._proxy()
+        proxy, shown = proxy_for(self.address), {}
         if proxy is not None and self.address.scheme == "http":
             target = self.address.origin + target
-            login = _login(_parts(proxy))
+            shown = login(proxy)
         connection.timeout = silence
         if connection.sock is not None:
             connection.sock.settimeout(silence)
@@ -277,7 +276,7 @@ class Connection:
         sent = {
             "Accept": "application/json",
             "User-Agent": f"prs-python/{__version__ or 'sources'}",
-            **login,
+            **shown,
             **headers,
         }
         if self.credentials.token is not None:
@@ -298,12 +297,6 @@ class Connection:
                 pass
         return connection.getresponse()
 
-    def _proxy(self) -> str | None:
-        """The proxy that the variables name for this server; none for one of this machine."""
-        if self.address.is_loopback or proxy_bypass(self.address.host):
-            return None
-        return getproxies().get(self.address.scheme) or getproxies().get("all")
-
     def _open(self, fresh: bool) -> tuple[http.client.HTTPConnection, bool]:
         """A connection, and whether it is a new one."""
         with self._lock:
@@ -315,13 +308,12 @@ class Connection:
                 if time.monotonic() - since < _IDLE:
                     return connection, False
                 connection.close()
-        proxy = self._proxy()
+        proxy = proxy_for(self.address)
         if proxy is None:
             return self._direct(self.address.host, self.address.port), True
-        parts = _parts(proxy)
-        through = self._direct(parts.hostname or "", parts.port or 3128)
+        through = self._direct(proxy.hostname or "", proxy.port or 3128)
         if self._tls is not None:
-            through.set_tunnel(self.address.host, self.address.port, _login(parts))
+            through.set_tunnel(self.address.host, self.address.port, login(proxy))
         return through, True
 
     def _direct(self, host: str, port: int) -> http.client.HTTPConnection:
@@ -338,60 +330,6 @@ class Connection:
                 self._idle.append((connection, time.monotonic()))
                 return
         connection.close()
-
-
-def _parts(proxy: str) -> SplitResult:
-    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-
-
-def _login(proxy: SplitResult) -> dict[str, str]:
-    """What a proxy is shown whose URL has a password."""
-    if proxy.username is None:
-        return {}
-    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-    return {"Proxy-Authorization": f"Basic {b64encode(pair).decode()}"}
-
-
-class _Lost(Exception):
-    """A connection that could not be had, or broke."""
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether another try may have another end."""
-        if isinstance(self.cause, ssl.SSLError):
-            # Nobody speaks TLS there, or another than it should be.
-            return isinstance(self.cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
-        if isinstance(self.cause, socket.gaierror):
-            return self.cause.errno == socket.EAI_AGAIN
-        return True
-
-    def raised(self, address: Address) -> Unreachable:
-        """The exception for a caller."""
-        if isinstance(self.cause, ssl.SSLCertVerificationError):
-            return Unreachable(
-                f"{address}: its certificate is not to be trusted ({self.cause.verify_message}): where it "
-                "is of an authority of your own, give the file of that as ca_file",
-                "cannot_connect",
-            )
-        if isinstance(self.cause, (socket.timeout, TimeoutError)):
-            why = "it gives no answer in time"
-        elif isinstance(self.cause, http.client.HTTPException):
-            why = "the connection broke"
-        else:
-            why = getattr(self.cause, "strerror", None) or str(self.cause)
-        hint = (
-            ": start it with prs serve"
-            if isinstance(self.cause, ConnectionRefusedError) and address.is_loopback
-            else ""
-        )
-        return Unreachable(f"cannot reach the server {address}: {why}{hint}", "cannot_connect")
-
-
-Lost = _Lost
 
 
 def _retry_after(headers: http.client.HTTPMessage, pause: float) -> float:

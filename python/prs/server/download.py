@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from prs.errors import PrsError, Unreachable, UsageError
-from prs.server.connection import LOOK_PATIENCE, PATIENCE, Answer, Connection, Lost
+from prs.server.connection import LOOK_PATIENCE, PATIENCE, Answer, Connection
+from prs.server.lost import Lost
 from prs.server.problems import problem_in
 
 _PIECE = 1 << 18

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prs.errors import UsageError
 from prs.server.connection import pieces_of
-from prs.server.packing import Archive
+from prs.server.files import Archive
 
 
 class Form:

@@ -7,18 +7,16 @@ same for a program, a server and this package."""
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
-import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from prs import program
 from prs.errors import ProgramMismatch, PrsError, UsageError
-from prs.server.connection import Connection, Document, pieces_of
+from prs.server.connection import Connection, Document
+from prs.server.files import Archive, data_at, is_exact, size_of
 
 # Texts that a job file refers to are read by the server, to see what they refer to: so large, bytes, one and
 # all.
@@ -28,7 +26,6 @@ _TEXTS = 700 << 10
 _DEPTH = 8
 # Names in a question about an ignore file.
 _NAMES = 5000
-_PATTERN = set("*?[{")
 # Files whose text may name others.
 _ARCHIVES = (".tar.gz", ".tgz", ".zip")
 _LEADS_ON = (".yml", ".yaml", ".txt", ".in", ".json", ".toml")
@@ -88,47 +85,6 @@ class Packed:
     source: Path | None = None
 
 
-class Archive:
-    """A tar.gz in a temporary file, which goes with it."""
-
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="prs-code-")  # noqa: SIM115
-
-    def write(self, entries: Mapping[str, Path], folders: Sequence[str] = ()) -> Archive:
-        """Packs files by their names in the archive; `folders` are there even where they are empty."""
-        with tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as tar:
-            for name in folders:
-                about = tarfile.TarInfo(name)
-                about.type, about.mode = tarfile.DIRTYPE, 0o755
-                tar.addfile(about)
-            for name, path in entries.items():
-                with _readable(path) as file:
-                    found = os.fstat(file.fileno())
-                    about = tarfile.TarInfo(name)
-                    about.size = found.st_size
-                    about.mode = 0o755 if found.st_mode & 0o111 else 0o644
-                    try:
-                        tar.addfile(about, file)
-                    except OSError as error:
-                        raise UsageError(f"{path} cannot be packed: {error.strerror or error}") from None
-        self._file.flush()
-        return self
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return os.fstat(self._file.fileno()).st_size
-
-    def pieces(self) -> Iterator[bytes]:
-        """Its bytes, from the beginning."""
-        self._file.seek(0)
-        return pieces_of(self._file)
-
-    def close(self) -> None:
-        """Removes it."""
-        self._file.close()
-
-
 class Packer:
     """Packs for one server."""
 
@@ -151,7 +107,7 @@ class Packer:
                 sources.append(place)
                 self._add(entries, folders, plan.name_of(place), self._code(place))
             elif not one.is_code:
-                base, files = _data(place)
+                base, files = data_at(place)
                 self._add(entries, folders, plan.name_of(base), files, is_there=base.is_dir())
         for at, one in enumerate(plan.absolute):
             self._add_absolute(plan, packed, entries, folders, sources, at, one)
@@ -288,12 +244,12 @@ class Packer:
         """A path that does not begin at the job file: of a mapping it gets a place in the archive, of a job
         file it is sent as the input that it is."""
         place = Path(one.path)
-        base, files = _data(place)
+        base, files = data_at(place)
         if not base.exists():
             # The server knows what to say of it.
             return
         if not plan.may_rewrite(one.path):
-            if one.input is None or (base != place and not _is_exact(one.path)):
+            if one.input is None or (base != place and not is_exact(one.path)):
                 where = f"{packed.job.shown}:{one.line}" if one.line is not None else packed.job.shown
                 raise UsageError(
                     f"{where}: {one.key or 'a path'}: {one.path} is absolute, and a server has other "
@@ -320,7 +276,7 @@ class Packer:
         assert rules is not None, "the server was asked before"
         if len(entries) > rules.most_files:
             raise UsageError(_too_large(entries, rules, "names"))
-        if not counts_only and sum(map(_size, entries.values())) > rules.most_bytes:
+        if not counts_only and sum(map(size_of, entries.values())) > rules.most_bytes:
             raise UsageError(_too_large(entries, rules, "bytes"))
 
 
@@ -387,55 +343,6 @@ def _ups(path: str) -> int:
     return -least
 
 
-def _data(place: Path) -> tuple[Path, Iterator[tuple[str, Path]]]:
-    """The file or folder of data at a path, and its files by their paths in it. Of a path with a pattern it
-    is the folder before that, with all that may fit."""
-    if place.exists() or not _PATTERN & set(str(place)):
-        return place, _below(place, "")
-    at = next(number for number, part in enumerate(place.parts) if _PATTERN & set(part))
-    return Path(*place.parts[:at]), _below(Path(*place.parts[:at]), "/".join(place.parts[at:]))
-
-
-def _below(place: Path, pattern: str) -> Iterator[tuple[str, Path]]:
-    if place.is_file():
-        yield "", place
-    elif place.is_dir():
-        for path in _files_in(place, frozenset([os.path.realpath(place)])):
-            below = path.relative_to(place).as_posix()
-            if not pattern or _may_fit(below, pattern):
-                yield below, path
-
-
-def _is_exact(pattern: str) -> bool:
-    """Whether `_may_fit` decides alone which paths fit."""
-    return "**" not in pattern and not set("[{\\") & set(pattern)
-
-
-def _may_fit(below: str, pattern: str) -> bool:
-    """Whether a path may fit a pattern: the server decides, this leaves out what surely does not."""
-    parts, wanted = below.split("/"), pattern.split("/")
-    for at, want in enumerate(wanted):
-        if not _is_exact(want):
-            return True
-        if at >= len(parts):
-            return False
-        if not fnmatch.fnmatchcase(parts[at], want):
-            return False
-    return True
-
-
-def _files_in(folder: Path, above: frozenset[str]) -> Iterator[Path]:
-    """All files below a folder; links count as what they point to."""
-    for name in sorted(os.listdir(folder)):
-        path = folder / name
-        if path.is_dir():
-            real = os.path.realpath(path)
-            if real not in above:
-                yield from _files_in(path, above | {real})
-        elif path.is_file():
-            yield path
-
-
 def _text_that_leads_on(path: Path) -> str | None:
     """The text of a file that may name others."""
     if path.name != _TABLE and path.suffix.lower() not in _LEADS_ON:
@@ -446,32 +353,11 @@ def _text_that_leads_on(path: Path) -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def _readable(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        if not path.is_file():
-            what = "the link leads nowhere" if path.is_symlink() and not path.exists() else "it is no file"
-            raise UsageError(f"{path} cannot go along with the job: {what}")
-        file = open(path, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-    with file:
-        yield file
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; none where it cannot be looked at, which is told when it is packed."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _too_large(entries: Mapping[str, Path], rules: Rules, what: str) -> str:
     sizes: dict[str, int] = {}
     for name, path in entries.items():
         part = name.split("/", 1)[0] + ("/" if "/" in name else "")
-        sizes[part] = sizes.get(part, 0) + _size(path)
+        sizes[part] = sizes.get(part, 0) + size_of(path)
     biggest = sorted(sizes, key=lambda name: -sizes[name])[:3]
     named = ", ".join(f"{name} {sizes[name] >> 20} MiB" for name in biggest)
     most = f"{rules.most_bytes >> 20} MiB" if what == "bytes" else f"{rules.most_files:,} files"
