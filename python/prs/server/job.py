@@ -95,7 +95,7 @@ class ServerJob(Job):
                 "output to"
             )
         # A job that went on has another result.
-        folder = _results.folder(self._server.url, self._id, status.ended or "")
+        folder = _results.folder(self._server.url, self._id, str(status.record["incarnation"]))
         path = folder / _name_of(status.output_file)
         if not path.is_file():
             sha256 = status.record["output"].get("sha256")
