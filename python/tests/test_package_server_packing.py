@@ -147,7 +147,7 @@ def test_what_the_program_packs_is_what_a_server_gets(folder: Path, at: Any, mon
     monkeypatch.setenv("PRS_PROGRAM", str(PROGRAM))
     here = prs.submit(path, allow_reuse=False, server=False)
     here.wait()
-    assert there.wait().reused is None
+    assert there.wait().reused_from is None
     archives = [sorted((folder / "prs-runs" / job.id).glob("code*/*")) for job in (here, there)]
     names = [[one.name for one in found] for found in archives]
     assert names[0] and names[0] == names[1], "the archives have the same checksum in their names"

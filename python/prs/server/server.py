@@ -130,8 +130,7 @@ class Server:
             if limit is not None and len(found) == limit:
                 break
             if name is None or one["name"] == name:
-                times = {"submitted": one["submitted_at"], "ended": one["ended_at"]}
-                found.append(self.status_of({**_NOT_LISTED, **times, **one}))
+                found.append(self.status_of({**_NOT_LISTED, **one}))
         return found
 
     def invoke(
@@ -155,7 +154,7 @@ class Server:
         the job, and is refused where there is one. `settings` are those of one call, such as
         `mini_batch_size=20`."""
         given: Mapping[str, Any] = (
-            {} if inputs is None else inputs if isinstance(inputs, Mapping) else {"data": inputs}
+            {} if inputs is None else inputs if isinstance(inputs, Mapping) else {"data": {"path": inputs}}
         )
         body = {
             "inputs": {key: _bound(value) for key, value in given.items()},
@@ -204,7 +203,7 @@ _NOT_LISTED: Mapping[str, Any] = {
     "logs": "",
     "nodes": 0,
     "processes": 0,
-    "reused": None,
+    "reused_from": None,
 }
 
 _known: dict[tuple[Address, str | None], Server] = {}
