@@ -164,6 +164,8 @@ def test_notebook(tmp_path: Path):
     is_bare = all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     assert is_bare, f"jupyter nbconvert --clear-output --inplace {source}"
     env = SURROUNDINGS | {"PRS_PROGRAM": program("prs"), "PYTHONPATH": str(HERE.parent / "python")}
+    # Where the server says where it is.
+    env |= {"XDG_RUNTIME_DIR": str(tmp_path)}
     client = NotebookClient(notebook, timeout=LONGEST, kernel_name="python3")
     client.execute(env=env, cwd=str(tmp_path))
 
@@ -179,7 +181,9 @@ def test_notebook(tmp_path: Path):
     (result,) = (tmp_path / "prs-runs").glob("*/output/parallel_run_step.txt")
     rows = list(csv.DictReader(result.open(newline="")))
     assert [row["sensor"] for row in rows] == [f"sensor_{number:02}" for number in range(10)]
-    assert rows[9]["sensor"] in printed(cells[-1])
+    assert rows[9]["sensor"] in printed(cells[9])
+    assert printed(cells[10]).startswith("<prs.Server http://127.0.0.1:")
+    assert printed(cells[12]) == "[('sensors', 'completed', 10)]"
 
 
 def test_s3(tmp_path: Path):

@@ -1,18 +1,37 @@
 """What goes wrong, as exceptions: `PrsError` is above all of them. Their messages are the program's own
-words."""
+words, or those of the server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prs.records import Status
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What a server says of a request that it refuses (RFC 9457): `type` is the end of the address of a page
+    that explains it, below `/problems/` of the server; `hint` what to do next; `errors` all that is wrong one
+    by one, each with `pointer`, `key`, `line` and `detail`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str | None
+    request_id: str
+    errors: Sequence[Mapping[str, Any]]
+
+
 class PrsError(Exception):
     """Anything that prs refuses, or that goes wrong. `code` is what the program calls it (`usage`,
     `cannot_connect`, `failed`, `interrupted`), `exit_code` how it ended; both are `None` where it did not
-    run."""
+    run. What a server refuses has its `problem`, and the type of that as `code`."""
+
+    problem: Problem | None = None
 
     def __init__(self, message: str, code: str | None = None, exit_code: int | None = None) -> None:
         super().__init__(message)
@@ -38,7 +57,16 @@ class JobFileError(UsageError):
 
 
 class Unreachable(PrsError):
-    """A server of the fleet cannot be reached, or refuses this user."""
+    """A server of the fleet cannot be reached, or refuses this user; or a server of prs cannot be reached, or
+    has no room."""
+
+
+class AccessDenied(PrsError):
+    """A server of prs does not know the token, or its role is too low for what was asked."""
+
+
+class TooManyRequests(PrsError):
+    """A server of prs takes no more requests of this token for now, also after some patience."""
 
 
 class JobError(PrsError):

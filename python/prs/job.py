@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import unquote, urlsplit
@@ -45,7 +45,7 @@ class Job:
         self._id = job_id
         # What commands call it.
         self._name = job_id if name is None else name
-        self.place = place
+        self._place = place
         # The program that runs it or waits for it, until its outcome was told: after that, and where this
         # object started none, the record of the job says how it stands.
         self._child = child
@@ -54,6 +54,11 @@ class Job:
         self._last: Status | None = None
         # The result file in the folder of `output`, and when the job ended that the program filled it for.
         self._filled: tuple[Path | None, str | None] = (None, None)
+
+    @property
+    def place(self) -> Place:
+        """Where it is, for the program."""
+        return self._place
 
     @property
     def id(self) -> str:
@@ -93,7 +98,7 @@ class Job:
         until = None if timeout is None else time.monotonic() + timeout
         display = display_for(progress)
         try:
-            for pause in self._looks(display):
+            for pause in self._looks(display, until, holds=True):
                 if until is not None:
                     left = until - time.monotonic()
                     if left <= 0:
@@ -120,10 +125,12 @@ class Job:
         beside the loop."""
         until = None if timeout is None else time.monotonic() + timeout
         display = display_for(progress)
-        looks = self._looks(display)
+        looks = self._looks(display, until)
         try:
             while (pause := await asyncio.to_thread(next, looks, None)) is not None:
                 again = time.monotonic() + pause
+                if until is not None and time.monotonic() >= until:
+                    raise TimeoutError(f"job {self._id} has not ended after {timeout} s; it goes on")
                 while not self._child_has_ended and (left := again - time.monotonic()) > 0:
                     if until is not None and time.monotonic() >= until:
                         raise TimeoutError(f"job {self._id} has not ended after {timeout} s; it goes on")
@@ -145,7 +152,7 @@ class Job:
         options = [] if output_path is None else ["--output-path", os.path.abspath(os.fspath(output_path))]
         output = Status.of(self._call("result", *options))
         named = output.output_file or output.output
-        local = _local(named)
+        local = local_path(named)
         filled, filled_for = self._filled
         if local is None and filled is not None and filled_for == ended and filled.is_file():
             # The program that waited for a fleet has filled the folder of `output`.
@@ -172,7 +179,7 @@ class Job:
         text: each line is a row with one column, `row`; where the script returns DataFrames, give options
         such as `sep=" ", header=None`, which read it as CSV."""
         path = self.result(output_path, allow_incomplete=allow_incomplete)
-        settings = self._call("show")["spec"]
+        settings = self.show()
         return results.dataframe(path, settings.get("output_format"), options)
 
     @property
@@ -202,6 +209,14 @@ class Job:
             return program.text("logs", [*self.named, "--file", name], self.place)
         return [Log(one["file"], one["bytes"]) for one in self._call("logs")["logs"]]
 
+    def resubmit(self, **settings: Any) -> Job:
+        """Runs all of it again as a new job, with its code and inputs and with changes: for a job at a
+        server."""
+        raise UsageError(
+            f"job {self._id} is at no server: prs.submit hands it in again, and prs resubmit does with its "
+            "own code"
+        )
+
     def cancel(self) -> Status:
         """Ends it and waits until it has; what is done is kept for `resume`. A job that has ended stays as it
         is."""
@@ -213,7 +228,9 @@ class Job:
             child.wait()
         return self._seen(Status.of(record))
 
-    def resume(self, *, code: str | None = None, detach: bool = False, **settings: Any) -> Job:
+    def resume(
+        self, *, code: str | os.PathLike[str] | None = None, detach: bool = False, **settings: Any
+    ) -> Job:
         """Runs what has no rows yet; the rows that are there stay. Returns this job, which then runs: `wait`
         waits for it.
 
@@ -224,7 +241,7 @@ class Job:
         if self._own_child is not None and not self._child_has_ended:
             raise UsageError(f"job {self._id} runs: there is nothing to resume", "usage")
         options = [*self.named, *program.settings(settings)]
-        options += [] if code is None else ["--code", code]
+        options += [] if code is None else ["--code", os.fspath(code)]
         options += ["--detach"] if detach else []
         is_embedded = program.runs_of(self.place) is not None
         child = start("resume", options, self.place, is_embedded=is_embedded)
@@ -277,9 +294,9 @@ class Job:
         self._last = status
         return status
 
-    def _looks(self, display: Display) -> Any:
+    def _looks(self, display: Display, until: float | None = None, holds: bool = False) -> Iterator[float]:
         """Looks at the job until it has ended, shows what it sees, and gives the pauses between, in
-        seconds."""
+        seconds. `until` is when who waits gives up, and `holds` whether a look may take a while itself."""
         pause, last_answer = _FIRST_LOOK, time.monotonic()
         while not self._child_has_ended:
             is_told = self._own_child is not None
@@ -304,7 +321,7 @@ class Job:
             # Only the program that waited is gone: the job goes on, and the folder of `output` is not filled.
             # One of this machine goes on where another program resumed it.
             self._done_with(child)
-            yield from self._looks(display)
+            yield from self._looks(display, until, holds)
         elif display.is_shown and child is not None and child.exit_code in (0, 10, 42, 130):
             with contextlib.suppress(PrsError):
                 display.show(self.status())
@@ -354,7 +371,7 @@ class Job:
             status = self._after_loss(child)
         else:
             status = self._seen(Status.of(program.record_of(child.printed, child.said, child.exit_code or 0)))
-            self._filled = (_local(status.output_file), status.ended_at)
+            self._filled = (local_path(status.output_file), status.ended_at)
         if (status.reason or "").startswith(_GONE):
             raise Killed(f"job {self._id}: {status.reason}; in Python: job.resume()", self._id, status)
         if check:
@@ -426,7 +443,7 @@ def start(
     return Child(whole, place.environment(), is_embedded=is_embedded, document=document, folder=place.folder)
 
 
-def _local(named: str | None) -> Path | None:
+def local_path(named: str | None) -> Path | None:
     """A path on this machine; `None` for a URL that is none, and for nothing."""
     if named is None:
         return None

@@ -1,6 +1,5 @@
 """Where jobs are: in a folder of this machine, or on a fleet. What of it the program is told, and how.
-
-A server's URL, once prs has one, becomes another kind of place beside `Fleet`.
+Jobs at a server of prs are no business of the program: `prs.server` has them.
 """
 
 from __future__ import annotations

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from prs import program
-from prs.errors import PrsError
+from prs.errors import PrsError, UsageError
 from prs.job import Job, start
 from prs.parallel_run import ParallelRunConfig, ParallelRunStep, with_settings
 from prs.records import Status
+from prs.server import server as servers
+from prs.server.server import ServerLike
 from prs.servers import FleetLike, Place
 
 # The name under which the program reads a job file from standard input.
@@ -27,6 +29,7 @@ JobLike = Union[str, "os.PathLike[str]", Mapping[str, Any], ParallelRunConfig, P
 def submit(
     job: JobLike,
     *,
+    server: ServerLike = None,
     fleet: FleetLike = None,
     runs: str | os.PathLike[str] | None = None,
     detach: bool = False,
@@ -40,6 +43,10 @@ def submit(
     dots, through `**{"inputs.pictures.path": "..."}`. Where `job` is no file, `settings` may have any of its
     keys.
 
+    `server` is the URL of a server of prs, or a `prs.Server`: the job is handed in there, with its code and
+    the files of this machine that it names. Without it that is so where the variable `PRS_SERVER` names one,
+    unless `fleet` or `runs` is given; `False` is no server.
+
     `fleet` says where it runs: a `prs.Fleet`, the name of a profile, `False` for this machine, and by default
     where `prs submit` would run it. `runs` is the folder of the runs on this machine, `prs-runs` by default.
 
@@ -49,6 +56,9 @@ def submit(
     cancels a job of this machine.
 
     Raises `prs.JobFileError` for what is no job that prs runs, `prs.Unreachable` for a server."""
+    at = servers.server_for(server, fleet is not None or runs is not None)
+    if at is not None:
+        return at.submit(job, **settings)
     place = Place.of(fleet, runs)
     name, document, rest = source(job, settings)
     runs_here = program.runs_of(place)
@@ -69,6 +79,7 @@ def submit(
 async def submit_async(
     job: JobLike,
     *,
+    server: ServerLike = None,
     fleet: FleetLike = None,
     runs: str | os.PathLike[str] | None = None,
     detach: bool = False,
@@ -79,7 +90,7 @@ async def submit_async(
     handing_in = _HandingIn()
     try:
         return await asyncio.to_thread(
-            handing_in.submit, job, fleet=fleet, runs=runs, detach=detach, **settings
+            handing_in.submit, job, server=server, fleet=fleet, runs=runs, detach=detach, **settings
         )
     except asyncio.CancelledError:
         handing_in.leave()
@@ -113,10 +124,18 @@ class _HandingIn:
 
 
 def job(
-    name: str | os.PathLike[str], *, fleet: FleetLike = None, runs: str | os.PathLike[str] | None = None
+    name: str | os.PathLike[str],
+    *,
+    server: ServerLike = None,
+    fleet: FleetLike = None,
+    runs: str | os.PathLike[str] | None = None,
 ) -> Job:
     """The job of this name: its id, the beginning of one, its name (the newest), `@latest`, `@failed`; on
-    this machine also the folder of its run. Raises `prs.UsageError` where there is none."""
+    this machine also the folder of its run. `server` is as for `submit`. Raises `prs.UsageError` where there
+    is none."""
+    at = servers.server_for(server, fleet is not None or runs is not None)
+    if at is not None:
+        return at.job(os.fspath(name))
     place = Place.of(fleet, runs)
     place = place.of_job(program.runs_of(place))
     named = os.fspath(name)
@@ -132,11 +151,16 @@ def jobs(
     state: str | Sequence[str] = (),
     since: str | None = None,
     limit: int | None = None,
+    server: ServerLike = None,
     fleet: FleetLike = None,
     runs: str | os.PathLike[str] | None = None,
 ) -> list[Status]:
-    """The jobs of a folder or of a fleet, newest first: of this `name`, in one of these states, submitted
-    within `since` (`"90s"`, `"12h"`, `"2d"`), `limit` at most. `prs.job(status.job_id)` gives one."""
+    """The jobs of a folder, of a fleet or of a server, newest first: of this `name`, in one of these states,
+    submitted within `since` (`"90s"`, `"12h"`, `"2d"`), `limit` at most. `prs.job(status.job_id)` gives
+    one."""
+    at = servers.server_for(server, fleet is not None or runs is not None)
+    if at is not None:
+        return at.jobs(name=name, state=state, since=since, limit=limit)
     place = Place.of(fleet, runs)
     options = place.arguments()
     for option, value in [("--name", name), ("--since", since), ("-n", limit)]:
@@ -144,6 +168,38 @@ def jobs(
     for one in [state] if isinstance(state, str) else state:
         options += ["--state", one]
     return [Status.of(record) for record in program.call("list", options, place)["jobs"]]
+
+
+def invoke(
+    endpoint: str,
+    inputs: str | Mapping[str, Any] | None = None,
+    *,
+    server: ServerLike = None,
+    outputs: Mapping[str, Any] | None = None,
+    deployment: str | None = None,
+    name: str | None = None,
+    display_name: str | None = None,
+    experiment_name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Job:
+    """Calls a batch endpoint at a server; returns the job that runs. `server` is as for `submit`, and by
+    default the one of `PRS_SERVER`, else the only one of this user that runs on this machine; the rest is as
+    for `prs.Server.invoke`."""
+    at = servers.server_for(True if server is None else server, False)
+    if at is None:
+        raise UsageError("an endpoint is called at a server: give its URL; without one there is prs invoke")
+    return at.invoke(
+        endpoint,
+        inputs,
+        outputs=outputs,
+        deployment=deployment,
+        name=name,
+        display_name=display_name,
+        experiment_name=experiment_name,
+        tags=tags,
+        **settings,
+    )
 
 
 def source(job: JobLike, settings: Mapping[str, Any]) -> tuple[str, str | None, Mapping[str, Any]]:

@@ -26,6 +26,7 @@ from typing import Any, Callable
 from prs import program
 from prs.errors import PrsError, UsageError
 from prs.job import Job
+from prs.server.job import ServerJob
 from prs.servers import FleetLike, Place
 from prs.submission import JobLike, source
 
@@ -112,6 +113,11 @@ def _whereabouts(
 ) -> tuple[list[str], str | None, Place]:
     """What the program is told of the job, its document where it has no file, and where it is."""
     if isinstance(job, Job):
+        if isinstance(job, ServerJob):
+            raise UsageError(
+                f"job {job.id} is at a server, and its data there: give the job file, or what else handed "
+                "it in"
+            )
         if fleet is not None or runs is not None:
             raise UsageError("a prs.Job is where it is: leave fleet and runs out")
         return [*job.named, *program.settings(settings)], None, job.place

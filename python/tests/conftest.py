@@ -49,3 +49,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PRS_PROGRAM", str(program))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Starts a server of prs in front of the runs of the folder. The package itself has no program then."""
+    from serve import Serve
+
+    (folder / "run").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
+    monkeypatch.setenv("PRS_PROGRAM", str(folder / "no-program"))
+    servers: list[Any] = []
+
+    def make(*options: str, **variables: str) -> Any:
+        servers.append(Serve(folder, *options, **variables))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()

@@ -368,3 +368,82 @@ fn a_fleet_gets_jobs_that_are_handed_in_and_a_retry_finishes_a_killed_submission
     assert_eq!(ended(&web, &id)["state"], "completed");
     drop(worker);
 }
+
+#[test]
+fn a_program_asks_what_to_pack() {
+    let job = job();
+    fs::create_dir_all(job.path("shared/data")).unwrap();
+    let web = served(&job, &["--allow-path", job.path("shared").to_str().unwrap()]);
+    let ask = |path: &str, body: Value| post(&web, path, &[JSON], body.to_string().as_bytes());
+    let yaml = "name: a\nsource_directory: ../code\nentry_script: main.py\ninputs:\n- {name: pictures, type: file, path: data}\n\
+                side_inputs: {m: /elsewhere/model}\noutput: results\n";
+    let found = ask("/api/v1/job-paths", json!({ "yaml": yaml })).json(200);
+    let mut lines: Vec<String> = found["value"].as_array().unwrap().iter().map(Value::to_string).collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            r#"{"input":"m","is_code":false,"key":"side_inputs.m","line":6,"path":"/elsewhere/model"}"#,
+            r#"{"input":"pictures","is_code":false,"key":"inputs[0].path","line":5,"path":"data"}"#,
+            r#"{"input":null,"is_code":true,"key":"source_directory","line":2,"path":"../code"}"#,
+        ]
+    );
+    assert_eq!(found["ignore_files"], json!([".prsignore", ".amlignore", ".gitignore"]));
+    let shared = job.path("shared/data").display().to_string();
+    let spec =
+        json!({ "spec": { "entry_script": "main.py", "inputs": [{ "type": "file", "path": shared }] } });
+    let found = ask("/api/v1/job-paths", spec).json(200);
+    assert_eq!(found["value"].as_array().unwrap().len(), 1, "the server has the other one: {found}");
+    // What a component names is told once the component is known.
+    let flow = "type: pipeline\njobs: {a: {type: parallel, component: ../part.yml}}\n";
+    let part = "type: parallel\ntask: {code: ./src, entry_script: s.py}\n";
+    let found = ask("/api/v1/job-paths", json!({ "yaml": flow, "files": { "../part.yml": part } })).json(200);
+    let has = |path: &str| found["value"].as_array().unwrap().iter().any(|one| one["path"] == path);
+    assert!(has("../part.yml") && has("../src"), "{found}");
+
+    let rules = json!({ "ignore_file": ".prsignore", "text": "*.bin\n!a.bin\n/data/\n",
+        "paths": ["a.bin", "b.bin", "data/", "data", "pkg/data/", "pkg/b.bin"] });
+    let kept_out = ask("/api/v1/kept-out", rules).json(200);
+    assert_eq!(kept_out["kept_out"], json!(["b.bin", "data/", "pkg/b.bin"]));
+
+    for (path, body, status, kind) in [
+        ("/api/v1/job-paths", json!({}), 400, "bad-request"),
+        ("/api/v1/job-paths", json!({ "yaml": "a", "spec": {} }), 400, "bad-request"),
+        ("/api/v1/job-paths", json!({ "yaml": "a", "files": { "/etc/passwd": "" } }), 400, "bad-request"),
+        (
+            "/api/v1/job-paths",
+            json!({ "yaml": "a", "files": { "../../../../../../../../../../x": "" } }),
+            400,
+            "bad-request",
+        ),
+        ("/api/v1/job-paths", json!({ "yaml": "a", "files": { "": "" } }), 400, "bad-request"),
+        ("/api/v1/kept-out", json!({ "text": "{a", "ignore_file": ".gitignore" }), 422, "job-file"),
+        ("/api/v1/kept-out", json!({ "paths": ["/etc"] }), 400, "bad-request"),
+        ("/api/v1/kept-out", json!({ "paths": ["a/../b"] }), 400, "bad-request"),
+        ("/api/v1/kept-out", json!({ "path": "a" }), 400, "bad-request"),
+    ] {
+        is_problem(&ask(path, body), status, kind);
+    }
+    assert!(runs(&job).is_empty());
+}
+
+#[test]
+fn a_job_file_stands_in_a_folder_of_its_code() {
+    let job = job();
+    let web = served(&job, &[]);
+    let code = tar_gz(&[("jobs/readme", ""), ("code/main.py", NAMES), ("data/a.txt", "x")]);
+    let yaml = "name: below\nsource_directory: ../code\nentry_script: main.py\ninputs: [{type: file, path: ../data}]\n";
+    let body = |folder: &str| {
+        let code = ("code", Some("code.tar.gz"), &*code);
+        form(&[("job", None, yaml.as_bytes()), ("job_folder", None, folder.as_bytes()), code])
+    };
+    let id = id_of(&post(&web, "/api/v1/jobs", &[FORM], &body("jobs/")), 201);
+    assert_eq!(ended(&web, &id)["complete"], true);
+    assert_eq!(web.get(&format!("/api/v1/jobs/{id}/result")).text(), "a.txt\n");
+    is_problem(&post(&web, "/api/v1/jobs", &[FORM], &body("../jobs")), 400, "bad-request");
+    is_problem(&post(&web, "/api/v1/jobs", &[FORM], &body("/jobs")), 400, "bad-request");
+    // From the top `..` leads out of what came.
+    is_problem(&post(&web, "/api/v1/jobs", &[FORM], &body("")), 422, "upload-missing");
+    // A folder that did not come holds nothing.
+    assert!(post(&web, "/api/v1/jobs", &[FORM], &body("absent")).status >= 400);
+}

@@ -18,12 +18,12 @@ use super::error::CodeError;
 /// The ignore file that is written for prs.
 pub const OWN_IGNORE_FILE: &str = ".prsignore";
 /// Files that say what stays behind; the first that is there counts.
-const IGNORE_FILES: [&str; 3] = [OWN_IGNORE_FILE, ".amlignore", ".gitignore"];
+pub const IGNORE_FILES: [&str; 3] = [OWN_IGNORE_FILE, ".amlignore", ".gitignore"];
 /// Names that are never code.
-const NEVER_CODE: [&str; 7] =
+pub const NEVER_CODE: [&str; 7] =
     [".git", ".hg", ".svn", "__pycache__", ".venv", ".ipynb_checkpoints", "prs-runs"];
 /// What only the folder of a Python environment has, of `venv` and of conda.
-const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
+pub const ENVIRONMENT_MARKS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
 /// The code in a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl CodeFiles {
         let rules = match IGNORE_FILES.iter().find(|name| folder.join(name).is_file()) {
             Some(name) => {
                 found.ignore_file = Some(name);
-                read_rules(&folder.join(name))?
+                IgnoreRules::of(&folder.join(name))?
             }
-            None => Gitignore::empty(),
+            None => IgnoreRules(Gitignore::empty()),
         };
         let below =
             |entry: &DirEntry| entry.path().strip_prefix(folder).map(Path::to_owned).unwrap_or_default();
@@ -67,7 +67,7 @@ impl CodeFiles {
                 return false;
             }
             let (path, is_folder) = (below(entry), entry.file_type().is_dir());
-            let is_kept_out = rules.matched(&path, is_folder).is_ignore();
+            let is_kept_out = rules.keep_out(&path, is_folder);
             if is_kept_out {
                 kept_out.push(format!("{}{}", path.display(), if is_folder { "/" } else { "" }));
             }
@@ -127,10 +127,10 @@ impl CodeFiles {
 }
 
 /// Whether what cannot be looked at is no code by its name.
-fn is_kept_out(error: &walkdir::Error, folder: &Path, rules: &Gitignore) -> bool {
+fn is_kept_out(error: &walkdir::Error, folder: &Path, rules: &IgnoreRules) -> bool {
     let Some(path) = error.path().and_then(|path| path.strip_prefix(folder).ok()) else { return false };
     path.file_name().is_some_and(|name| is_name_of_no_code(name, error.depth()))
-        || [false, true].iter().any(|is_folder| rules.matched(path, *is_folder).is_ignore())
+        || [false, true].iter().any(|is_folder| rules.keep_out(path, *is_folder))
 }
 
 /// Whether a file or folder of this name, so deep below the folder, is never code.
@@ -146,9 +146,33 @@ fn is_never_code(entry: &DirEntry) -> bool {
     entry.file_type().is_dir() && ENVIRONMENT_MARKS.iter().any(|mark| entry.path().join(mark).exists())
 }
 
-fn read_rules(file: &Path) -> Result<Gitignore, CodeError> {
+/// What an ignore file says.
+#[derive(Debug)]
+pub struct IgnoreRules(Gitignore);
+
+impl IgnoreRules {
+    fn of(file: &Path) -> Result<Self, CodeError> {
+        let at = |source: io::Error| CodeError::Io { path: file.to_owned(), source };
+        Self::parse(file, &fs::read_to_string(file).map_err(at)?)
+    }
+
+    /// Reads `text`, which is that of `file`.
+    ///
+    /// # Errors
+    /// A line is no rule.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, CodeError> {
+        read_rules(file, text).map(Self)
+    }
+
+    /// Whether they keep out what has this path below the folder of the ignore file. What is in a folder that is kept out need not be
+    /// asked for.
+    pub fn keep_out(&self, path: &Path, is_folder: bool) -> bool {
+        self.0.matched(path, is_folder).is_ignore()
+    }
+}
+
+fn read_rules(file: &Path, text: &str) -> Result<Gitignore, CodeError> {
     let at = |source: io::Error| CodeError::Io { path: file.to_owned(), source };
-    let text = fs::read_to_string(file).map_err(at)?;
     let mut rules = GitignoreBuilder::new("");
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         rules.add_line(None, line).map_err(|error| CodeError::Unusable {

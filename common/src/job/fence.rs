@@ -20,6 +20,28 @@ struct Fence {
     /// Without links.
     folders: Vec<PathBuf>,
     outside: Vec<Outside>,
+    led_to: Vec<LedTo>,
+}
+
+/// A path that was made, wherever it leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LedTo {
+    /// It.
+    pub(super) path: PathBuf,
+    /// As the job has it.
+    pub(super) given: String,
+    pub(super) purpose: Purpose,
+}
+
+/// What a path is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be read as it is.
+    Data,
+    /// To be packed as code.
+    Code,
+    /// To be written.
+    Output,
 }
 
 /// A path that leads outside.
@@ -31,11 +53,30 @@ pub(super) struct Outside {
 
 /// Does `read` within `folders`, and tells which paths lead out of them, each once.
 pub(super) fn around<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> (T, Vec<Outside>) {
-    let folders = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
-    let former = FENCE.replace(Some(Fence { folders, outside: Vec::new() }));
-    let done = read();
-    let fence = FENCE.replace(former);
+    let (done, fence) = within(folders, read);
     (done, fence.map(|fence| fence.outside).unwrap_or_default())
+}
+
+/// Does `read` within `folders`, and tells all paths that were made, each once.
+pub(super) fn led_to<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> Vec<LedTo> {
+    within(folders, read).1.map(|fence| fence.led_to).unwrap_or_default()
+}
+
+fn within<T>(folders: &[PathBuf], read: impl FnOnce() -> T) -> (T, Option<Fence>) {
+    let folders = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let former = FENCE.replace(Some(Fence { folders, outside: Vec::new(), led_to: Vec::new() }));
+    let done = read();
+    (done, FENCE.replace(former))
+}
+
+/// Says what `path`, which was made, is for.
+pub(super) fn is_for(path: &Path, purpose: Purpose) {
+    FENCE.with_borrow_mut(|fence| {
+        let found = fence.iter_mut().flat_map(|fence| &mut fence.led_to).find(|one| one.path == path);
+        if let Some(found) = found {
+            found.purpose = purpose;
+        }
+    });
 }
 
 /// Whether there is one.
@@ -50,6 +91,10 @@ pub(super) fn pass(path: &Path, given: &str) -> bool {
         let is_inside = fence.has(path);
         if path == Path::new(NOWHERE) {
             return false;
+        }
+        if !fence.led_to.iter().any(|one| one.path == path) {
+            let (path, given) = (path.to_owned(), given.to_owned());
+            fence.led_to.push(LedTo { path, given, purpose: Purpose::Data });
         }
         let outside = Outside { given: given.to_owned() };
         if !is_inside && !fence.outside.contains(&outside) {

@@ -81,7 +81,7 @@ pub use spec::{
     Submitter,
 };
 pub use takes::Takes;
-pub use text::{Called, JobText};
+pub use text::{Called, JobText, LocalPath};
 pub use validate::{check_name, check_target, script_below};
 
 use form::{Appended, Lifted, RawPipeline, RawSettings, RawStep, SourceFiles};
@@ -228,6 +228,18 @@ pub fn load_given(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Load
         Some(job) => job.load(runs_on, given.names, || load_one(runs_on, Path::new(text::SHOWN), given)),
         None => load_one(runs_on, path, given),
     }
+}
+
+/// The local paths that the text in `given` leads to, whether what they name came along or not. Nothing is said of what is wrong with
+/// the text.
+pub fn local_paths(runs_on: RunsOn, given: Given<'_>) -> Vec<LocalPath> {
+    let Some(job) = &given.text else { return Vec::new() };
+    job.local_paths(|| {
+        let mut problems = Vec::new();
+        let names = given.names.cloned().unwrap_or_default();
+        names.begin();
+        read(runs_on, Path::new(text::SHOWN), given, &names, &mut problems);
+    })
 }
 
 fn load_one(runs_on: RunsOn, path: &Path, given: Given<'_>) -> Result<Loaded, JobFileError> {

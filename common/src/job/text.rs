@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::error::{JobFileError, Problem};
-use super::fence::{self, Outside};
+use super::fence::{self, LedTo, Outside, Purpose};
 use super::inputs;
 use super::names::Names;
 use super::validate::check_name;
@@ -22,14 +22,31 @@ pub(super) const SHOWN: &str = "job file";
 pub struct JobText<'a> {
     /// The text.
     pub text: &'a str,
-    /// The folder that relative paths in it begin in: what came with it, such as its code. Absolute.
+    /// The folder that relative paths in it begin in: what came with it, such as its code, or a folder in that. Absolute.
     pub folder: &'a Path,
+    /// The folder of all that came with it. Absolute.
+    pub root: &'a Path,
     /// Further folders that its local paths may lead into. Every path that leads elsewhere is refused, but for that of an
     /// interpreter, which is one of the hosts that run the job.
     pub allowed: &'a [PathBuf],
     /// Files and folders that came along for its inputs and side inputs, by the names of these: each takes the place of what the
     /// text has there. Absolute.
     pub sent: Option<&'a BTreeMap<String, PathBuf>>,
+}
+
+/// A path of the machine of who wrote a text, which the text leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LocalPath {
+    /// From the folder that relative paths begin in, empty for that itself; or absolute. What stands in it may be a pattern.
+    pub path: PathBuf,
+    /// The key, with its place, that has it; empty where it is not known.
+    pub key: String,
+    /// Line of that, from 1.
+    pub line: Option<usize>,
+    /// The input, or side input, whose path it is.
+    pub input: Option<String>,
+    /// Whether it is a folder of code, of which what the rules of [`crate::code`] leave is packed.
+    pub is_code: bool,
 }
 
 /// What a job is called, whatever its text says.
@@ -61,7 +78,7 @@ impl JobText<'_> {
         names: Option<&Names>,
         read: impl FnOnce() -> Result<Loaded, JobFileError>,
     ) -> Result<Loaded, JobFileError> {
-        let mut folders = vec![self.folder.to_owned()];
+        let mut folders = vec![self.root.to_owned()];
         folders.extend(self.allowed.iter().cloned());
         folders.extend(self.sent.into_iter().flat_map(BTreeMap::values).cloned());
         folders.extend(names.map(Names::folders).unwrap_or_default());
@@ -94,6 +111,26 @@ impl JobText<'_> {
         });
         let problems = problems.collect();
         Err(JobFileError { path: SHOWN.into(), problems, leads_outside: !outside.is_empty() })
+    }
+
+    /// The local paths that it leads to: those that are to come along, but for what is in the folders that are allowed. `read` reads it, and
+    /// is told of as far as it came: a component that is not there leads to nothing.
+    pub(super) fn local_paths<T>(&self, read: impl FnOnce() -> T) -> Vec<LocalPath> {
+        let mut document = yaml::parse(self.text).ok();
+        let inputs = document.as_mut().map(places_of_inputs).unwrap_or_default();
+        let is_sent = |one: &LedTo| {
+            one.purpose != Purpose::Output
+                && !self.allowed.iter().any(|allowed| one.path.starts_with(allowed))
+        };
+        let local_path = |one: LedTo| {
+            let found = document.as_ref().filter(|_| !one.given.is_empty());
+            let (key, line) = found.and_then(|node| place_of(node, &one.given, "")).unwrap_or_default();
+            let path = one.path.strip_prefix(self.folder).map_or(one.path.clone(), Path::to_owned);
+            let input = inputs.iter().find(|(at, _)| is_of(at, &key)).map(|(_, name)| name.clone());
+            LocalPath { path, key, line, input, is_code: one.purpose == Purpose::Code }
+        };
+        let led_to = fence::led_to(&[self.root.to_owned()], read);
+        led_to.into_iter().filter(is_sent).map(local_path).collect()
     }
 
     /// Puts what was sent in the place of the paths in `document`.
@@ -189,6 +226,26 @@ fn inputs_in<'a>(key: &str, node: &'a mut Node) -> Vec<(String, &'a mut Node)> {
         Value::Mapping(entries) => entries.iter_mut().map(|(key, input)| (key.name.clone(), input)).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Where the inputs and side inputs stand in a document, and their names.
+fn places_of_inputs(document: &mut Node) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for key in ["inputs", "side_inputs"] {
+        let Some(node) = document.get_mut(key) else { continue };
+        let is_list = matches!(node.value, Value::Sequence(_));
+        let places = inputs_in(key, node).into_iter().enumerate().map(|(at, (name, _))| {
+            let place = if is_list { format!("{key}[{at}]") } else { format!("{key}.{name}") };
+            (place, name)
+        });
+        found.extend(places);
+    }
+    found
+}
+
+/// Whether the key is that of the input at `place`, or the only path of it.
+fn is_of(place: &str, key: &str) -> bool {
+    key.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest == ".path")
 }
 
 /// Has an input be at `path`.

@@ -61,7 +61,9 @@ pub(super) fn validate(
     // Where it cannot be used, nothing is said of the script that is looked for in it.
     let given =
         reader.get("source_directory").and_then(|setting| Some(setting.value.as_text()?.trim().to_owned()));
-    spec.source_directory = absolute(folder, &given.unwrap_or_default());
+    let given = given.unwrap_or_default();
+    spec.source_directory = absolute(folder, &given);
+    fence::is_for(&plain(folder, &given), fence::Purpose::Code);
     reader.read(JOB.key("source_directory"), |given| source_directory(folder, given));
     if let Some(built_in) = built_in {
         built_in::take(built_in, &mut spec);
@@ -262,7 +264,9 @@ fn mini_batch_size(given: &Node, kind: Option<InputKind>) -> Result<MiniBatchSiz
 
 fn output(folder: &Path, given: &str) -> Result<PathBuf, String> {
     refuse_elsewhere(&with_some_id(given))?;
-    let path = absolute(folder, &with_plain_job_id(given));
+    let given_path = with_plain_job_id(given);
+    let path = absolute(folder, &given_path);
+    fence::is_for(&plain(folder, &given_path), fence::Purpose::Output);
     if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
         return Err(format!("{} is not a folder: give a folder for the output", path.display()));
     }
@@ -312,11 +316,15 @@ fn is_scheme(text: &str) -> bool {
 /// `given`, seen from `folder`, without `.` parts and without a `/` at its end; a path that nothing has where `given` leads out of
 /// what came with the job.
 pub(super) fn absolute(folder: &Path, given: &str) -> PathBuf {
-    let path: PathBuf = folder.join(given).components().collect();
+    let path = plain(folder, given);
     if fence::pass(&path, given) { path } else { fence::NOWHERE.into() }
 }
 
 /// `given`, seen from `folder`, on the hosts that run the job.
 pub(super) fn absolute_there(folder: &Path, given: &str) -> PathBuf {
+    plain(folder, given)
+}
+
+fn plain(folder: &Path, given: &str) -> PathBuf {
     folder.join(given).components().collect()
 }

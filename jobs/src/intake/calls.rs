@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use prs_common::job::{Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded, check_job_id};
+use prs_common::job::{
+    Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded, LocalPath, check_job_id,
+    local_paths,
+};
 use prs_common::remove_tree::remove_tree;
 use prs_common::storage::StorageErrorKind;
 use prs_common::timestamp::now_us;
@@ -32,6 +35,9 @@ const LEFT_FOR: Duration = Duration::from_hours(24);
 pub struct Submission {
     /// The job file.
     pub text: String,
+    /// Where it stands in the code that came along, so that its relative paths begin there: empty for the top, else a
+    /// [valid key](prs_common::storage::is_valid_key).
+    pub below: String,
     /// Settings in place of its own: key and value.
     pub set: Vec<(String, String)>,
     /// What the job is called.
@@ -68,6 +74,25 @@ pub enum Resumed {
     IsActive,
     /// Nothing of it is missing.
     IsComplete,
+}
+
+/// A folder so deep that job files lead out of it by `..` as far as they do.
+const DEEP: &str = "1/2/3/4/5/6/7/8";
+
+/// `name`, seen from `folder`, with `..` taken away; nothing where it is not relative.
+fn below(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut path = folder.to_owned();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    (!name.contains('\0') && !name.is_empty()).then_some(path)
 }
 
 /// Where jobs are handed in.
@@ -160,9 +185,10 @@ impl Desk {
 
     /// Reads the job file of a submission.
     async fn load(&self, submission: &Submission) -> Result<Loaded, Failure> {
-        let Submission { text, set, called, invocation, staging, .. } = submission;
-        let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
-        let text = JobText { text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let Submission { text, below, set, called, invocation, staging, .. } = submission;
+        let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let code = root.join(below);
+        let text = JobText { text, folder: &code, root: &root, allowed: &self.allowed, sent: Some(&inputs) };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: set,
@@ -213,7 +239,45 @@ impl Desk {
         let called = Called { deployed: Some(Deployed { called_by, ..routed.deployed }), ..called };
         let id = invocation.job_name.clone();
         let invocation = Some(Invocation { is_deployment: true, ..invocation });
-        Ok(Submission { text, set, called, invocation, id, staging })
+        Ok(Submission { text, below: String::new(), set, called, invocation, id, staging })
+    }
+
+    /// The local paths that the job file `text` leads to with the settings `set`: what is to be sent with it. `files` are texts that it
+    /// refers to, such as components, by their paths from its folder; what is not among them leads to nothing further.
+    ///
+    /// # Errors
+    /// A path of `files` is none, or the registry fails.
+    pub async fn local_paths(
+        &self,
+        text: &str,
+        set: &[(String, String)],
+        files: &BTreeMap<String, String>,
+    ) -> Result<Vec<LocalPath>, Failure> {
+        let staging = self.staging()?;
+        // Deep enough for paths that begin with `..`.
+        let root = staging.code();
+        let folder = root.join(DEEP);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        for (name, text) in files {
+            let Some(path) = below(&folder, name).filter(|path| path.starts_with(&root)) else {
+                return Err(Failure::wrong(format!("{name:?} is no path from the folder of the job file")));
+            };
+            let write = || {
+                fs::create_dir_all(path.parent().unwrap_or(&root))?;
+                fs::write(&path, text)
+            };
+            write().map_err(|error| Failure::wrong(format!("{name:?} cannot be: {error}")))?;
+        }
+        let text = JobText { text, folder: &folder, root: &root, allowed: &self.allowed, sent: None };
+        let names = self.whereabouts.names.anew();
+        let given = Given { overrides: set, names: Some(&names), text: Some(text), ..Given::default() };
+        let mut opened = None;
+        loop {
+            let found = local_paths(self.whereabouts.runs_on(), given);
+            if !registry::look_up(&names, &mut opened, &self.whereabouts).await? {
+                return Ok(found);
+            }
+        }
     }
 
     /// What would run of a job. Nothing of it is kept.
@@ -249,17 +313,19 @@ impl Desk {
         let is_named = submission.id.is_some();
         let id = picked.or_else(|| submission.id.clone()).unwrap_or_else(|| self.new_id(name));
         pick(held, &id, None).await?;
-        let Submission { text, set, called, invocation, staging, .. } = submission;
+        let Submission { text, below, set, called, invocation, staging, .. } = submission;
         if self.whereabouts.urls.is_none() {
             let inputs = staging.inputs(&self.run(&id));
             let allowed = self.allowed.clone();
             let invocation = invocation.map(Box::new);
-            let what = What::Submit { text, set, called, invocation, inputs, allowed };
+            let what = What::Submit { text, below, set, called, invocation, inputs, allowed };
             kept(held, Box::pin(self.run_here(staging, &id, what))).await?;
             return Ok(id);
         }
-        let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
-        let text = JobText { text: &text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let code = root.join(below);
+        let allowed = &self.allowed;
+        let text = JobText { text: &text, folder: &code, root: &root, allowed, sent: Some(&inputs) };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: &set,

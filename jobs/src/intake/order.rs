@@ -36,6 +36,9 @@ pub(super) enum What {
     /// It is new.
     Submit {
         text: String,
+        /// Where the job file stands in what came along; empty for the top.
+        #[serde(default)]
+        below: String,
         set: Vec<(String, String)>,
         called: Called,
         /// What one run of a batch deployment is given.
@@ -166,9 +169,11 @@ pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failu
             whereabouts.caller.begins(&job_id);
             return Ok(());
         }
-        What::Submit { text, set, called, invocation, inputs, allowed } => {
-            let code = code_in(&folder);
-            let text = JobText { text: &text, folder: &code, allowed: &allowed, sent: Some(&inputs) };
+        What::Submit { text, below, set, called, invocation, inputs, allowed } => {
+            let root = code_in(&folder);
+            let code = root.join(below);
+            let text =
+                JobText { text: &text, folder: &code, root: &root, allowed: &allowed, sent: Some(&inputs) };
             let names = &whereabouts.names;
             let given = Given {
                 overrides: &set,

@@ -10,9 +10,9 @@ use flate2::read::GzDecoder;
 use tar::EntryType;
 
 /// Bytes that an archive may hold.
-const LARGEST: u64 = 512 << 20;
+pub const LARGEST: u64 = 512 << 20;
 /// Files and folders that it may hold.
-const MOST: usize = 100_000;
+pub const MOST: usize = 100_000;
 
 /// Why an archive is refused.
 #[derive(Debug, thiserror::Error)]

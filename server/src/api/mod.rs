@@ -6,6 +6,7 @@
 //! | `change` | what is said of a job, and that it is removed |
 //! | `submit` | jobs that are handed in, go on, and run again |
 //! | `received` | what comes with these requests |
+//! | `packing` | what a program is to pack before it hands a job in |
 //! | `once` | `Idempotency-Key`: what comes twice is done once |
 //! | `job_object` | how a job is written |
 //! | `code` | the code that it ran |
@@ -44,6 +45,7 @@ pub(crate) mod logs;
 pub(crate) mod mini_batches;
 pub(crate) mod once;
 pub(crate) mod outputs;
+mod packing;
 mod preview;
 pub(crate) mod received;
 mod service;
@@ -85,6 +87,8 @@ pub(crate) fn router() -> Router<App> {
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
         .merge(at("/api/v1/jobs", get(jobs::list).post(submit::submit.layer(large()))))
+        .merge(at("/api/v1/job-paths", post(packing::job_paths)))
+        .merge(at("/api/v1/kept-out", post(packing::kept_out)))
         .merge(at("/api/v1/jobs/{job}", get(jobs::one).patch(change::patch).delete(change::delete)))
         .merge(at("/api/v1/jobs/{job}/cancel", post(jobs::cancel)))
         .merge(at("/api/v1/jobs/{job}/resume", post(submit::resume.layer(large()))))

@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use prs_common::hexadecimal;
 use prs_common::job::Called;
+use prs_common::storage::is_valid_key;
 use prs_jobs::Failure;
 use prs_jobs::intake::{Staging, Submission};
 use serde::Deserialize;
@@ -189,7 +190,8 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
         Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     let set = set_of(body.set)?;
     let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
-    let submission = Submission { text, set, called, invocation: None, id: None, staging };
+    let below = String::new();
+    let submission = Submission { text, below, set, called, invocation: None, id: None, staging };
     Ok(Received { submission, form, fingerprint, key: None, is_dry: false })
 }
 
@@ -309,6 +311,7 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
     let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     let mut submission = Submission {
         text: String::new(),
+        below: String::new(),
         set: Vec::new(),
         called: Called::default(),
         invocation: None,
@@ -340,9 +343,15 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
                     has_job = true;
                     submission.text.clone_from(&text);
                 }
+                "job_folder" => submission.below = below(&text)?,
                 "dry_run" => is_dry = true,
                 _ if fields.take(&name, &text)? => {}
-                _ => return Err(unknown(&name, "job, code, input.NAME, set, name, display_name, tag")),
+                _ => {
+                    return Err(unknown(
+                        &name,
+                        "job, job_folder, code, input.NAME, set, name, display_name, tag",
+                    ));
+                }
             }
             if name == "idempotency_key" { Vec::new() } else { Sha256::digest(&text).to_vec() }
         };
@@ -357,6 +366,18 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
     (submission.set, submission.called) = (fields.set, fields.called);
     let fingerprint = parts.fingerprint();
     Ok(Received { submission, form: Form::Part, fingerprint, key: fields.key, is_dry })
+}
+
+/// Where a job file stands in the code that came with it; empty for the top.
+fn below(text: &str) -> Result<String, Problem> {
+    let folder = text.trim().trim_end_matches('/');
+    if folder.is_empty() || is_valid_key(folder) {
+        return Ok(folder.to_owned());
+    }
+    Err(Problem::new(
+        Kind::BAD_REQUEST,
+        format_args!("The field job_folder has {folder:?}, which is no folder below the top of the code."),
+    ))
 }
 
 fn unknown(name: &str, known: &str) -> Problem {

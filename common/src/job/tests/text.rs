@@ -18,7 +18,7 @@ fn project() -> Project {
 }
 
 fn given<'a>(text: &'a str, folder: &'a Path, allowed: &'a [PathBuf]) -> Given<'a> {
-    Given { text: Some(JobText { text, folder, allowed, sent: None }), ..Given::default() }
+    Given { text: Some(JobText { text, folder, root: folder, allowed, sent: None }), ..Given::default() }
 }
 
 fn load(project: &Project, text: &str) -> Result<Loaded, JobFileError> {
@@ -177,4 +177,42 @@ fn a_job_is_called_as_who_hands_it_in_says() {
     let wrong = Called { name: Some("No".to_owned()), ..Called::default() };
     let error = load_given(RunsOn::Workers, Path::new(""), with(&wrong)).unwrap_err().to_string();
     assert!(error.starts_with("job file: name: \"No\" is not a job name"), "{error}");
+}
+
+#[test]
+fn paths_are_listed_before_anything_came() {
+    let project = Project::new();
+    project.write("came/comp/part.yml", "type: parallel\ntask: {code: ./src, entry_script: s.py}\n");
+    let root = project.path("came");
+    let list = |text: &str, below: &str| {
+        let folder = root.join(below);
+        let text = Some(JobText { text, folder: &folder, root: &root, allowed: &[], sent: None });
+        let found = local_paths(RunsOn::Workers, Given { text, ..Given::default() });
+        let line = |one: LocalPath| {
+            let code = if one.is_code { " code" } else { "" };
+            let input = one.input.map(|input| format!(" {input}")).unwrap_or_default();
+            format!("{} {} {}{input}{code}", one.path.display(), one.key, one.line.unwrap_or(0))
+        };
+        found.into_iter().map(line).collect::<Vec<_>>()
+    };
+    let text = "name: job-1\nsource_directory: ../src\nentry_script: s.py\nenvironment: conda.yml\noutput: out\n\
+                inputs:\n- {type: file, path: data/*.png}\n- {type: file, path: /abs/x}\nside_inputs: {m: model}\n";
+    let mut found = list(text, "jobs");
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "../src source_directory 2 code",
+            "/abs/x inputs[1].path 8 input_2",
+            "conda.yml environment 4",
+            "data/*.png inputs[0].path 7 input_1",
+            "model side_inputs.m 9 m",
+        ]
+    );
+    let found = list("name: job-1\nentry_script: s.py\ninputs: [{type: file, path: 's3://b/x'}]\n", "");
+    assert_eq!(found, ["  0 code"], "code is in the folder of the job file");
+    let found = list("type: pipeline\njobs: {a: {type: parallel, component: comp/part.yml}}\n", "");
+    assert!(found.iter().any(|one| one.starts_with("comp/part.yml")), "{found:?}");
+    assert!(found.iter().any(|one| one.starts_with("comp/src") && one.ends_with(" code")), "{found:?}");
+    assert_eq!(list("- no job", ""), [""; 0]);
 }
