@@ -15,13 +15,15 @@
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
+//! | note who changed what at a server, and read it | [`audit::Audit`], [`audit::list`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `fleet`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `mini_batches`, `report`, `remove`; each uses those before it alone.
 
+pub mod audit;
 mod caller;
 pub mod download;
 pub mod endpoints;

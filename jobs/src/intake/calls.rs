@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use prs_common::job::{Called, DEPLOYMENT_FILE, Deployed, Given, Invocation, JobText, Loaded, check_job_id};
 use prs_common::remove_tree::remove_tree;
-use prs_common::storage::StorageErrorKind;
+use prs_common::storage::{Reach, StorageErrorKind};
 use prs_common::timestamp::now_us;
 use prs_common::{failpoint, layout};
 
@@ -157,11 +157,16 @@ impl Desk {
         }
     }
 
+    fn reach(&self) -> Option<Reach> {
+        self.whereabouts.reach.as_deref().cloned()
+    }
+
     /// Reads the job file of a submission.
     async fn load(&self, submission: &Submission) -> Result<Loaded, Failure> {
         let Submission { text, set, called, invocation, staging, .. } = submission;
         let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
-        let text = JobText { text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let reach = self.whereabouts.reach.as_deref();
+        let text = JobText { text, folder: &code, allowed: &self.allowed, sent: Some(&inputs), reach };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: set,
@@ -258,7 +263,8 @@ impl Desk {
             return Ok(id);
         }
         let (code, inputs) = (staging.code(), staging.inputs(staging.path()));
-        let text = JobText { text: &text, folder: &code, allowed: &self.allowed, sent: Some(&inputs) };
+        let reach = self.whereabouts.reach.as_deref();
+        let text = JobText { text: &text, folder: &code, allowed: &self.allowed, sent: Some(&inputs), reach };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: &set,
@@ -354,7 +360,8 @@ impl Desk {
             came.move_code(&code)?;
         }
         let what = What::Resume { set, code: came.map(|_| code.clone()) };
-        let (order, file) = (Order { folder, job_id: id.to_owned(), what }, own.with_extension("json"));
+        let (order, file) =
+            (Order { folder, job_id: id.to_owned(), reach: self.reach(), what }, own.with_extension("json"));
         order.write(&file)?;
         let resumed = kept(held, Box::pin(self.program.run(&file, &order.folder))).await;
         let _ = fs::remove_file(&file);
@@ -412,7 +419,7 @@ impl Desk {
     /// Runs a new job of this machine in a program of its own.
     async fn run_here(&self, staging: Staging, id: &str, what: What) -> Result<(), Failure> {
         let run = self.run(id);
-        let order = Order { folder: run.clone(), job_id: id.to_owned(), what };
+        let order = Order { folder: run.clone(), job_id: id.to_owned(), reach: self.reach(), what };
         order.write(&Order::file_in(staging.path()))?;
         if !staging.become_run(&run)? {
             return Err(Failure::wrong(format!("there is a job {id} already: send it again")));

@@ -135,6 +135,10 @@ pub async fn resubmit(
     let read = |names: &Names| change(&former.spec, name, set, &here, runs_on, names);
     let mut spec = Box::pin(registry::settings(start.whereabouts, read)).await?;
     called.put_on(&mut spec).map_err(Failure::usage)?;
+    match &start.whereabouts.reach {
+        Some(reach) => spec.keep_within(reach).map_err(Failure::usage)?,
+        None => spec.reach = None,
+    }
     start.caller().note(&describe_resubmitted(&former, &archive));
     match Loaded::of_job(spec) {
         Loaded::Job(spec) => {
@@ -225,7 +229,7 @@ async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     }
     let stored = async {
         let stores: Arc<dyn Storage> = Arc::new(storage.clone());
-        let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+        let stores = InputStores::new(Arc::clone(&stores), stores, opener()).within(new.spec.reach());
         let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
         record.spec = resolved.map_err(Failure::usage)?;
         record.recipe = recipe(&record.spec, &record.code, Some(&python.interpreter));

@@ -39,7 +39,7 @@ pub(crate) async fn of_job(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     app.seen(&id).await?;
-    let permit = app.watches.stream()?;
+    let permit = app.watches.stream(&who)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), Status::default(), watcher, app.stop.clone(), permit))
 }

@@ -14,12 +14,14 @@
 //! | `outputs` | its result and its files |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
+//! | `audit` | who changed what |
 //! | `tokens` | tokens: list, create, revoke |
 //! | `service` | the server itself |
 //! | `endpoints` | batch endpoints, their deployments, calls |
 //! | `azure` | the same calls in the shapes of Azure's REST |
 //! | `document` | the list of all of them |
 
+pub(crate) mod audit;
 pub(crate) mod azure;
 mod document;
 pub(crate) mod endpoints;
@@ -37,7 +39,7 @@ pub(crate) mod received;
 mod service;
 mod statistics;
 pub(crate) mod submit;
-mod tokens;
+pub(crate) mod tokens;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -116,6 +118,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))
         .merge(at("/api/v1/tokens", get(tokens::list).post(tokens::create)))
         .merge(at("/api/v1/tokens/{token}", delete(tokens::revoke)))
+        .merge(at("/api/v1/audit", get(audit::list)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))

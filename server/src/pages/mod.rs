@@ -9,11 +9,13 @@
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
 //! | `fleet` | targets and workers |
+//! | `admin` | tokens, and who changed what |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
 
+mod admin;
 mod assets;
 mod endpoints;
 mod fleet;
@@ -65,6 +67,11 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/endpoints/{endpoint}", "read"),
     ("post", "/endpoints/{endpoint}", "submit"),
     ("get", "/fleet", "read"),
+    ("get", "/admin/tokens", "read"),
+    ("post", "/admin/tokens", "submit"),
+    ("get", "/admin/tokens/{token}/revoke", "read"),
+    ("post", "/admin/tokens/{token}/revoke", "read"),
+    ("get", "/admin/audit", "admin"),
     ("get", "/login", ""),
     ("post", "/login", ""),
     ("post", "/logout", ""),
@@ -98,6 +105,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints", get(endpoints::list)))
         .merge(at("/endpoints/{endpoint}", get(endpoints::one).post(endpoints::call)))
         .merge(at("/fleet", get(fleet::page)))
+        .merge(at("/admin/tokens", get(admin::tokens_page).post(admin::make)))
+        .merge(at("/admin/tokens/{token}/revoke", get(admin::ask_to_revoke).post(admin::revoke)))
+        .merge(at("/admin/audit", get(admin::audit_page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", axum::routing::post(login::log_out)))
         .merge(at("/api", get(help::api)))

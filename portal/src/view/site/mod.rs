@@ -1,5 +1,6 @@
 //! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
 
+mod admin;
 mod endpoints;
 mod fleet;
 mod job;
@@ -12,6 +13,7 @@ mod output;
 mod simple;
 mod submit;
 
+pub use admin::{AuditPage, AuditRow, GivenToken, TokenRow, TokensPage};
 pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
