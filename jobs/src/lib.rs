@@ -21,14 +21,16 @@
 //! | keep a list of all jobs in memory | [`index::IndexCopy`], and one program [`index::Keeper`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
+//! | note who changed what at a server, and read it | [`audit::Audit`], [`audit::list`] |
 //! | make tokens, and see who shows one | [`tokens::Tokens`] |
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `fleet`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
 
 pub mod attention;
+pub mod audit;
 mod caller;
 pub mod code;
 pub mod compare;

@@ -19,7 +19,7 @@ use prs_common::mini_batch::{MiniBatch, MiniBatchIndex, checksum, fingerprint};
 use prs_common::queue::EmbeddedQueue;
 use prs_common::segment::{ProcessRef, SegmentBuilder, TryRecord, TryStatus};
 use prs_common::storage::fixtures::{Hooked, Hooks};
-use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{LocalStorage, PutMode, Reach, Storage, StorageError, StorageErrorKind};
 use tempfile::TempDir;
 
 use crate::inputs::InputStores;
@@ -39,7 +39,10 @@ pub(crate) struct Fixture {
 }
 
 /// These jobs have no data in buckets.
-fn no_bucket(url: String) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>> {
+fn no_bucket(
+    url: String,
+    _: Option<Arc<Reach>>,
+) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>> {
     let (kind, message) = (StorageErrorKind::NotFound, "there are no buckets here".to_owned());
     Box::pin(std::future::ready(Err(StorageError { kind, place: url, key: String::new(), message })))
 }

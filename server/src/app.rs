@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use prs_jobs::Whereabouts;
+use prs_jobs::audit::Audit;
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::intake::Desk;
 use prs_portal::view::Chrome;
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) fleet: FleetView,
     /// How many requests come.
     pub(crate) counts: Counts,
+    /// Who changed what.
+    pub(crate) audit: Audit,
     /// What is counted of this server.
     pub(crate) metrics: Metrics,
     /// The jobs that somebody watches.

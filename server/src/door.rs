@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum_server::accept::Accept;
@@ -11,17 +12,24 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustls::crypto::ring;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tracing::{info, warn};
 
+use crate::connection::Connection;
+
 /// Between two looks at the files of a certificate.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// What a connection hears for which there is no place.
+const NO_PLACE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
 /// The files of a certificate, in PEM.
 #[derive(Debug, Clone)]
@@ -32,25 +40,37 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How connections come in. Clones share the certificate.
+/// How connections come in. Clones share the certificate and the places.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    kind: Kind,
+    /// For connections.
+    places: Arc<Semaphore>,
+}
+
+/// Whether they have TLS.
 #[derive(Clone)]
-pub(crate) enum Door {
+enum Kind {
     /// As they are.
     Plain,
     /// With TLS.
     Tls(RustlsConfig),
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if matches!(self, Self::Plain) { "Plain" } else { "Tls" })
     }
 }
 
 impl Door {
-    /// With the certificate in these files, or plain where there are none.
-    pub(crate) async fn open(files: Option<&TlsFiles>) -> Result<Self, (PathBuf, io::Error)> {
-        let Some(files) = files else { return Ok(Self::Plain) };
+    /// With the certificate in these files, or plain where there are none; for so many connections together.
+    pub(crate) async fn open(
+        files: Option<&TlsFiles>,
+        connections: u32,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let places = Arc::new(Semaphore::new(connections.max(1) as usize));
+        let Some(files) = files else { return Ok(Self { kind: Kind::Plain, places }) };
         // The one that all of prs uses. That it was chosen before is fine.
         let _ = ring::default_provider().install_default();
         // The configuration does not say which of the two cannot be read.
@@ -58,12 +78,15 @@ impl Door {
             std::fs::File::open(path).map_err(|error| (path.clone(), error))?;
         }
         let config = RustlsConfig::from_pem_file(&files.certificate, &files.key).await;
-        config.map(Self::Tls).map_err(|error| (files.certificate.clone(), error))
+        let kind = config.map(Kind::Tls);
+        kind.map(|kind| Self { kind, places }).map_err(|error| (files.certificate.clone(), error))
     }
 
     /// Reads the certificate again whenever its files change. Never returns.
     pub(crate) async fn watch(&self, files: Option<&TlsFiles>) {
-        let (Self::Tls(config), Some(files)) = (self, files) else { return std::future::pending().await };
+        let (Kind::Tls(config), Some(files)) = (&self.kind, files) else {
+            return std::future::pending().await;
+        };
         let mut known = files.marks();
         loop {
             tokio::time::sleep(LOOK).await;
@@ -97,22 +120,27 @@ impl TlsFiles {
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Door {
-    type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+    type Stream = Connection<Either<TcpStream, TlsStream<TcpStream>>>;
     type Service = S;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let door = self.clone();
         async move {
-            match door {
-                Self::Plain => Ok((Either::Left(stream), service)),
-                Self::Tls(config) => {
+            let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
+                if matches!(door.kind, Kind::Plain) {
+                    // Who does not wait for it does not hear it.
+                    let _ = stream.try_write(NO_PLACE);
+                }
+                return Err(io::Error::other("as many connections as the server takes are open"));
+            };
+            match door.kind {
+                Kind::Plain => Ok((Connection::new(Either::Left(stream), place), service)),
+                Kind::Tls(config) => {
                     let acceptor = TlsAcceptor::from(config.get_inner());
                     let stream = timeout(HANDSHAKE, acceptor.accept(stream)).await;
-                    Ok((
-                        Either::Right(stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??),
-                        service,
-                    ))
+                    let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                    Ok((Connection::new(Either::Right(stream), place), service))
                 }
             }
         }

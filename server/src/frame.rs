@@ -14,12 +14,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::traces;
+use prs_jobs::audit::without_tokens;
 use prs_portal::view::{Chrome, ProblemPage};
 use tracing::field::Empty;
 use tracing::{Instrument, info, trace_span};
 
 use crate::api::azure::document;
 use crate::app::App;
+use crate::audit::{Asking, RequestId};
 use crate::auth::{How, random_text};
 use crate::http::addresses;
 use crate::problem::{Kind, Problem};
@@ -32,6 +34,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST: Duration = Duration::from_secs(75);
 /// The same where files come with the request.
 const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
+/// Bytes of an address, with its query.
+const LONGEST_ADDRESS: usize = 8 << 10;
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
 
@@ -40,9 +44,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 struct Asker(String);
 
 /// Serves one request.
-pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = request_id(request.headers());
+    request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let wants_page = wants_page(&path, request.headers());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -92,7 +97,7 @@ pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) 
         parent: &around,
         request_id = id,
         %method,
-        path,
+        path = without_tokens(&path),
         route,
         status,
         ms = began.elapsed().as_millis() as u64,
@@ -116,12 +121,19 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Result<Response, Problem> {
     let access = &app.access;
+    if request.uri().path_and_query().is_some_and(|whole| whole.as_str().len() > LONGEST_ADDRESS) {
+        return Err(Problem::new(Kind::ADDRESS_TOO_LONG, "An address has 8 KiB at most, with its query."));
+    }
     let _place = app.counts.begin()?;
     access.hosts.check(request.uri(), request.headers())?;
     let address = addresses::of(request.extensions());
     let principal = access.principal(request.headers(), address).await?;
+    if let (Some(asking), Some(who)) = (request.extensions().get::<Asking>(), &principal) {
+        asking.is(who);
+    }
     let who = principal.as_ref().map(|who| who.token_id.as_deref().unwrap_or(&who.name));
     app.counts.check(request.method(), who, address)?;
+    let _place_of_one = who.map(|who| app.counts.begin_of(who)).transpose()?;
     let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
     access.hosts.check_origin(request.method(), request.headers(), by_session)?;
     if let Some(principal) = principal {

@@ -17,16 +17,20 @@
 //! | `app` | what handlers share |
 //! | `frame` | around every request: its number, who asks, the headers and the problem of its answer |
 //! | `traced` | the span of a request, where spans are sent |
+//! | `audit` | a line for each change, and for each that was refused |
 //! | `api/` | the API |
 //! | `pages/` | the pages |
 //! | `roles` | which role each address needs |
 //! | `heard` | what calls say beside their answers, for the log |
+//! | `connection` | the places for connections, and clients that take nothing |
 //! | `door` | how connections come in: plain, or with TLS |
 //! | `serve` | the listener, from its start to its end |
 
 mod api;
 mod app;
+mod audit;
 mod auth;
+mod connection;
 mod door;
 mod fleet;
 mod frame;

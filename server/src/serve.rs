@@ -13,7 +13,9 @@ use axum::http::Response;
 use axum::middleware::from_fn_with_state;
 use axum_server::Handle;
 use futures_util::FutureExt;
+use prs_common::storage::Reach;
 use prs_common::timestamp::now_us;
+use prs_jobs::audit::Audit;
 use prs_jobs::intake::{Desk, Program};
 use prs_jobs::tokens::{TokenState, Tokens};
 use prs_jobs::{Failure, Whereabouts};
@@ -21,10 +23,12 @@ use prs_portal::view::Chrome;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tracing::{info, warn};
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use tracing::{error, info, warn};
 use url::Url;
 
 use crate::app::{App, Shared};
+use crate::audit::audited;
 use crate::auth::link::{LinkError, Secret, ServerFile, link};
 use crate::auth::session::Sessions;
 use crate::auth::{Access, random_text};
@@ -45,6 +49,8 @@ use crate::{api, pages};
 const HEADER: Duration = Duration::from_secs(10);
 /// Bytes of the headers of a request.
 const HEADERS: usize = 32 << 10;
+/// A body of which no byte comes for so long is left.
+const BODY_STALL: Duration = Duration::from_secs(60);
 /// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
 /// How long a server that others reach goes on taking requests when it is to end: what is before it hears meanwhile, at `/readyz`,
@@ -52,6 +58,11 @@ const BODY: usize = 1 << 20;
 const CATCH_UP: Duration = Duration::from_secs(5);
 /// How long requests that are under way may take when the server ends.
 const DRAIN: Duration = Duration::from_secs(25);
+
+/// Between two writes of which tokens were shown.
+const USES: Duration = Duration::from_secs(15);
+/// How long the last lines of the audit may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// How a server is reached, and who may ask.
 #[derive(Debug, Clone)]
@@ -78,6 +89,9 @@ pub struct Options {
     pub program: Program,
     /// Folders that the paths of jobs which are handed in may lead into.
     pub allowed_paths: Vec<PathBuf>,
+    /// Places elsewhere that these jobs may read, beside the bucket of their storage, public HTTP servers and what the configuration
+    /// names; as [`Reach::place`] gives them.
+    pub allowed_inputs: Vec<String>,
 }
 
 /// A token that somebody made elsewhere.
@@ -180,7 +194,7 @@ impl Server {
         place: String,
     ) -> Result<Self, ServeError> {
         let is_public = options.check()?;
-        let door = Door::open(options.tls.as_ref()).await;
+        let door = Door::open(options.tls.as_ref(), options.limits.connections).await;
         let door = door.map_err(|(path, error)| ServeError::Tls { path, error })?;
         let address = options.listen;
         let failed = |error| ServeError::Listen { address, error };
@@ -200,6 +214,10 @@ impl Server {
         );
         let is_secure = url.starts_with("https:");
         let whereabouts = whereabouts.heard_by(Arc::new(Heard::default()));
+        let own = whereabouts.urls.as_ref().map(|urls| urls.storage.clone());
+        let allowed = options.allowed_inputs.iter().cloned().chain(whereabouts.names.configured_places());
+        let reach = Reach::new(own.as_deref(), allowed);
+        let whereabouts = whereabouts.within(Some(Arc::new(reach)));
         let tokens = Tokens::open(&whereabouts).await.map_err(ServeError::Jobs)?;
         if let Some(FirstToken(text)) = &options.first_token {
             enter(&tokens, text).await.map_err(ServeError::Jobs)?;
@@ -221,8 +239,9 @@ impl Server {
             index: Index::new(whereabouts.clone(), format!("{url} {}", random_text::<9>())),
             fleet: FleetView::new(whereabouts.clone()),
             counts: Counts::new(&options.limits),
+            audit: Audit::open(&whereabouts).await.map_err(ServeError::Jobs)?,
             metrics: Metrics::default(),
-            watches: Watches::new(whereabouts.clone()),
+            watches: Watches::new(whereabouts.clone(), options.limits.streams),
             chrome: Chrome {
                 place,
                 css: assets.css,
@@ -288,6 +307,8 @@ impl Server {
             ended = &mut metrics => return ended.map_err(ServeError::Broken),
             ended = &mut serving => return ended.map_err(ServeError::Broken),
             () = self.door.watch(self.tls.as_ref()) => {}
+            () = self.app.audit.keep() => {}
+            () = note_uses(&self.app) => {}
             () = ends => {}
         }
         tidying.abort();
@@ -303,9 +324,26 @@ impl Server {
         }
         handle.graceful_shutdown(Some(DRAIN));
         // Figures are told until the last request has its answer.
-        tokio::select! {
-            ended = serving => ended.map_err(ServeError::Broken),
-            ended = metrics => ended.map_err(ServeError::Broken),
+        let ended = tokio::select! {
+            ended = serving => ended,
+            ended = metrics => ended,
+            () = self.app.audit.keep() => Ok(()),
+        };
+        match tokio::time::timeout(LAST_LINES, self.app.audit.flush()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => error!(%failure, "the last lines of the audit are lost"),
+            Err(_) => error!("the last lines of the audit are lost: the storage does not answer"),
+        }
+        ended.map_err(ServeError::Broken)
+    }
+}
+
+/// Writes which tokens are shown, again and again. Never returns.
+async fn note_uses(app: &App) {
+    loop {
+        tokio::time::sleep(USES).await;
+        if let Err(failure) = app.access.tokens.write_uses().await {
+            warn!(%failure, "when tokens were shown is written later");
         }
     }
 }
@@ -369,9 +407,11 @@ pub(crate) fn router(app: App) -> Router {
         .merge(api::router())
         .merge(pages::router())
         .layer(axum::extract::DefaultBodyLimit::max(BODY))
+        .layer(RequestBodyTimeoutLayer::new(BODY_STALL))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(app.clone(), authorize))
         .layer(from_fn_with_state(app.clone(), admit))
+        .layer(from_fn_with_state(app.clone(), audited))
         .layer(from_fn_with_state(app.clone(), frame))
         .layer(CompressionLayer::new())
         .with_state(app)

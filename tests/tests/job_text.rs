@@ -49,7 +49,7 @@ async fn a_text_is_handed_in_with_what_came_with_it() {
     };
     let (folder, yaml) = (path("came"), "name: score\nentry_script: score.py\nenvironment: ./python\n");
     let text = format!("{yaml}inputs: [{{type: file, path: data}}]\n");
-    let job = JobText { text: &text, folder: &folder, root: &folder, allowed: &[], sent: None };
+    let job = JobText { text: &text, folder: &folder, root: &folder, allowed: &[], sent: None, reach: None };
     let Ended::HandedIn { job_id, .. } = Box::pin(submit_text(job, given, &start)).await.unwrap() else {
         panic!("nobody waits for it")
     };

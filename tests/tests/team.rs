@@ -551,3 +551,62 @@ fn a_stream_ends_with_the_token_that_opened_it() {
     program.interrupt();
     program.wait().expect_code(130);
 }
+
+#[test]
+fn who_logged_in_makes_tokens_for_themselves_and_sees_no_others() {
+    let (job, _) = ran();
+    let ((mine, secret), (other, _)) = (token(&job, "submit"), token(&job, "admin"));
+    let mut web = Web::for_others(&job, None, &["--write-rate", "1000"]);
+    let cookie = cookie_of(&log_in(&web, &secret));
+    let browser = [("Cookie", cookie.as_str()), ("Sec-Fetch-Site", "same-origin")];
+    let json = [&browser[..], &[("Content-Type", "application/json")]].concat();
+    let post = |body: &str| web.ask_with("POST", "/api/v1/tokens", &json, body);
+    for (body, said) in [
+        (r#"{"name": "x", "role": "admin"}"#, "no token of the role admin"),
+        (r#"{"name": "x", "role": "read", "expires_in_days": 91}"#, "90 days at most"),
+        (r#"{"name": "x", "role": "read", "expires_in_days": 0}"#, "90 days at most"),
+    ] {
+        let refused = post(body);
+        is_problem(&refused, 403, "forbidden");
+        assert!(refused.text().contains(said), "{body}: {}", refused.text());
+    }
+    let made = post(r#"{"name": "notebook", "role": "read"}"#).json(201);
+    let (id, child) = (made["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
+    assert_eq!(made["created_by_id"], mine.as_str(), "{made}");
+    let listed = web.ask_with("GET", "/api/v1/tokens", &browser, "").json(200);
+    let ids: BTreeSet<&str> =
+        listed["value"].as_array().unwrap().iter().map(|token| token["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, BTreeSet::from([mine.as_str(), id]), "{listed}");
+    is_problem(
+        &web.ask_with("DELETE", &format!("/api/v1/tokens/{other}"), &browser, ""),
+        404,
+        "token-not-found",
+    );
+    // The page says the same, and shows a secret once.
+    let form =
+        [&browser[..], &[("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "text/html")]];
+    let form = form.concat();
+    let shown = web.ask_with("POST", "/admin/tokens", &form, "name=page&role=read&days=3");
+    assert!(shown.status == 200 && shown.text().contains("prs_"), "{}", shown.text());
+    let page = web.ask_with("GET", "/admin/tokens", &form, "");
+    assert!(page.text().contains("notebook") && !page.text().contains("_secret"), "{}", page.text());
+    assert!(!page.text().contains(&other) && !page.text().contains(child), "{}", page.text());
+    let asked = web.ask_with("GET", &format!("/admin/tokens/{id}/revoke"), &form, "");
+    assert!(asked.status == 200 && asked.text().contains("Revoke"), "{}", asked.text());
+    let revoked = web.ask_with("POST", &format!("/admin/tokens/{id}/revoke"), &form, "");
+    assert_eq!(revoked.status, 303, "{}", revoked.text());
+    assert_eq!(web.ask_with("GET", "/admin/audit", &form, "").status, 403);
+    wait_for("the use of the token is noted", REVOKED * 3, || {
+        let list = job.command(&["token", "list", "-o", "json"]).json();
+        let found = list["tokens"].as_array().unwrap().iter().find(|token| token["id"] == mine.as_str());
+        found.unwrap()["last_used_on"].as_str().map(str::to_owned)
+    });
+    // A program makes no others of what it was given.
+    web.set_token(&secret);
+    let json = [("Content-Type", "application/json")];
+    is_problem(
+        &web.ask_with("POST", "/api/v1/tokens", &json, r#"{"name": "x", "role": "read"}"#),
+        403,
+        "forbidden",
+    );
+}

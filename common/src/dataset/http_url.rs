@@ -31,7 +31,7 @@ pub fn is_http(text: &str) -> bool {
 }
 
 /// The scheme of such a URL, with `://`.
-pub(super) fn scheme(text: &str) -> Option<&'static str> {
+pub(crate) fn scheme(text: &str) -> Option<&'static str> {
     let text = text.trim_start();
     ["https://", "http://"]
         .into_iter()

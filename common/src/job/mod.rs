@@ -13,6 +13,7 @@ mod assets;
 mod built_in;
 mod call;
 pub mod counting;
+mod elsewhere;
 mod environment;
 mod error;
 mod fence;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -21,6 +22,7 @@ use super::own_id::WithJobId;
 use super::shuffle::ShuffleStage;
 use super::side_inputs::SideInput;
 use crate::dataset::input::{Input, InputKind, InputSource};
+use crate::storage::Reach;
 
 /// The resolved settings of one job (spec section 2).
 ///
@@ -153,6 +155,9 @@ pub struct JobSpec {
     /// The deployment that was called, where the job is a call of an endpoint. Never from a job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Box<Deployed>>,
+    /// Which places elsewhere it may use, where a server took it. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Box<Reach>>,
     /// Who handed the job in; nothing where no program said so. Never from a job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_by: Option<Box<Submitter>>,
@@ -214,6 +219,11 @@ impl JobSpec {
     /// The same, to be changed.
     pub fn with_model_mut(&mut self) -> impl Iterator<Item = &mut SideInput> {
         self.side_inputs.iter_mut().chain(&mut self.model)
+    }
+
+    /// The places elsewhere that it may use, for what opens them; nothing where it may use all.
+    pub fn reach(&self) -> Option<Arc<Reach>> {
+        self.reach.as_deref().cloned().map(Arc::new)
     }
 
     /// The settings as `job.json` has them, under the names of their keys. Paths are UTF-8.

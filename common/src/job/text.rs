@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::elsewhere;
 use super::error::{JobFileError, Problem};
 use super::fence::{self, LedTo, Outside, Purpose};
 use super::inputs;
@@ -13,6 +14,7 @@ use super::validate::check_name;
 use super::yaml::{self, Key, Node, Value};
 use super::{Deployed, JobSpec, Loaded, RunsOn, Submitter};
 use crate::dataset::input::{InputMode, InputSource};
+use crate::storage::Reach;
 
 /// What messages call it.
 pub(super) const SHOWN: &str = "job file";
@@ -32,6 +34,8 @@ pub struct JobText<'a> {
     /// Files and folders that came along for its inputs and side inputs, by the names of these: each takes the place of what the
     /// text has there. Absolute.
     pub sent: Option<&'a BTreeMap<String, PathBuf>>,
+    /// The places elsewhere that it may use; all without it.
+    pub reach: Option<&'a Reach>,
 }
 
 /// A path of the machine of who wrote a text, which the text leads to.
@@ -92,12 +96,17 @@ impl JobText<'_> {
         let problems = if outside.is_empty() {
             match loaded {
                 Ok(mut loaded) => {
-                    let stays =
+                    let mut wrong =
                         if runs_on == RunsOn::Workers { self.stays_here(&mut loaded) } else { Vec::new() };
-                    if stays.is_empty() {
+                    if let Some(reach) = self.reach {
+                        let document = yaml::parse(self.text).ok();
+                        wrong.extend(elsewhere::problems(&mut loaded, reach, document.as_ref()));
+                        loaded.each_spec(|spec| spec.reach = Some(Box::new(reach.clone())));
+                    }
+                    if wrong.is_empty() {
                         return Ok(self.without_folder(loaded));
                     }
-                    stays
+                    wrong
                 }
                 Err(error) => error.problems,
             }
@@ -297,7 +306,7 @@ fn refusal(outside: &Outside, place: Option<(String, Option<usize>)>) -> Problem
 }
 
 /// The key, with its place, that has this text.
-fn place_of(node: &Node, text: &str, place: &str) -> Option<(String, Option<usize>)> {
+pub(super) fn place_of(node: &Node, text: &str, place: &str) -> Option<(String, Option<usize>)> {
     match &node.value {
         Value::Scalar { text: own, .. } => (own.trim().trim_start_matches("file:")
             == text.trim_start_matches("file:"))

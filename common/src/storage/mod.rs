@@ -7,6 +7,7 @@
 
 mod claim;
 mod ext;
+mod fenced;
 pub mod fixtures;
 #[cfg(feature = "fleet")]
 mod http;
@@ -15,6 +16,8 @@ mod identity;
 mod local;
 mod open;
 mod placing;
+mod public;
+mod reach;
 #[cfg(feature = "fleet")]
 mod s3;
 
@@ -38,7 +41,9 @@ use crate::checksum::StoredChecksum;
 pub use claim::{Claim, ClaimError, ClaimHolder};
 pub use ext::{DiskError, STREAM_PIECE, StorageExt, TransferError, pieces};
 pub use local::{LocalStorage, TEMPORARY, is_kept_by_stores};
-pub use open::{open, open_input, probe_writable};
+pub use open::{open, open_input, open_within, probe_writable};
+pub use public::is_public;
+pub use reach::{Reach, Use};
 
 /// Longest name of an object anywhere, bytes.
 const LONGEST_KEY: usize = 1024;

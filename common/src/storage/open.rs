@@ -8,7 +8,8 @@ use std::sync::Arc;
 #[cfg(feature = "fleet")]
 use crate::dataset::http_url::is_http;
 
-use super::{LocalStorage, Storage, StorageError, StorageErrorKind, is_valid_key};
+use super::fenced::FencedStorage;
+use super::{LocalStorage, Reach, Storage, StorageError, StorageErrorKind, Use, is_valid_key};
 
 /// A place that a URL names.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +44,22 @@ pub async fn open_input(url: &str) -> Result<Arc<dyn Storage>, StorageError> {
         return Ok(Arc::new(super::HttpStorage::new(url)));
     }
     open(url).await
+}
+
+/// The same store, of which no more may be used than `reach` allows.
+pub async fn open_within(url: &str, reach: Option<Arc<Reach>>) -> Result<Arc<dyn Storage>, StorageError> {
+    let Some(reach) = reach else { return open_input(url).await };
+    #[cfg(feature = "fleet")]
+    if is_http(url) {
+        return Ok(Arc::new(super::HttpStorage::within(url, reach)));
+    }
+    // Nothing is asked of a store of which nothing may be used.
+    if !reach.may_have_some_of(url) {
+        let message = reach.check_key(url, Use::Read).err().unwrap_or_default();
+        let kind = StorageErrorKind::PermissionDenied;
+        return Err(StorageError { kind, place: url.to_owned(), key: String::new(), message });
+    }
+    Ok(Arc::new(FencedStorage::new(open(url).await?, url, reach)))
 }
 
 /// Puts and deletes a small object, for a caller that is about to write much. Says so where the store does not decide

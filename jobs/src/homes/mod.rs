@@ -33,7 +33,7 @@ use prs_common::job::pipeline::step_id;
 use prs_common::job::{Names, RunsOn};
 use prs_common::layout;
 use prs_common::servers::ServerUrls;
-use prs_common::storage::is_valid_key;
+use prs_common::storage::{Reach, is_valid_key};
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::job::active::active_ids as active_ids_in;
 use prs_orchestrator::job::record::JobRecordError;
@@ -64,6 +64,8 @@ pub struct Whereabouts {
     pub names: Names,
     /// Hears what calls have to say.
     pub caller: Arc<dyn Caller>,
+    /// The places elsewhere that jobs may use which are handed in here; all without it.
+    pub reach: Option<Arc<Reach>>,
     /// The servers of the fleet, once a call has needed them.
     reader: Arc<OnceCell<Arc<Reader>>>,
 }
@@ -82,13 +84,19 @@ impl fmt::Debug for Whereabouts {
 impl Whereabouts {
     /// Jobs on the servers at `urls`, or else in the folder `runs`. Connects to nothing yet.
     pub fn new(urls: Option<ServerUrls>, runs: PathBuf, names: Names, caller: Arc<dyn Caller>) -> Self {
-        Self { urls, runs, names, caller, reader: Arc::default() }
+        Self { urls, runs, names, caller, reach: None, reader: Arc::default() }
     }
 
     /// The same for calls of another caller, over the same connections.
     #[must_use]
     pub fn heard_by(self, caller: Arc<dyn Caller>) -> Self {
         Self { caller, ..self }
+    }
+
+    /// The same for calls of somebody whose jobs may use no more than `reach` elsewhere.
+    #[must_use]
+    pub fn within(self, reach: Option<Arc<Reach>>) -> Self {
+        Self { reach, ..self }
     }
 
     /// Where what is started here runs.

@@ -16,7 +16,7 @@ use prs_common::ledger::JobState;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::registry::{AssetVersion, Kind, Registry, RegistryError};
 use prs_common::servers::ConnectError;
-use prs_common::storage::{self, GetOptions, LocalStorage, Storage, StorageErrorKind, StorageExt};
+use prs_common::storage::{self, GetOptions, LocalStorage, Storage, StorageErrorKind, StorageExt, Use};
 
 use super::fleet::{FleetHome, Reader};
 use super::{Home, Seen, Whereabouts, cache, graph, in_folder, run_folder};
@@ -120,7 +120,7 @@ pub async fn look_up(
                 }
             }
             Asked::Output(asked) => place_of(asked, whereabouts).await?.map(Found::Path),
-            Asked::Table(url) => table(url).await?.map(Found::Text),
+            Asked::Table(url) => table(url, whereabouts).await?.map(Found::Text),
             Asked::Graph(job) => Box::pin(graph::component(job, whereabouts)).await?.map(Found::Graph),
         };
         names.tell(asked, found);
@@ -226,12 +226,17 @@ pub async fn fetch(url: &str, folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The text of the file `MLTable` at `url`, or why there is none.
-async fn table(url: &str) -> Result<Result<String, String>, Failure> {
+async fn table(url: &str, whereabouts: &Whereabouts) -> Result<Result<String, String>, Failure> {
     let at = match RemotePath::parse(url) {
         Ok(at) => at,
         Err(message) => return Ok(Err(message)),
     };
-    let store = storage::open_input(&at.bucket).await.map_err(ConnectError::Storage)?;
+    let reach = &whereabouts.reach;
+    if let Some(Err(message)) = reach.as_ref().map(|reach| reach.check(url, Use::Read)) {
+        return Ok(Err(message));
+    }
+    let opened = storage::open_within(&at.bucket, reach.clone()).await;
+    let store = opened.map_err(ConnectError::Storage)?;
     let options = GetOptions { range: Some(0..LARGEST_TABLE), version: None };
     match store.get_opts(&at.key, options).await {
         Ok(read) if read.size > LARGEST_TABLE => Ok(Err(format!("{at} is too large for a file MLTable"))),
@@ -239,6 +244,10 @@ async fn table(url: &str) -> Result<Result<String, String>, Failure> {
             .map_err(|_| format!("{at} is not UTF-8 text: give an MLTable"))),
         Err(error) if error.kind == StorageErrorKind::NotFound => {
             Ok(Err(format!("there is no file {at}: give the folder of a file MLTable")))
+        }
+        // Who asks may not have it, whatever is there.
+        Err(error) if reach.is_some() && error.kind == StorageErrorKind::PermissionDenied => {
+            Ok(Err(format!("{at} cannot be read: {}", error.message)))
         }
         Err(error) => Err(Failure::server(error)),
     }

@@ -11,7 +11,7 @@ use prs_common::job::{
     local_paths,
 };
 use prs_common::remove_tree::remove_tree;
-use prs_common::storage::StorageErrorKind;
+use prs_common::storage::{Reach, StorageErrorKind};
 use prs_common::timestamp::now_us;
 use prs_common::{failpoint, layout};
 
@@ -183,12 +183,17 @@ impl Desk {
         }
     }
 
+    fn reach(&self) -> Option<Reach> {
+        self.whereabouts.reach.as_deref().cloned()
+    }
+
     /// Reads the job file of a submission.
     async fn load(&self, submission: &Submission) -> Result<Loaded, Failure> {
         let Submission { text, below, set, called, invocation, staging, .. } = submission;
         let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
         let code = root.join(below);
-        let text = JobText { text, folder: &code, root: &root, allowed: &self.allowed, sent: Some(&inputs) };
+        let (reach, allowed) = (self.whereabouts.reach.as_deref(), &*self.allowed);
+        let text = JobText { text, folder: &code, root: &root, allowed, sent: Some(&inputs), reach };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: set,
@@ -324,8 +329,8 @@ impl Desk {
         }
         let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
         let code = root.join(below);
-        let allowed = &self.allowed;
-        let text = JobText { text: &text, folder: &code, root: &root, allowed, sent: Some(&inputs) };
+        let (reach, allowed) = (self.whereabouts.reach.as_deref(), &*self.allowed);
+        let text = JobText { text: &text, folder: &code, root: &root, allowed, sent: Some(&inputs), reach };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: &set,
@@ -435,7 +440,8 @@ impl Desk {
             came.move_code(&code)?;
         }
         let what = What::Resume { set, code: came.map(|_| code.clone()), only_group };
-        let (order, file) = (Order { folder, job_id: id.to_owned(), what }, own.with_extension("json"));
+        let (order, file) =
+            (Order { folder, job_id: id.to_owned(), reach: self.reach(), what }, own.with_extension("json"));
         order.write(&file)?;
         let resumed = kept(held, Box::pin(self.program.run(&file, &order.folder))).await;
         let _ = fs::remove_file(&file);
@@ -495,7 +501,7 @@ impl Desk {
     /// Runs a new job of this machine in a program of its own.
     async fn run_here(&self, staging: Staging, id: &str, what: What) -> Result<(), Failure> {
         let run = self.run(id);
-        let order = Order { folder: run.clone(), job_id: id.to_owned(), what };
+        let order = Order { folder: run.clone(), job_id: id.to_owned(), reach: self.reach(), what };
         order.write(&Order::file_in(staging.path()))?;
         if !staging.become_run(&run)? {
             return Err(Failure::wrong(format!("there is a job {id} already: send it again")));

@@ -76,7 +76,7 @@ async fn count(spec: JobSpec, folder: PathBuf, stop: CancellationToken) -> Resul
     let work = folder.join("plan");
     std::fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
     let here: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.join("listings")));
-    let stores = InputStores::new(Arc::clone(&here), here, opener());
+    let stores = InputStores::new(Arc::clone(&here), here, opener()).within(spec.reach());
     let spec = resolve(spec, &stores, Where::Embedded, Audience::NONE).await.map_err(Failure::usage)?;
     let handle = Handle::current();
     let counting = tokio::task::spawn_blocking(move || {

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use prs_common::job::{Called, Given, Invocation, JobFileError, JobText, Problem};
 use prs_common::layout;
+use prs_common::storage::Reach;
 use serde::{Deserialize, Serialize};
 
 use super::staging::{SENT, code_in};
@@ -26,6 +28,9 @@ pub(super) struct Order {
     pub(super) folder: PathBuf,
     /// The job.
     pub(super) job_id: String,
+    /// The places elsewhere that the job may use; all without it.
+    #[serde(default)]
+    pub(super) reach: Option<Reach>,
     pub(super) what: What,
 }
 
@@ -158,8 +163,9 @@ impl Order {
 /// The job is refused, or did not get to its end.
 pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failure> {
     let body = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let Order { folder, job_id, what } = serde_json::from_slice(&body)
+    let Order { folder, job_id, reach, what } = serde_json::from_slice(&body)
         .with_context(|| format!("{} is no order of this version of prs", file.display()))?;
+    let whereabouts = &whereabouts.clone().within(reach.map(Arc::new));
     let is_there = folder.join(layout::JOB).is_file();
     let start =
         Start { whereabouts, run_dir: Some(&folder), id: Some(&job_id), is_picked: true, detach: false };
@@ -172,8 +178,15 @@ pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failu
         What::Submit { text, below, set, called, invocation, inputs, allowed } => {
             let root = code_in(&folder);
             let code = root.join(below);
-            let text =
-                JobText { text: &text, folder: &code, root: &root, allowed: &allowed, sent: Some(&inputs) };
+            let reach = whereabouts.reach.as_deref();
+            let text = JobText {
+                text: &text,
+                folder: &code,
+                root: &root,
+                allowed: &allowed,
+                sent: Some(&inputs),
+                reach,
+            };
             let names = &whereabouts.names;
             let given = Given {
                 overrides: &set,

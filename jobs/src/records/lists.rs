@@ -120,6 +120,8 @@ pub struct Collected {
     pub leftovers: Vec<Leftover>,
     /// Uploaded inputs that no job names.
     pub inputs: Amount,
+    /// Objects with lines of the audit that are older than 400 days.
+    pub audit: u64,
 }
 
 /// A job that is kept no longer.

@@ -25,6 +25,11 @@ pub struct Token {
     pub created_at: String,
     /// Who created it.
     pub created_by: String,
+    /// The id of their token; null where they had none.
+    pub created_by_id: Option<String>,
+    /// The last day on which it was shown to a server, in UTC; null where it was not yet.
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "date")))]
+    pub last_used_on: Option<String>,
     /// From when on it is refused: UTC, RFC 3339; null where it never expires.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
     pub expires_at: Option<String>,
@@ -45,6 +50,8 @@ impl Token {
             state,
             created_at: format_us(token.created_us),
             created_by: token.created_by,
+            created_by_id: token.created_by_id,
+            last_used_on: token.last_used_on,
             expires_at: token.expires_us.map(format_us),
             revoked_at: token.revoked_us.map(format_us),
         }

@@ -197,6 +197,7 @@ async fn open(job: &JobContext) -> Result<Recovered, Failure> {
 fn context(folder: &Path, output: &Path, record: &JobRecord) -> JobContext {
     let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder));
     let inputs = InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener());
+    let inputs = inputs.within(record.spec.reach());
     let start = (&*record.job_id, record.incarnation);
     JobContext {
         code: record.code.clone(),

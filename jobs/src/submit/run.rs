@@ -145,6 +145,10 @@ pub async fn resubmit(
     }
     spec.resubmitted_from = Some(former.job_id.clone());
     came.put_inputs(&mut spec)?;
+    match &start.whereabouts.reach {
+        Some(reach) => spec.keep_within(reach).map_err(Failure::usage)?,
+        None => spec.reach = None,
+    }
     match came.code {
         Some(folder) => {
             let packed = sent_code(folder, &mut spec, start).await?;
@@ -314,7 +318,7 @@ async fn run_here(new: NewJob, start: &Start<'_>) -> Result<Ended, Failure> {
     }
     let stored = async {
         let stores: Arc<dyn Storage> = Arc::new(storage.clone());
-        let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+        let stores = InputStores::new(Arc::clone(&stores), stores, opener()).within(new.spec.reach());
         let resolved = resolve(new.spec.clone(), &stores, Where::Embedded, Audience::NONE).await;
         record.spec = resolved.map_err(Failure::usage)?;
         record.recipe = recipe(&record.spec, &record.code, Some(&python.interpreter));

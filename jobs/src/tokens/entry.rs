@@ -20,6 +20,12 @@ pub(super) struct StoredToken {
     #[serde(with = "moment")]
     pub(super) created_at: u64,
     pub(super) created_by: String,
+    /// The id of the token of whoever did that, where it was a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) created_by_id: Option<String>,
+    /// The last day on which it was shown, `2026-11-25`; nothing before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_used_on: Option<String>,
     #[serde(with = "moment_if_any")]
     pub(super) expires_at: Option<u64>,
     #[serde(with = "moment_if_any")]
@@ -54,6 +60,10 @@ pub struct Token {
     pub created_us: u64,
     /// Who did that.
     pub created_by: String,
+    /// The id of their token, where they had one.
+    pub created_by_id: Option<String>,
+    /// The last day on which it was shown to a server, in UTC: `2026-11-25`.
+    pub last_used_on: Option<String>,
     /// From when on it is refused, microseconds since 1970; nothing where it never expires.
     pub expires_us: Option<u64>,
     /// When it was revoked, microseconds since 1970; nothing where it was not.
@@ -87,6 +97,7 @@ impl TokenState {
 impl Token {
     pub(super) fn of(id: &str, entry: StoredToken) -> Self {
         let StoredToken { name, role, endpoints, created_at, created_by, expires_at, revoked_at, .. } = entry;
+        let (created_by_id, last_used_on) = (entry.created_by_id, entry.last_used_on);
         Self {
             id: id.to_owned(),
             name,
@@ -94,6 +105,8 @@ impl Token {
             endpoints,
             created_us: created_at,
             created_by,
+            created_by_id,
+            last_used_on,
             expires_us: expires_at,
             revoked_us: revoked_at,
         }

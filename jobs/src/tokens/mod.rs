@@ -6,11 +6,12 @@
 //! | `text` | the token as its owner has it |
 //! | `entry` | what the registry keeps of it, and who shows it |
 //! | `cache` | what was read a moment ago |
+//! | `uses` | which tokens were shown today |
 //! | `session_keys` | keys with which servers sign the sessions of browsers |
 //!
 //! The registry has an object for each, `registry/tokens/<id>` in the storage of a fleet and `.registry/tokens/<id>` beside
 //! the runs of this machine. It is written when the token is created, on condition that there is none, and once more when the
-//! token is revoked, on condition that it is the object that was read. A token itself is kept nowhere. Whoever may write there
+//! token is revoked and once on each day on which it is shown to a server, on condition that it is the object that was read. A token itself is kept nowhere. Whoever may write there
 //! may create tokens: the commands ask for no right beyond that to the storage.
 
 mod cache;
@@ -18,6 +19,7 @@ mod entry;
 mod role;
 mod session_keys;
 mod text;
+mod uses;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ use crate::homes::{Whereabouts, registry};
 use cache::Cache;
 use entry::{ANY, StoredToken};
 use text::{Presented, id_in, is_id};
+use uses::Uses;
 
 pub use entry::{Principal, Token, TokenState};
 pub use role::Role;
@@ -65,6 +68,21 @@ pub struct NewToken {
     pub endpoints: Vec<String>,
     /// How long it is taken; nothing for good.
     pub lifetime: Option<Duration>,
+}
+
+/// Who creates a token.
+#[derive(Debug, Clone, Copy)]
+pub struct Creator<'a> {
+    /// Their name.
+    pub name: &'a str,
+    /// The id of their token, where they have one.
+    pub id: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for Creator<'a> {
+    fn from(name: &'a str) -> Self {
+        Self { name, id: None }
+    }
 }
 
 /// Why what somebody shows is not taken. No message says anything of a secret.
@@ -128,6 +146,7 @@ pub struct Tokens {
     /// The folder of runs beside which the registry is, where it is on this machine.
     runs: Option<PathBuf>,
     cache: Arc<Cache>,
+    uses: Arc<Uses>,
 }
 
 impl Tokens {
@@ -138,14 +157,20 @@ impl Tokens {
     pub async fn open(whereabouts: &Whereabouts) -> Result<Self, Failure> {
         let storage = registry::storage_of(whereabouts).await?;
         let runs = whereabouts.urls.is_none().then(|| whereabouts.runs.clone());
-        Ok(Self { storage, runs, cache: Arc::default() })
+        Ok(Self { storage, runs, cache: Arc::default(), uses: Arc::default() })
     }
 
     /// Creates a token, for `by`. The secret is not to be had again.
     ///
     /// # Errors
     /// What is said of it does not fit together, or it cannot be stored.
-    pub async fn create(&self, new: &NewToken, by: &str, now_us: u64) -> Result<(Token, Secret), Failure> {
+    pub async fn create<'a>(
+        &self,
+        new: &NewToken,
+        by: impl Into<Creator<'a>>,
+        now_us: u64,
+    ) -> Result<(Token, Secret), Failure> {
+        let by = by.into();
         new.check().map_err(Failure::wrong)?;
         if let Some(runs) = &self.runs {
             registry::make(runs)?;
@@ -160,7 +185,9 @@ impl Tokens {
                 role: new.role,
                 endpoints: new.endpoints.clone(),
                 created_at: now_us,
-                created_by: by.to_owned(),
+                created_by: by.name.to_owned(),
+                created_by_id: by.id.map(str::to_owned),
+                last_used_on: None,
                 expires_at,
                 revoked_at: None,
                 others: serde_json::Map::new(),
@@ -190,6 +217,8 @@ impl Tokens {
             endpoints: Vec::new(),
             created_at: now_us,
             created_by: by.to_owned(),
+            created_by_id: None,
+            last_used_on: None,
             expires_at: None,
             revoked_at: None,
             others: serde_json::Map::new(),
@@ -300,7 +329,44 @@ impl Tokens {
         if !bool::from(kept.ct_eq(&presented.digest)) {
             return Err(self.unknown());
         }
-        taken(presented.id, &entry, now_us)
+        let who = taken(presented.id, &entry, now_us)?;
+        self.uses.note(presented.id, entry.last_used_on.as_deref(), now_us);
+        Ok(who)
+    }
+
+    /// Writes which tokens were shown today, where that is not known yet.
+    ///
+    /// # Errors
+    /// The store fails; what is not written is written the next time.
+    pub async fn write_uses(&self) -> Result<(), Failure> {
+        for (id, day) in self.uses.take() {
+            let written = self.write_use(&id, &day).await;
+            if let Err(refusal) = written {
+                self.uses.put_back(id, day);
+                return Err(of_store(refusal));
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_use(&self, id: &str, day: &str) -> Result<(), Refusal> {
+        let Some((mut entry, version)) = self.read(id).await? else { return Ok(()) };
+        if entry.last_used_on.as_deref().is_some_and(|known| known >= day) {
+            return Ok(());
+        }
+        entry.last_used_on = Some(day.to_owned());
+        match self.storage.put(&key(id), entry.bytes().into(), PutMode::Update(version)).await {
+            Ok(_) => {
+                self.cache.forget(id);
+                Ok(())
+            }
+            // Another server did it, or somebody revoked it; the next request tells whether it is to be done still.
+            Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
+                self.uses.forget(id);
+                Ok(())
+            }
+            Err(error) => Err(Refusal::Store(error)),
+        }
     }
 
     /// Who logged in with the token of this id, as [`verify`](Self::verify) would have it of the token itself.
@@ -309,7 +375,9 @@ impl Tokens {
     /// It is not taken any more, or cannot be looked up.
     pub async fn of_id(&self, id: &str, now_us: u64) -> Result<Principal, Refusal> {
         let entry = self.believed(id).await?;
-        taken(id, &entry, now_us)
+        let who = taken(id, &entry, now_us)?;
+        self.uses.note(id, entry.last_used_on.as_deref(), now_us);
+        Ok(who)
     }
 
     /// What was read of the token with this id a moment ago, or is read now.

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use prs_common::mini_batch::StoreRef;
-use prs_common::storage::{Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{Reach, Storage, StorageError, StorageErrorKind};
 use tokio::sync::OnceCell;
 
-/// Opens the store at a URL, such as `s3://bucket`.
-pub type Opener =
-    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>> + Send + Sync>;
+/// Opens the store at a URL, such as `s3://bucket`, of which no more may be used than this.
+pub type Opener = Arc<
+    dyn Fn(String, Option<Arc<Reach>>) -> BoxFuture<'static, Result<Arc<dyn Storage>, StorageError>>
+        + Send
+        + Sync,
+>;
 
 /// What [`StoreRef`] stands for on this host. Cheap to clone.
 #[derive(Clone)]
@@ -26,13 +29,23 @@ struct Inner {
     shared: Arc<dyn Storage>,
     job: Arc<dyn Storage>,
     open: Opener,
+    /// What the job may use of it.
+    reach: Option<Arc<Reach>>,
     opened: Mutex<HashMap<String, Opened>>,
 }
 
 impl InputStores {
     /// `shared` is what all jobs of a fleet share, `job` the job's own prefix of it.
     pub fn new(shared: Arc<dyn Storage>, job: Arc<dyn Storage>, open: Opener) -> Self {
-        Self { inner: Arc::new(Inner { shared, job, open, opened: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { shared, job, open, reach: None, opened: Mutex::default() }) }
+    }
+
+    /// The same for a job that may use no more than `reach` elsewhere.
+    #[must_use]
+    pub fn within(&self, reach: Option<Arc<Reach>>) -> Self {
+        let Inner { shared, job, open, .. } = &*self.inner;
+        let (shared, job, open) = (Arc::clone(shared), Arc::clone(job), Arc::clone(open));
+        Self { inner: Arc::new(Inner { shared, job, open, reach, opened: Mutex::default() }) }
     }
 
     /// What all jobs of a fleet share.
@@ -55,7 +68,9 @@ impl InputStores {
                     let mut opened = self.inner.opened.lock().unwrap_or_else(PoisonError::into_inner);
                     Arc::clone(opened.entry(url.to_owned()).or_default())
                 };
-                cell.get_or_try_init(|| (self.inner.open)(url.to_owned())).await.cloned()
+                cell.get_or_try_init(|| (self.inner.open)(url.to_owned(), self.inner.reach.clone()))
+                    .await
+                    .cloned()
             }
             StoreRef::Local => Err(StorageError {
                 kind: StorageErrorKind::InvalidKey,

@@ -117,7 +117,7 @@ impl JobContext {
             logs: folders.logs,
             logs_uri: storage.uri(layout::LOGS),
             log_shipper: Some(Arc::new(shipper)),
-            inputs: fleet.inputs(&record.job_id),
+            inputs: fleet.inputs(&record.job_id).within(record.spec.reach()),
             work: folders.work,
             policy: Policy::fleet(),
             active: Some(ActiveJob::new(&fleet.storage, record)),

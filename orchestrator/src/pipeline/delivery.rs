@@ -11,7 +11,7 @@ use prs_common::end_reason::EndReason;
 use prs_common::job::pipeline::{OutputPlace, Pipeline, StepState, Target};
 use prs_common::layout;
 use prs_common::ledger::JobState;
-use prs_common::storage::{LocalStorage, PutMode, Storage, StorageError, StorageErrorKind};
+use prs_common::storage::{LocalStorage, PutMode, Reach, Storage, StorageError, StorageErrorKind};
 
 use super::look::StepView;
 use crate::inputs::Opener;
@@ -25,6 +25,8 @@ pub struct Delivery<'a> {
     pub storage: &'a (dyn Fn(&str) -> Arc<dyn Storage> + Sync),
     /// Opens buckets.
     pub open: &'a Opener,
+    /// What the pipeline may use of them.
+    pub reach: Option<Arc<Reach>>,
 }
 
 impl std::fmt::Debug for Delivery<'_> {
@@ -80,7 +82,7 @@ async fn deliver_one(
         Err(FormerError::Nothing) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let (to, key) = open(place, delivery.open).await?;
+    let (to, key) = open(place, delivery.open, delivery.reach.clone()).await?;
     let from = storage.below(layout::OUTPUT.trim_end_matches('/'));
     let delivered = files.deliver(&*from, path, (&*to, &key)).await;
     if place.is_local() {
@@ -93,9 +95,13 @@ async fn deliver_one(
 }
 
 /// The store that a place is in, and the key of the file or of the folder there.
-pub async fn open(place: &OutputPlace, opener: &Opener) -> Result<(Arc<dyn Storage>, String), StorageError> {
+pub async fn open(
+    place: &OutputPlace,
+    opener: &Opener,
+    reach: Option<Arc<Reach>>,
+) -> Result<(Arc<dyn Storage>, String), StorageError> {
     match place.target() {
-        Target::Bucket { bucket, key } => Ok((opener(bucket).await?, key)),
+        Target::Bucket { bucket, key } => Ok((opener(bucket, reach).await?, key)),
         Target::Local(path) if place.is_file => {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
             let folder = path.parent().unwrap_or(Path::new("/"));

@@ -252,7 +252,12 @@ impl Driver<'_> {
         let fleet = self.fleet;
         let storage = |id: &str| fleet.job_storage(id);
         let mut views = look(record, &storage).await?;
-        let delivery = Delivery { own: &*self.job.storage, storage: &storage, open: &fleet.open };
+        let delivery = Delivery {
+            own: &*self.job.storage,
+            storage: &storage,
+            open: &fleet.open,
+            reach: record.spec.reach(),
+        };
         // What has its place on the machine that submitted is brought there by the command that waits.
         let places = plan.pipeline.places.iter().filter(|place| !place.is_local());
         // The next start of a pipeline that is canceled does it.
@@ -318,7 +323,7 @@ impl Driver<'_> {
         let ready = match bound(&record.job_id, &plan.pipeline, step, &storage).await? {
             Err(reason) => Err(reason),
             Ok(spec) => {
-                let stores = fleet.inputs(&view.id);
+                let stores = fleet.inputs(&view.id).within(spec.reach());
                 let quiet = until_quiet(&*fleet.storage, &|_| ()).await?;
                 let resolved = tokio::select! {
                     resolved = resolve(spec, &stores, Where::Fleet, Audience::NONE) => resolved,

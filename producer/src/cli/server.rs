@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use prs_common::storage::Reach;
 use url::Url;
 
 use super::WhereaboutsArguments;
@@ -36,6 +37,10 @@ pub(crate) struct Serve {
     /// several times.
     #[arg(long = "allow-path", value_name = "DIR")]
     pub(crate) allowed_paths: Vec<PathBuf>,
+    /// A place elsewhere that jobs which are handed in may read, beside the bucket of the storage and public HTTPS servers:
+    /// s3://bucket/prefix, or https://host/prefix wherever that host is; may stand several times.
+    #[arg(long = "allow-input", value_name = "URL", value_parser = Reach::place)]
+    pub(crate) allowed_inputs: Vec<String>,
     /// Who may use it: whoever has a token, its secret or a link that it printed; or everybody who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
@@ -51,11 +56,26 @@ pub(crate) struct Serve {
     /// Requests that may be under way together; more get 503.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_requests: u32,
+    /// The same of one token or session.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_requests_of_one: u32,
+    /// Searches in logs of one token or session that may be under way together; more get 429.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_searches_of_one: u32,
+    /// Streams of events that may be open together; more get 429.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_streams: u32,
+    /// The same of one token or session.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_streams_of_one: u32,
+    /// Connections that may be open together; more are closed.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
     /// Open it in the browser.
     #[arg(long)]
     pub(crate) open: bool,
     /// Start nothing: print a link to the server that runs at this port.
-    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests"])]
+    #[arg(long, conflicts_with_all = ["open", "url", "allowed_hosts", "allowed_paths", "allowed_inputs", "auth", "tls_cert", "insecure_http", "metrics_listen", "read_rate", "write_rate", "max_requests", "max_requests_of_one", "max_searches_of_one", "max_streams", "max_streams_of_one", "max_connections"])]
     pub(crate) link: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,

@@ -7,6 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::host_name;
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::audit;
 use prs_jobs::homes::fleet::{Reader, note_gc};
 use prs_jobs::homes::{self, Home, Leftover};
 use prs_jobs::records;
@@ -57,7 +58,8 @@ pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, 
         Some(reader) => unnamed(reader, arguments, &jobs).await?,
         None => Found::default(),
     };
-    let collected = collected(arguments.yes, jobs, found);
+    let audit = audit::expired(&arguments.whereabouts.settled()?, arguments.yes).await?;
+    let collected = Collected { audit, ..collected(arguments.yes, jobs, found) };
     if format == Format::Json {
         output::json(&collected)?;
         return Ok(Code::Completed.into());
@@ -140,12 +142,12 @@ fn collected(removed: bool, doomed: Vec<Doomed>, found: Found) -> Collected {
         }
     }
     leftovers.extend(found.leftovers.into_iter().map(leftover));
-    Collected { removed, jobs, leftovers, inputs: found.inputs }
+    Collected { removed, jobs, leftovers, inputs: found.inputs, audit: 0 }
 }
 
 /// The same for people.
 fn lines(collected: &Collected) -> Vec<String> {
-    let Collected { jobs, leftovers, inputs, .. } = collected;
+    let Collected { jobs, leftovers, inputs, audit, .. } = collected;
     let job = |ExpiredJob { job_id, keep_until, bytes, .. }: &ExpiredJob| {
         format!("job {job_id}, kept until {} UTC, {}", keep_until[..16].replace('T', " "), HumanBytes(*bytes))
     };
@@ -157,6 +159,10 @@ fn lines(collected: &Collected) -> Vec<String> {
         let files = if inputs.objects == 1 { "file" } else { "files" };
         let (count, bytes) = (inputs.objects, HumanBytes(inputs.bytes));
         lines.push(format!("{count} uploaded {files} that no job names, {bytes}"));
+    }
+    if *audit > 0 {
+        let objects = if *audit == 1 { "object" } else { "objects" };
+        lines.push(format!("{audit} {objects} with lines of the audit, older than 400 days"));
     }
     lines
 }

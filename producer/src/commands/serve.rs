@@ -44,11 +44,16 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
             reads: arguments.read_rate,
             writes: arguments.write_rate,
             at_once: arguments.max_requests,
+            at_once_of_one: arguments.max_requests_of_one,
+            searches: arguments.max_searches_of_one,
+            streams: (arguments.max_streams, arguments.max_streams_of_one),
+            connections: arguments.max_connections,
         },
         metrics: arguments.metrics_listen,
         first_token: std::env::var(FIRST_TOKEN).ok().filter(|text| !text.is_empty()).map(FirstToken),
         program: program(&whereabouts, arguments)?,
         allowed_paths: allowed(&arguments.allowed_paths)?,
+        allowed_inputs: arguments.allowed_inputs.clone(),
     };
     let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
     let record = Served { url: server.url().to_owned(), link: server.link() };

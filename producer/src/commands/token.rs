@@ -32,7 +32,7 @@ async fn create(arguments: CreateToken, format: Format) -> Result<(), Failure> {
     let new = NewToken { name, role, endpoints, lifetime };
     let tokens = Tokens::open(&whereabouts.settled()?).await?;
     let now = now_us();
-    let (token, secret) = tokens.create(&new, &who(), now).await?;
+    let (token, secret) = tokens.create(&new, who().as_str(), now).await?;
     let id = token.id.clone();
     let expires = token
         .expires_us

@@ -135,9 +135,14 @@ routes! {
     ], "Lists the workers of the fleet.";
     post "/api/v1/workers/{worker}/drain", "admin", [], "Asks a worker to leave, as its first SIGTERM does: what it runs may end. JSON with a reason, or nothing.";
     get "/metrics", "metrics", [], "Figures of the server and the fleet, as OpenMetrics has them.";
-    get "/api/v1/tokens", "admin", [LIMIT, CURSOR], "Lists the tokens, without their secrets, the newest first.";
-    post "/api/v1/tokens", "admin", [], "Creates a token: JSON with name, role, endpoints of the role invoke, expires_in_days [90; 0 for never]. The answer has its secret, once.";
-    delete "/api/v1/tokens/{token}", "admin", [], "Revokes the token with this id: within 10 s no server takes it any more.";
+    get "/api/v1/tokens", "any", [LIMIT, CURSOR], "Lists the tokens, without their secrets, the newest first: for administrators all, for others their own.";
+    post "/api/v1/tokens", "submit", [], "Creates a token: for administrators any, for who logged in with the role submit one of that role at most, for 90 days at most; JSON with name, role, endpoints of the role invoke, expires_in_days [90; 0 for never]. The answer has its secret, once.";
+    delete "/api/v1/tokens/{token}", "any", [], "Revokes the token with this id, of others than administrators their own: within 10 s no server takes it any more.";
+    get "/api/v1/audit", "admin", [
+        ("principal", "of whom: a name, or the id of a token"), ("action", "what was asked for, such as job.submit; with a dot at its end, such as job., all of those"),
+        ("resource", "beginning of the address that was asked"), ("result", "the status of the answer, or its first digit"),
+        ("request_id", "the number of a request"), ("since", "RFC 3339, or 2d, 6h [7d]"), ("until", "until"), LIMIT, CURSOR
+    ], "Who changed what, and who wanted to and might not, the newest first. A page may be shorter than its limit, and even empty, while there is a next_cursor.";
     get "/api/v1/whoami", "any", [], "Who asks, and what they may.";
     get "/api/v1/version", "", [], "The version of the server.";
     get "/livez", "", [], "Whether the server turns.";

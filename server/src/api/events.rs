@@ -43,7 +43,7 @@ pub(crate) async fn of_jobs(
     if let Some(other) = params.one("types")?.filter(|types| *types != "job") {
         return Err(bad("types", format_args!("{other:?} is not job; a job has events of its own")));
     }
-    let permit = app.watches.stream()?;
+    let permit = app.watches.stream(&who)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events_of_jobs(app, watcher, permit))
 }
@@ -57,7 +57,7 @@ pub(crate) async fn of_job(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     app.seen(&id).await?;
-    let permit = app.watches.stream()?;
+    let permit = app.watches.stream(&who)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), Status::default(), watcher, app.stop.clone(), permit))
 }

@@ -10,13 +10,13 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
+
 use tokio::time::{Instant, sleep_until};
 
 use super::job_object::JobSummary;
 use crate::app::App;
 use crate::index::{Snapshot, Summary};
-use crate::live::{LASTS, PING, Watcher, bye};
+use crate::live::{LASTS, PING, Permit, Watcher, bye};
 
 /// Between two looks at the list.
 const LOOK: Duration = Duration::from_secs(2);
@@ -30,12 +30,12 @@ struct State {
     has_ended: bool,
     next: Instant,
     until: Instant,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 /// A stream of what changes in the list of jobs, until the server ends, or `watcher` may not watch any more. The first event says how
 /// many there are; the list itself has them.
-pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: OwnedSemaphorePermit) -> Response {
+pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: Permit) -> Response {
     let now = Instant::now();
     let state = State {
         app,

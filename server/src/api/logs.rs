@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::files::{File, absent};
 use super::jobs::Page;
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead};
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
 use crate::problem::{Kind, Problem};
@@ -240,7 +240,7 @@ pub(crate) async fn matches(
 
 /// `GET /jobs/{job}/log-search`.
 pub(crate) async fn search(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
@@ -248,6 +248,7 @@ pub(crate) async fn search(
     params
         .check(&["q", "regex", "case", "context", "limit", "path", "prefix", "node", "process", "cursor"])?;
     let query = log_query(&params)?;
+    let _place = app.counts.search(who.id())?;
     let home = home(&app, &id).await?;
     let (found, next) = matches(&home, &id, &params, &query).await?;
     let mut answer = serde_json::json!(found);

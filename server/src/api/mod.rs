@@ -20,6 +20,7 @@
 //! | `preview` | the first or the last rows of a file of its output |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
+//! | `audit` | who changed what |
 //! | `tokens` | tokens: list, create, revoke |
 //! | `service` | the server itself |
 //! | `endpoints` | batch endpoints, their deployments, calls |
@@ -28,6 +29,7 @@
 //! | `document` | the list of all of them |
 
 mod answers;
+pub(crate) mod audit;
 pub(crate) mod azure;
 pub(crate) mod change;
 pub(crate) mod code;
@@ -51,7 +53,7 @@ pub(crate) mod received;
 mod service;
 mod statistics;
 pub(crate) mod submit;
-mod tokens;
+pub(crate) mod tokens;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -141,6 +143,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))
         .merge(at("/api/v1/tokens", get(tokens::list).post(tokens::create)))
         .merge(at("/api/v1/tokens/{token}", delete(tokens::revoke)))
+        .merge(at("/api/v1/audit", get(audit::list)))
         .merge(at("/api/v1/whoami", get(service::whoami)))
         .merge(at("/api/v1/version", get(service::version)))
         .merge(at("/livez", get(service::livez)))

@@ -34,7 +34,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
         Err(_) => Some(is_reachable(&app.whereabouts).await),
     };
     let targets = targets.unwrap_or_default();
-    let text = app.metrics.text(app.watches.open(), &targets.all, up);
+    let text = app.metrics.text(app.watches.open(), app.audit.lag(), &targets.all, up);
     ([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], text).into_response()
 }
 
@@ -47,6 +47,13 @@ pub(crate) async fn livez() -> &'static str {
 pub(crate) async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
     if app.stop.is_cancelled() {
         return Err(Problem::new(Kind::BUSY, "The server is about to end.").retry_after(5));
+    }
+    if app.audit.is_stuck() {
+        return Err(Problem::new(
+            Kind::SERVERS_UNREACHABLE,
+            "The lines of the audit cannot be stored, so nothing can be changed here.",
+        )
+        .retry_after(5));
     }
     let failed = |failure| Problem::of(&failure, Kind::INTERNAL);
     app.index.snapshot().await.map_err(failed)?;

@@ -10,13 +10,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::records;
-use prs_jobs::tokens::{NewToken, Role};
+use prs_jobs::tokens::{Creator, NewToken, Role, Secret, Token};
 use serde::Deserialize;
 use tracing::{info, warn};
 
 use super::jobs::Page;
 use crate::app::App;
-use crate::auth::{May, MayAdmin};
+use crate::auth::{How, Known, May, MaySubmit, Principal};
 use crate::http::cursor;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
@@ -38,20 +38,93 @@ fn ninety() -> u16 {
     90
 }
 
+/// The longest life of a token that somebody makes for themselves.
+const LONGEST_OF_OWN: Duration = Duration::from_hours(90 * 24);
+
+/// Whether `who` may see and revoke a token: administrators all, others those that they show or made themselves.
+fn may_have(who: &Principal, token: &Token) -> bool {
+    let own = who.token_id.as_ref();
+    who.role == Role::Admin
+        || own.is_some_and(|own| token.id == *own || token.created_by_id.as_ref() == Some(own))
+}
+
+/// Refuses what nobody may make for themselves. A program has its token from somebody; a person who logged in makes others.
+fn check_own(who: &Principal, new: &NewToken) -> Result<(), Problem> {
+    let refused = |why: String| Err(Problem::new(Kind::FORBIDDEN, why));
+    if who.role == Role::Admin {
+        return Ok(());
+    }
+    let Principal { name, role, how, .. } = who;
+    if *how != How::Session {
+        return refused(format!(
+            "{name} has the role {role}, and makes tokens after a login at /login alone."
+        ));
+    }
+    if !role.allows(new.role) {
+        return refused(format!("{name} has the role {role}, and makes no token of the role {}.", new.role));
+    }
+    if new.lifetime.is_none_or(|lifetime| lifetime > LONGEST_OF_OWN) {
+        return refused(format!("{name} has the role {role}, and makes tokens of 90 days at most."));
+    }
+    Ok(())
+}
+
+/// The tokens that `who` may see, the newest first.
+pub(crate) async fn visible(app: &App, who: &Principal) -> Result<Vec<Token>, Problem> {
+    let found = app.access.tokens.list().await;
+    let (mut tokens, damaged) = found.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    for error in damaged {
+        warn!(%error, "a token is left out");
+    }
+    tokens.retain(|token| may_have(who, token));
+    Ok(tokens)
+}
+
+/// Makes a token for `who`; with 0 `days` one that is taken for good.
+pub(crate) async fn make(
+    app: &App,
+    who: &Principal,
+    name: String,
+    role: Role,
+    endpoints: Vec<String>,
+    days: u16,
+) -> Result<(Token, Secret), Problem> {
+    let lifetime = (days > 0).then(|| Duration::from_hours(24 * u64::from(days)));
+    let new = NewToken { name, role, endpoints, lifetime };
+    check_own(who, &new)?;
+    let by = Creator { name: &who.name, id: who.token_id.as_deref() };
+    let made = app.access.tokens.create(&new, by, now_us()).await;
+    let (token, secret) = made.map_err(|failure| Problem::of(&failure, Kind::BAD_REQUEST))?;
+    info!(by = who.name, id = token.id, role = %token.role, "a token was created");
+    Ok((token, secret))
+}
+
+/// Revokes the token with this id, where `who` may.
+pub(crate) async fn end(app: &App, who: &Principal, id: &str) -> Result<(), Problem> {
+    if who.role != Role::Admin && !visible(app, who).await?.iter().any(|token| token.id == id) {
+        let detail = format_args!("You have no token {id:?}; an administrator revokes those of others.");
+        return Err(Problem::new(Kind::TOKEN_NOT_FOUND, detail));
+    }
+    let revoked = app.access.tokens.revoke(id, now_us()).await;
+    let token = revoked.map_err(|failure| Problem::of(&failure, Kind::TOKEN_NOT_FOUND))?;
+    info!(by = who.name, id = token.id, "a token was revoked");
+    Ok(())
+}
+
 /// `GET /tokens`.
-pub(crate) async fn list(_: MayAdmin, State(app): State<App>, params: Params) -> Result<Response, Problem> {
+pub(crate) async fn list(
+    Known(who): Known,
+    State(app): State<App>,
+    params: Params,
+) -> Result<Response, Problem> {
     params.check(&["limit", "cursor"])?;
     let limit = params.limit()?;
     let after: Option<(u64, String)> =
         params.one("cursor")?.map(|cursor| cursor::read("tokens", cursor)).transpose()?;
-    let found = app.access.tokens.list().await;
-    let (tokens, damaged) = found.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
-    for error in damaged {
-        warn!(%error, "a token is left out");
-    }
+    let tokens = visible(&app, &who).await?;
     let total = tokens.len() as u64;
     // The newest first.
-    let is_behind = |token: &prs_jobs::tokens::Token| {
+    let is_behind = |token: &Token| {
         after.as_ref().is_none_or(|(created, id)| (token.created_us, &token.id) < (*created, id))
     };
     let mut rest = tokens.into_iter().filter(is_behind);
@@ -65,7 +138,7 @@ pub(crate) async fn list(_: MayAdmin, State(app): State<App>, params: Params) ->
 
 /// `POST /tokens`.
 pub(crate) async fn create(
-    May(who): MayAdmin,
+    May(who): MaySubmit,
     State(app): State<App>,
     params: Params,
     headers: HeaderMap,
@@ -79,32 +152,21 @@ pub(crate) async fn create(
     let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
         Problem::new(Kind::BAD_REQUEST, format_args!("The body cannot be used: {error}."))
     })?;
-    let days = u64::from(wanted.expires_in_days);
-    let new = NewToken {
-        name: wanted.name,
-        role: wanted.role,
-        endpoints: wanted.endpoints,
-        lifetime: (days > 0).then(|| Duration::from_hours(24 * days)),
-    };
-    let now = now_us();
-    let made = app.access.tokens.create(&new, &who.name, now).await;
-    let (token, secret) = made.map_err(|failure| Problem::of(&failure, Kind::BAD_REQUEST))?;
-    info!(by = who.name, id = token.id, role = %token.role, "a token was created");
+    let Wanted { name, role, endpoints, expires_in_days } = wanted;
+    let (token, secret) = make(&app, &who, name, role, endpoints, expires_in_days).await?;
     let at = format!("/api/v1/tokens/{}", token.id);
-    let body = Json(records::CreatedToken::new(now, token, &secret));
+    let body = Json(records::CreatedToken::new(now_us(), token, &secret));
     Ok((StatusCode::CREATED, [(LOCATION, at)], body).into_response())
 }
 
 /// `DELETE /tokens/{id}`.
 pub(crate) async fn revoke(
-    May(who): MayAdmin,
+    Known(who): Known,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.check(&[])?;
-    let revoked = app.access.tokens.revoke(&id, now_us()).await;
-    let token = revoked.map_err(|failure| Problem::of(&failure, Kind::TOKEN_NOT_FOUND))?;
-    info!(by = who.name, id = token.id, "a token was revoked");
+    end(&app, &who, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,10 +1,12 @@
 //! How often somebody may ask.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::Method;
 use governor::clock::{Clock, DefaultClock};
@@ -29,6 +31,71 @@ pub struct Limits {
     pub writes: u32,
     /// Requests that are under way together.
     pub at_once: u32,
+    /// Requests of one token or session that are under way together.
+    pub at_once_of_one: u32,
+    /// Searches in logs of one token or session that are under way together.
+    pub searches: u32,
+    /// Streams that are open together, of all and of one token or session.
+    pub streams: (u32, u32),
+    /// Connections that are open together.
+    pub connections: u32,
+}
+
+impl Limits {
+    /// Where nobody says otherwise.
+    pub const DEFAULT: Self = Self {
+        reads: 200,
+        writes: 10,
+        at_once: 1024,
+        at_once_of_one: 64,
+        searches: 2,
+        streams: (2000, 20),
+        connections: 4096,
+    };
+}
+
+/// How many of something each of many has at once.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: u32,
+    taken: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldPlace {
+    who: String,
+    taken: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+impl Places {
+    /// So many for each.
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most: most.max(1), taken: Arc::default() }
+    }
+
+    /// A place of `who`; nothing where all are taken.
+    pub(crate) fn take(&self, who: &str) -> Option<HeldPlace> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(who.to_owned()).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(HeldPlace { who: who.to_owned(), taken: Arc::clone(&self.taken) })
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.who) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.who);
+            }
+        }
+    }
 }
 
 /// How often each of many may do something.
@@ -80,16 +147,20 @@ pub(crate) struct Counts {
     writes: Rate<String>,
     strangers: Rate<IpAddr>,
     under_way: Semaphore,
+    of_one: Places,
+    searches: Places,
 }
 
 impl Counts {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let Limits { reads, writes, at_once } = *limits;
+        let Limits { reads, writes, at_once, at_once_of_one, searches, .. } = *limits;
         Self {
             reads: Rate::a_second(reads, reads.saturating_mul(2)),
             writes: Rate::a_second(writes, writes.saturating_mul(4)),
             strangers: Rate::a_second(STRANGERS.0, STRANGERS.1),
             under_way: Semaphore::new(at_once.max(1) as usize),
+            of_one: Places::new(at_once_of_one),
+            searches: Places::new(searches),
         }
     }
 
@@ -98,6 +169,25 @@ impl Counts {
         self.under_way.try_acquire().map_err(|_| {
             Problem::new(Kind::BUSY, "As many requests as the server takes at once are under way.")
                 .retry_after(1)
+        })
+    }
+
+    /// A place among the requests of `who`, until its answer begins.
+    pub(crate) fn begin_of(&self, who: &str) -> Result<HeldPlace, Problem> {
+        self.of_one.take(who).ok_or_else(|| {
+            Problem::new(Kind::BUSY, "As many of your requests as the server takes at once are under way.")
+                .retry_after(1)
+        })
+    }
+
+    /// A place among the searches of `who`.
+    pub(crate) fn search(&self, who: &str) -> Result<HeldPlace, Problem> {
+        self.searches.take(who).ok_or_else(|| {
+            Problem::new(
+                Kind::TOO_MANY_REQUESTS,
+                "As many of your searches as the server does at once are under way.",
+            )
+            .retry_after(1)
         })
     }
 
@@ -133,7 +223,8 @@ mod tests {
 
     #[test]
     fn who_asks_too_often_waits_and_nobody_else_does() {
-        let counts = Counts::new(&Limits { reads: 1, writes: 1, at_once: 2 });
+        let counts =
+            Counts::new(&Limits { reads: 1, writes: 1, at_once: 2, at_once_of_one: 1, ..Limits::DEFAULT });
         let address = IpAddr::from([192, 0, 2, 1]);
         let ask = |method: Method, who: Option<&str>| counts.check(&method, who, address);
         assert!(ask(Method::GET, Some("a")).is_ok() && ask(Method::HEAD, Some("a")).is_ok());
@@ -143,5 +234,12 @@ mod tests {
         assert!(ask(Method::GET, None).is_ok());
         let (_one, _other) = (counts.begin().unwrap(), counts.begin().unwrap());
         assert_eq!(counts.begin().unwrap_err().kind.status, 503);
+        let mine = counts.begin_of("a").unwrap();
+        assert_eq!(counts.begin_of("a").unwrap_err().kind.status, 503);
+        assert!(counts.begin_of("b").is_ok());
+        drop(mine);
+        assert!(counts.begin_of("a").is_ok());
+        let _searches = (counts.search("a").unwrap(), counts.search("a").unwrap());
+        assert_eq!(counts.search("a").unwrap_err().kind.status, 429);
     }
 }

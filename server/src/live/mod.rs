@@ -16,12 +16,12 @@ use prs_portal::view::{Chrome, GraphPage, JobPage};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use stream::{LASTS, PING, Streams, Watcher, bye, events};
+use crate::http::rates::Places;
+
+pub(crate) use stream::{LASTS, PING, Permit, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
-/// Streams of a server at a time.
-const MOST_STREAMS: usize = 2000;
 
 /// A job as it was seen, and what pages show of it.
 #[derive(Debug, Clone, Default)]
@@ -48,18 +48,28 @@ pub(crate) struct Watches {
     whereabouts: Whereabouts,
     jobs: Arc<Mutex<HashMap<String, watch::Receiver<Arc<Tick>>>>>,
     streams: Arc<Semaphore>,
+    /// How many there are at most.
+    most: usize,
+    of_one: Places,
 }
 
 impl Watches {
-    /// None yet.
-    pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, jobs: Arc::default(), streams: Arc::new(Semaphore::new(MOST_STREAMS)) }
+    /// None yet; so many streams of all together, and of one.
+    pub(crate) fn new(whereabouts: Whereabouts, (most, of_one): (u32, u32)) -> Self {
+        let most = most.max(1) as usize;
+        Self {
+            whereabouts,
+            jobs: Arc::default(),
+            streams: Arc::new(Semaphore::new(most)),
+            most,
+            of_one: Places::new(of_one),
+        }
     }
 
     /// How many streams are open, and how many jobs are watched.
     pub(crate) fn open(&self) -> (usize, usize) {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len();
-        (MOST_STREAMS.saturating_sub(self.streams.available_permits()), jobs)
+        (self.most.saturating_sub(self.streams.available_permits()), jobs)
     }
 
     /// Watches the job with this id, together with all who do.

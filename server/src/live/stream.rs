@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Tick, Watches};
 use crate::auth::Principal;
+use crate::http::rates::HeldPlace;
 use crate::problem::{Kind, Problem};
 
 /// Between two signs of life on a stream that says nothing.
@@ -26,13 +27,23 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const COMES_AGAIN: (u64, u64) = (1000, 4000);
 
 impl Watches {
-    /// The right to one stream, as long as it is kept.
-    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            Problem::new(Kind::TOO_MANY_REQUESTS, "As many streams as the server has are open.")
-                .retry_after(10)
-        })
+    /// The right of `who` to one stream, as long as it is kept.
+    pub(crate) fn stream(&self, who: &Principal) -> Result<Permit, Problem> {
+        let refused = |why| Problem::new(Kind::TOO_MANY_REQUESTS, why).retry_after(10);
+        let of_one = self.of_one.take(who.id());
+        let of_one =
+            of_one.ok_or_else(|| refused("As many of your streams as the server keeps are open."))?;
+        let of_all = Arc::clone(&self.streams).try_acquire_owned();
+        let of_all = of_all.map_err(|_| refused("As many streams as the server has are open."))?;
+        Ok(Permit { _of_one: of_one, _of_all: of_all })
     }
+}
+
+/// The right to a stream.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    _of_one: HeldPlace,
+    _of_all: OwnedSemaphorePermit,
 }
 
 /// What one watcher is told of each look.
@@ -81,7 +92,7 @@ struct State<S> {
     is_stale: bool,
     has_ended: bool,
     until: tokio::time::Instant,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 /// A stream of events of what `ticks` tell, until the job or the server ends, or `watcher` may not watch any more.
@@ -90,7 +101,7 @@ pub(crate) fn events<S: Streams>(
     told: S,
     watcher: Watcher,
     stop: CancellationToken,
-    permit: OwnedSemaphorePermit,
+    permit: Permit,
 ) -> Response {
     let state = State {
         ticks,

@@ -73,6 +73,7 @@ pub(super) struct Families {
     pub(super) in_flight: Gauge,
     pub(super) refused: Family<Reason, Counter>,
     pub(super) streams: Gauge,
+    pub(super) audit_lag: Gauge<f64, std::sync::atomic::AtomicU64>,
     pub(super) watched: Gauge,
     pub(super) wanted: Family<Target, Gauge>,
     pub(super) asked: Family<Target, Gauge>,
@@ -95,6 +96,7 @@ impl Default for Families {
             in_flight: Gauge::default(),
             refused: Family::default(),
             streams: Gauge::default(),
+            audit_lag: Gauge::default(),
             watched: Gauge::default(),
             wanted: Family::default(),
             asked: Family::default(),
@@ -134,6 +136,12 @@ impl Families {
             "prs_live_streams",
             "Streams of events and of parts of pages that are open",
             self.streams.clone(),
+        );
+        registry.register_with_unit(
+            "prs_audit_lag",
+            "How long the oldest line of the audit has been waiting that is not stored",
+            Unit::Seconds,
+            self.audit_lag.clone(),
         );
         registry.register("prs_live_watched_jobs", "Jobs that somebody watches", self.watched.clone());
         let of_target = [

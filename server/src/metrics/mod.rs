@@ -94,17 +94,20 @@ impl Metrics {
         }
     }
 
-    /// All metrics, as text of the format `OpenMetrics`: those of this server, `open` streams and watched jobs, the `targets`, and
+    /// All metrics, as text of the format `OpenMetrics`: those of this server, `open` streams and watched jobs, how long the oldest line of
+    /// the audit waits, the `targets`, and
     /// whether storage and ledger answer, where there is a fleet.
     pub(crate) fn text(
         &self,
         open: (usize, usize),
+        audit_lag: Duration,
         targets: &[TargetView],
         up: Option<(bool, bool)>,
     ) -> String {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.families.streams.set(open.0 as i64);
         self.families.watched.set(open.1 as i64);
+        self.families.audit_lag.set(audit_lag.as_secs_f64());
         self.families.forget_fleet();
         if let Some((storage, ledger)) = up {
             for (dependency, is_up) in [("storage", storage), ("ledger", ledger)] {

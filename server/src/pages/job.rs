@@ -76,7 +76,7 @@ pub(crate) async fn live(
 ) -> Result<Response, Problem> {
     params.check(&[])?;
     app.seen(&id).await?;
-    let permit = app.watches.stream()?;
+    let permit = app.watches.stream(&who)?;
     let watcher = Watcher::new(&app.access.tokens, &who);
     Ok(events(app.watches.follow(&id), Parts::default(), watcher, app.stop.clone(), permit))
 }

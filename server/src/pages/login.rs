@@ -12,7 +12,8 @@ use prs_portal::view::LoginPage;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::Role;
+use crate::audit::Asking;
+use crate::auth::{How, Principal, Role};
 use crate::http::addresses;
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
@@ -44,7 +45,8 @@ pub(crate) async fn log_in(
 ) -> Result<Response, Problem> {
     let next = back(&given.next);
     let address = addresses::of(&extensions);
-    let wrong = match enter(&app, &given, address).await? {
+    let asking = extensions.get::<Asking>();
+    let wrong = match enter(&app, &given, address, asking).await? {
         Ok(cookie) => return Ok(([(SET_COOKIE, cookie)], Redirect::to(next)).into_response()),
         Err(wrong) => wrong,
     };
@@ -56,10 +58,14 @@ async fn enter(
     app: &App,
     given: &Credentials,
     address: IpAddr,
+    asking: Option<&Asking>,
 ) -> Result<Result<HeaderValue, String>, Problem> {
     let (access, now) = (&app.access, now_us());
     if !given.code.is_empty() {
         if access.codes.take(&given.code, now) {
+            if let Some(asking) = asking {
+                asking.is(&Principal::local(How::Local));
+            }
             return Ok(Ok(access.sessions.begin(now)));
         }
         access.count_wrong(address)?;
@@ -73,6 +79,9 @@ async fn enter(
         Err(problem) if problem.kind == Kind::WRONG_CREDENTIALS => return Ok(Err(sentence(&problem.detail))),
         Err(problem) => return Err(problem),
     };
+    if let Some(asking) = asking {
+        asking.is(&who);
+    }
     let Some(id) = who.token_id else { return Ok(Ok(access.sessions.begin(now))) };
     if !who.role.allows(Role::Read) {
         return Ok(Err(format!("A token of the role {} opens no page: it is for programs.", who.role)));

@@ -8,7 +8,7 @@ use prs_portal::view::{LogEntry, LogHit, LogLines, LogPage, LogSearch, Tab};
 
 use crate::api::logs::{At, WINDOW, all, find, home, log_query, matches, window};
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead};
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -21,12 +21,13 @@ const FIRST: [&str; 2] = ["job_result.txt", "job_error.txt"];
 
 /// `GET /jobs/{job}/logs`.
 pub(crate) async fn list(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     Path(id): Path<String>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&["name", "at", "q", "regex", "case", "path", "cursor"])?;
+    let _place = if params.all("q").is_empty() { None } else { Some(app.counts.search(who.id())?) };
     let home = home(&app, &id).await?;
     let found = all(&home).await?;
     // What explains how the job stands.

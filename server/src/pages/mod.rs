@@ -13,11 +13,13 @@
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
 //! | `fleet` | targets and workers, one of each; asking a worker to leave |
+//! | `admin` | tokens, and who changed what |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
 //! | `login` | logging in and out |
 //! | `assets` | stylesheet, script, picture of the tab |
 //! | `help` | problems, the addresses of the API |
 
+mod admin;
 mod assets;
 mod code;
 mod compare;
@@ -82,6 +84,11 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/workers/{worker}", "read"),
     ("get", "/workers/{worker}/drain", "admin"),
     ("post", "/workers/{worker}/drain", "admin"),
+    ("get", "/admin/tokens", "read"),
+    ("post", "/admin/tokens", "submit"),
+    ("get", "/admin/tokens/{token}/revoke", "read"),
+    ("post", "/admin/tokens/{token}/revoke", "read"),
+    ("get", "/admin/audit", "admin"),
     ("get", "/login", ""),
     ("post", "/login", ""),
     ("post", "/logout", ""),
@@ -123,6 +130,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/fleet/{target}", get(fleet::target)))
         .merge(at("/workers/{worker}", get(fleet::worker)))
         .merge(at("/workers/{worker}/drain", get(fleet::ask_to_drain).post(fleet::drain)))
+        .merge(at("/admin/tokens", get(admin::tokens_page).post(admin::make)))
+        .merge(at("/admin/tokens/{token}/revoke", get(admin::ask_to_revoke).post(admin::revoke)))
+        .merge(at("/admin/audit", get(admin::audit_page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
         .merge(at("/logout", axum::routing::post(login::log_out)))
         .merge(at("/api", get(help::api)))

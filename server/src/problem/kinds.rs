@@ -78,6 +78,8 @@ kinds! {
         "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: somebody changed it meanwhile. Get it again, and decide anew.";
     TOO_LARGE, "too-large", 413, "Too large",
         "The body of the request, or what was asked for, is larger than the server takes or gives at once. The detail names the limit.";
+    ADDRESS_TOO_LONG, "address-too-long", 414, "The address is too long",
+        "Address and query have 8 KiB together at most. Filters that name many jobs are better asked for one by one.";
     WRONG_MEDIA_TYPE, "wrong-media-type", 415, "The body has another media type",
         "The address takes the media type that the detail names, in the header Content-Type.";
     BAD_RANGE, "bad-range", 416, "The range cannot be given",

@@ -15,5 +15,5 @@ pub async fn connect_fleet(urls: &ServerUrls) -> Result<Fleet, ConnectError> {
 
 /// Opens buckets and HTTP servers by their URLs, the former with the credentials of this program's environment.
 pub fn opener() -> Opener {
-    Arc::new(|url| Box::pin(async move { storage::open_input(&url).await }))
+    Arc::new(|url, reach| Box::pin(async move { storage::open_within(&url, reach).await }))
 }

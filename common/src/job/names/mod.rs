@@ -18,6 +18,7 @@ use super::error::Problem;
 use super::near_name::nearest;
 use super::yaml::{self, Key, Node, Value};
 use crate::dataset::http_url::shown;
+use crate::dataset::remote::is_remote;
 use crate::registry::{AssetVersion, Kind};
 use reference::Reference;
 use reference::compute_name;
@@ -160,6 +161,14 @@ impl Names {
         let mut state = self.state();
         let asked = std::mem::take(&mut state.asked);
         asked.into_iter().filter(|asked| !state.found.contains_key(asked)).collect()
+    }
+
+    /// URLs of places that the configuration gives names.
+    pub fn configured_places(&self) -> impl Iterator<Item = String> {
+        let ConfiguredNames { references, datastores, .. } = &self.inner.configured;
+        let places = references.iter().map(|(_, to)| to).chain(datastores.values());
+        let urls = places.map(|place| place.trim_end_matches('*')).filter(|place| is_remote(place));
+        urls.map(str::to_owned)
     }
 
     /// Whether something has to be looked up.

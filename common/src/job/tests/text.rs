@@ -18,7 +18,10 @@ fn project() -> Project {
 }
 
 fn given<'a>(text: &'a str, folder: &'a Path, allowed: &'a [PathBuf]) -> Given<'a> {
-    Given { text: Some(JobText { text, folder, root: folder, allowed, sent: None }), ..Given::default() }
+    Given {
+        text: Some(JobText { text, folder, root: folder, allowed, sent: None, reach: None }),
+        ..Given::default()
+    }
 }
 
 fn load(project: &Project, text: &str) -> Result<Loaded, JobFileError> {
@@ -186,7 +189,8 @@ fn paths_are_listed_before_anything_came() {
     let root = project.path("came");
     let list = |text: &str, below: &str| {
         let folder = root.join(below);
-        let text = Some(JobText { text, folder: &folder, root: &root, allowed: &[], sent: None });
+        let text =
+            Some(JobText { text, folder: &folder, root: &root, allowed: &[], sent: None, reach: None });
         let found = local_paths(RunsOn::Workers, Given { text, ..Given::default() });
         let line = |one: LocalPath| {
             let code = if one.is_code { " code" } else { "" };
@@ -215,4 +219,38 @@ fn paths_are_listed_before_anything_came() {
     assert!(found.iter().any(|one| one.starts_with("comp/part.yml")), "{found:?}");
     assert!(found.iter().any(|one| one.starts_with("comp/src") && one.ends_with(" code")), "{found:?}");
     assert_eq!(list("- no job", ""), [""; 0]);
+}
+
+#[test]
+fn a_text_names_no_place_that_its_server_does_not_read() {
+    use crate::storage::Reach;
+
+    let project = project();
+    let (folder, reach) =
+        (project.path("came"), Reach::new(Some("s3://jobs/prs"), ["s3://data/in".to_owned()]));
+    let read = |text: &str, overrides: &[(String, String)]| {
+        let text =
+            JobText { text, folder: &folder, root: &folder, allowed: &[], sent: None, reach: Some(&reach) };
+        load_given(RunsOn::Workers, Path::new(""), Given { text: Some(text), overrides, ..Given::default() })
+    };
+    let job = |rest: &str| format!("name: job-1\nentry_script: score.py\n{rest}\n");
+    let input = |url: &str| job(&format!("inputs: [{{type: file, path: '{url}'}}]"));
+    for url in ["s3://jobs/a/*.csv", "s3://data/in/", "https://example.org/a.csv"] {
+        let Loaded::Job(spec) = read(&input(url), &[]).unwrap() else { panic!("it is a job") };
+        assert_eq!(spec.reach.as_deref(), Some(&reach), "it goes with the job");
+    }
+    let mine = "inputs: [{type: file, path: data}]";
+    for (text, key, line) in [
+        (input("s3://data/other"), "inputs[0].path", Some(3)),
+        (input("http://example.org/a.csv"), "inputs[0].path", Some(3)),
+        (input("s3://jobs/prs/registry/keys/session-1"), "inputs[0].path", Some(3)),
+        (job(&format!("{mine}\nside_inputs:\n  a: s3://other/x")), "side_inputs.a", Some(5)),
+        (job(&format!("{mine}\nmodel: s3://other/x")), "model", Some(4)),
+    ] {
+        let error = read(&text, &[]).unwrap_err();
+        let problems: Vec<_> = error.problems.iter().map(|one| (&*one.key, one.line)).collect();
+        assert_eq!((problems, error.leads_outside), (vec![(key, line)], false), "{text}: {error}");
+    }
+    let set = [("side_inputs".to_owned(), "{a: s3://other/x}".to_owned())];
+    assert!(read(&job(mine), &set).unwrap_err().to_string().contains("--allow-input s3://other"));
 }

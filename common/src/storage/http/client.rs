@@ -3,6 +3,7 @@
 //! One request is one attempt; `read` decides about further ones. Certificates are those of the system, or of the file that
 //! `SSL_CERT_FILE` names; proxies those of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
@@ -15,8 +16,10 @@ use bytes::Bytes;
 use url::Url;
 
 use super::answer::HttpFailure;
+use super::guard::{Guard, NOT_PUBLIC, PublicNames, check_public, refused};
 use super::version::SeenState;
 use crate::dataset::http_url;
+use crate::storage::Reach;
 use crate::storage::StorageErrorKind::{InvalidKey, PermissionDenied};
 use crate::storage::s3::causes;
 
@@ -25,13 +28,16 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Redirects that are followed, one after the other.
 const REDIRECTS: usize = 10;
 
-/// What makes connections, and keeps them.
-fn connector() -> Connector {
-    Connector::builder()
+/// What makes connections, and keeps them; to public addresses alone where `names` looks them up.
+pub(super) fn connector(names: Option<PublicNames>) -> Connector {
+    let builder = Connector::builder()
         .connector_settings(HttpConnectorSettings::builder().connect_timeout(CONNECT).build())
         .proxy_config(ProxyConfig::from_env())
-        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
-        .build()
+        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring));
+    match names {
+        Some(names) => builder.build_with_resolver(names),
+        None => builder.build(),
+    }
 }
 
 /// An HTTP server, and who asks it.
@@ -41,6 +47,8 @@ pub(super) struct Server {
     /// The value of `Authorization`.
     authorization: Option<String>,
     connector: Connector,
+    /// What of it may be read, where that is not everything.
+    guard: Option<Guard>,
     /// How long an answer, or the next bytes of it, may stay away.
     pub(super) stall: Duration,
 }
@@ -54,7 +62,7 @@ pub(super) struct Answer {
 
 impl Server {
     /// The server at `url`, which may hold credentials.
-    pub(super) fn new(url: &str, stall: Duration) -> Self {
+    pub(super) fn new(url: &str, stall: Duration, reach: Option<Arc<Reach>>) -> Self {
         let encode = |user: String| {
             let user = if user.contains(':') { user } else { format!("{user}:") };
             format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user))
@@ -62,7 +70,8 @@ impl Server {
         Self {
             url: http_url::host_shown(url).into_owned(),
             authorization: http_url::credentials(url).map(encode),
-            connector: connector(),
+            connector: connector(None),
+            guard: reach.map(|reach| Guard { reach, connector: connector(Some(PublicNames::new())) }),
             stall,
         }
     }
@@ -84,9 +93,17 @@ impl Server {
         }
         for _ in 0..=REDIRECTS {
             let is_own = url.origin() == own.origin();
+            let connector = match &self.guard {
+                Some(guard) if guard.names(&url) => &self.connector,
+                Some(guard) => {
+                    check_public(&url, &own).await?;
+                    &guard.connector
+                }
+                None => &self.connector,
+            };
             let authorization = self.authorization.as_ref().filter(|_| is_own);
             let answer = self
-                .once(method, &url, headers, authorization)
+                .once(connector, method, &url, (headers, authorization))
                 .await
                 .map_err(|failure| if is_own { failure } else { elsewhere(&url, failure) })?;
             if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
@@ -115,10 +132,10 @@ impl Server {
 
     async fn once(
         &self,
+        connector: &Connector,
         method: &str,
         url: &Url,
-        headers: &[(&'static str, String)],
-        authorization: Option<&String>,
+        (headers, authorization): (&[(&'static str, String)], Option<&String>),
     ) -> Result<Answer, HttpFailure> {
         let malformed =
             |error: String| HttpFailure::of(InvalidKey, format!("the request is malformed: {error}"));
@@ -142,10 +159,13 @@ impl Server {
         if let Some(authorization) = authorization {
             insert("authorization", authorization.clone())?;
         }
-        let answered = tokio::time::timeout(self.stall, self.connector.call(request)).await;
+        let answered = tokio::time::timeout(self.stall, connector.call(request)).await;
         let answered = answered.map_err(|_| stalled("no answer", self.stall))?;
         let response = answered.map_err(|error| {
             let why = causes(&error);
+            if why.contains(NOT_PUBLIC) {
+                return refused(url);
+            }
             let remedy = if why.contains("certificate") || why.contains("UnknownIssuer") {
                 "; install the certificate of its authority, or name its file in SSL_CERT_FILE"
             } else {

@@ -1,12 +1,13 @@
 //! An HTTP server as the store of an input: read-only, a file at a time.
 //!
-//! `client` makes requests, `answer` gives them their meaning, `version` compares states of a file, `read` moves bytes and
+//! `client` makes requests, `guard` says which of them a server makes for others, `answer` gives them their meaning, `version` compares states of a file, `read` moves bytes and
 //! decides about further attempts, `spool` keeps what a server gives only as a whole, `azure` lists containers. A key is the
 //! path and query of a URL. The credentials and the query of a URL appear in no error, log or `Debug` of these.
 
 mod answer;
 mod azure;
 mod client;
+mod guard;
 mod read;
 mod spool;
 mod version;
@@ -19,7 +20,7 @@ use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Storage, StorageError,
+    GetOptions, GetResult, IfExists, Listing, ObjectMeta, Payload, PutMode, Reach, Storage, StorageError,
     StorageErrorKind, Version, Writer,
 };
 use crate::dataset::http_url::{FOLDER, key_shown, lists};
@@ -55,8 +56,17 @@ impl HttpStorage {
 
     /// The same, which takes an answer for lost that says nothing for so long; a minute otherwise.
     pub fn with_stall(url: &str, stall: Duration) -> Self {
-        let inner = Inner { server: Server::new(url, stall), spool: Spool::default() };
-        Self { inner: Arc::new(inner), prefix: String::new() }
+        Self::of(Server::new(url, stall, None))
+    }
+
+    /// The same, of which no more is read than `reach` allows: what is named there, and otherwise files at public addresses, which no
+    /// redirect leads away from the host.
+    pub fn within(url: &str, reach: Arc<Reach>) -> Self {
+        Self::of(Server::new(url, STALL, Some(reach)))
+    }
+
+    fn of(server: Server) -> Self {
+        Self { inner: Arc::new(Inner { server, spool: Spool::default() }), prefix: String::new() }
     }
 
     fn full(&self, key: &str) -> String {

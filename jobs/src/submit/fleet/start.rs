@@ -224,7 +224,8 @@ pub(crate) async fn give_id_back(fleet: &Fleet, id: &str) {
 pub(crate) async fn store(fleet: &Fleet, new: &NewJob, caller: &dyn Caller) -> Result<JobSpec, Failure> {
     let storage = fleet.job_storage(&new.id);
     let uploading = caller.uploads();
-    let (inputs, show) = (fleet.inputs(&new.id), |input: &str, seen| uploading.show(input, seen));
+    let inputs = fleet.inputs(&new.id).within(new.spec.reach());
+    let show = |input: &str, seen| uploading.show(input, seen);
     let audience = Audience { tell: &show, wants_totals: uploading.wants_totals() };
     let stored = async {
         probe(fleet).await?;

@@ -67,7 +67,8 @@ pub async fn run(mut run: PipelineRun<'_>) -> Result<JobResult, Failure> {
         canceled = canceled.or_else(|| wish(&run));
         let steps = |id: &str| storage.below(&format!("{STEPS}/{id}"));
         let mut views = look(&run.record, &steps).await.map_err(of_record)?;
-        let delivery = Delivery { own: &*storage, storage: &steps, open: &opener() };
+        let delivery =
+            Delivery { own: &*storage, storage: &steps, open: &opener(), reach: run.record.spec.reach() };
         if canceled.is_none() && !plan.pipeline.places.is_empty() {
             tokio::select! {
                 delivered = deliver(&plan.pipeline, plan.pipeline.places.iter(), &mut views, &delivery) => {
@@ -202,7 +203,7 @@ async fn prepare(spec: JobSpec, own: &LocalStorage) -> Result<(JobSpec, Python),
     let not_started = |error: String| EndReason::StepNotStarted { error };
     let python = Python::find(&spec).map_err(|failure| not_started(failure.to_string()))?;
     let stores: Arc<dyn Storage> = Arc::new(own.clone());
-    let stores = InputStores::new(Arc::clone(&stores), stores, opener());
+    let stores = InputStores::new(Arc::clone(&stores), stores, opener()).within(spec.reach());
     let resolved = resolve(spec, &stores, Where::Embedded, Audience::NONE).await;
     Ok((resolved.map_err(|error| not_started(error.to_string()))?, python))
 }

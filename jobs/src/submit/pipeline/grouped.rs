@@ -44,6 +44,7 @@ pub(crate) async fn begin(
     let first = steps.first().context("the job has no steps")?;
     copy_listings(&given.spec, listings, &**first).await?;
     let stores = InputStores::new(Arc::clone(first), Arc::clone(first), opener());
+    let stores = stores.within(given.spec.reach());
     let resolved = resolve(given.spec, &stores, Where::Embedded, Audience::NONE).await;
     given.spec = resolved.map_err(Failure::usage)?;
     plan.pipeline = prepared::with_settings(&plan.pipeline, given.spec.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use futures_util::StreamExt;
 use prs_common::job::pipeline::{OutputPlace, Pipeline, StepState, Target, step_id};
-use prs_common::storage::{Storage, StorageErrorKind};
+use prs_common::storage::{Reach, Storage, StorageErrorKind};
 use prs_orchestrator::pipeline::{Delivery, deliver, look, open};
 use prs_orchestrator::{Fleet, JobRecord};
 use prs_worker::opener;
@@ -15,7 +15,11 @@ use prs_worker::opener;
 use crate::failure::Failure;
 
 /// Refuses places where there is something: nothing has run yet.
-pub(crate) async fn check(pipeline: &Pipeline, run: Option<&Path>) -> Result<(), Failure> {
+pub(crate) async fn check(
+    pipeline: &Pipeline,
+    reach: Option<Arc<Reach>>,
+    run: Option<&Path>,
+) -> Result<(), Failure> {
     for place in &pipeline.places {
         let taken = match place.target() {
             Target::Local(path) => {
@@ -28,7 +32,7 @@ pub(crate) async fn check(pipeline: &Pipeline, run: Option<&Path>) -> Result<(),
                 }
                 is_taken_here(&path, place.is_file).map_err(Failure::usage)?
             }
-            Target::Bucket { .. } => is_taken_there(place).await?,
+            Target::Bucket { .. } => is_taken_there(place, reach.clone()).await?,
         };
         if taken {
             let there = if place.is_file { "exists already" } else { "is not empty" };
@@ -57,9 +61,9 @@ fn is_taken_here(path: &Path, is_file: bool) -> anyhow::Result<bool> {
     Ok(entries.next().is_some())
 }
 
-async fn is_taken_there(place: &OutputPlace) -> Result<bool, Failure> {
+async fn is_taken_there(place: &OutputPlace, reach: Option<Arc<Reach>>) -> Result<bool, Failure> {
     let found = async {
-        let (store, key) = open(place, &opener()).await?;
+        let (store, key) = open(place, &opener(), reach).await?;
         if place.is_file {
             return match store.head(&key).await {
                 Ok(_) => Ok(true),
@@ -86,7 +90,7 @@ pub(crate) async fn fill(fleet: &Fleet, record: &JobRecord) -> Result<(), Failur
     let mut views = look(record, &storage).await.map_err(anyhow::Error::from)?;
     let completed: Vec<bool> = views.iter().map(|view| view.state == StepState::Completed).collect();
     let (own, open) = (fleet.job_storage(&record.job_id), opener());
-    let delivery = Delivery { own: &*own, storage: &storage, open: &open };
+    let delivery = Delivery { own: &*own, storage: &storage, open: &open, reach: record.spec.reach() };
     let places = plan.pipeline.places.iter().filter(|place| place.is_local());
     deliver(&plan.pipeline, places, &mut views, &delivery)
         .await

@@ -80,7 +80,7 @@ async fn submit_on(fleet: &Fleet, new: NewPipeline, start: &Start<'_>) -> Result
     let (caller, detach) = (&*start.whereabouts.caller, start.detach);
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
-    places::check(&new.loaded.pipeline, None).await?;
+    places::check(&new.loaded.pipeline, new.loaded.spec.reach(), None).await?;
     let (id, spec) = (&new.id, &new.loaded.spec);
     let output = spec.output.as_deref().filter(|_| !detach);
     let claim = output.map(|output| claim_for_new(output, spec, id)).transpose()?;
@@ -198,7 +198,7 @@ async fn submit_here(
     // Before anything is made.
     check_steps(record.pipeline.as_deref(), &folder)?;
     if let Some(plan) = &record.pipeline {
-        places::check(&plan.pipeline, Some(&folder)).await?;
+        places::check(&plan.pipeline, record.spec.reach(), Some(&folder)).await?;
     }
     let folder = make_folder(&folder)?;
     let _lock = run_folder::lock(&folder)?

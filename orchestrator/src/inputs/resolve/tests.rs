@@ -28,7 +28,7 @@ impl Inputs {
         let shared: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path().join("storage")));
         let job = shared.below("jobs/job-1");
         let buckets = folder.path().join("buckets");
-        let open = move |url: String| -> BoxFuture<'static, _> {
+        let open = move |url: String, _| -> BoxFuture<'static, _> {
             let bucket = buckets.join(url.trim_start_matches("s3://"));
             let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
             Box::pin(std::future::ready(Ok(store)))

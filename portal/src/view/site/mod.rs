@@ -1,5 +1,6 @@
 //! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
 
+mod admin;
 mod code;
 mod compare;
 mod endpoints;
@@ -16,6 +17,7 @@ mod selected;
 mod simple;
 mod submit;
 
+pub use admin::{AuditPage, AuditRow, GivenToken, TokenRow, TokensPage};
 pub use code::{CodePage, CodeRow};
 pub use compare::{ComparePage, ComparedFile, ComparedJob};
 pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};

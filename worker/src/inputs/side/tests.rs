@@ -31,7 +31,7 @@ impl Fleet {
         let shared: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path().join("storage")));
         let job = LocalStorage::new(folder.path().join("storage")).below("jobs/job-1");
         let buckets = folder.path().join("buckets");
-        let open = move |url: String| -> futures_util::future::BoxFuture<'static, _> {
+        let open = move |url: String, _| -> futures_util::future::BoxFuture<'static, _> {
             let bucket = buckets.join(url.trim_start_matches("s3://"));
             let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
             Box::pin(std::future::ready(Ok(store)))
@@ -200,7 +200,7 @@ async fn a_store_that_is_away_is_waited_for() {
     let spec = fleet.submitted(&[("model", "model")], Where::Fleet).await;
     let shared = Hooked::new(LocalStorage::new(fleet.path("storage")), Away(90.into()));
     let bucket =
-        |_: String| -> futures_util::future::BoxFuture<'static, _> { unreachable!("there is no bucket") };
+        |_: String, _| -> futures_util::future::BoxFuture<'static, _> { unreachable!("there is no bucket") };
     fleet.stores = InputStores::new(Arc::new(shared), Arc::clone(fleet.stores.job()), Arc::new(bucket));
     fleet.bring(&spec, &fleet.store("store")).await.unwrap();
 }

@@ -41,7 +41,7 @@ impl Fleet {
             Arc::new(Hooked::new(LocalStorage::new(folder.path().join("storage")), Watched::default()));
         let job = LocalStorage::new(folder.path().join("storage")).below("jobs/job-1");
         let buckets = folder.path().join("buckets");
-        let open = move |url: String| -> futures_util::future::BoxFuture<'static, _> {
+        let open = move |url: String, _| -> futures_util::future::BoxFuture<'static, _> {
             let bucket = buckets.join(url.trim_start_matches("s3://"));
             let store: Arc<dyn Storage> = Arc::new(LocalStorage::new(bucket));
             Box::pin(std::future::ready(Ok(store)))

@@ -1,0 +1,69 @@
+//! URLs of a job that somebody hands in to a server: those that it may not use are told before anything is asked of them.
+//!
+//! What a list or a table names is not known here; the stores themselves refuse it when it is read
+//! ([`open_within`](crate::storage::open_within)).
+
+use super::error::{JobFileError, Problem};
+use super::text::place_of;
+use super::yaml::Node;
+use super::{JobSpec, Loaded};
+use crate::dataset::input::InputSource;
+use crate::storage::{Reach, Use};
+
+/// What of `loaded` is not within `reach`, each once; with its key in the `document`, where that has it.
+pub(super) fn problems(loaded: &mut Loaded, reach: &Reach, document: Option<&Node>) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut check = |url: &str, usage: Use| {
+        let Err(message) = reach.check(url, usage) else { return };
+        let (key, line) = document.and_then(|node| place_of(node, url, "")).unwrap_or_default();
+        let problem = Problem { key, line, message };
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    if let Loaded::Pipeline(loaded) = loaded {
+        for place in loaded.pipeline.places.iter().filter(|place| place.to.contains("://")) {
+            check(&place.to, Use::Write);
+        }
+    }
+    loaded.each_spec(|spec| {
+        for url in urls(spec) {
+            check(url, Use::Read);
+        }
+    });
+    problems
+}
+
+/// The URLs that a job names.
+fn urls(spec: &JobSpec) -> impl Iterator<Item = &str> {
+    let named = spec.sources().map(|source| match source {
+        InputSource::Manifest { named: Some(named), .. } => &**named,
+        source => source,
+    });
+    let remote = named.flat_map(|source| match source {
+        InputSource::Remote(urls) => urls.as_slice(),
+        InputSource::Paths(_)
+        | InputSource::List(_)
+        | InputSource::Manifest { .. }
+        | InputSource::Output(_)
+        | InputSource::OneItem => &[],
+    });
+    remote.map(String::as_str)
+}
+
+impl JobSpec {
+    /// Has a job that was checked before use the places of `reach` alone.
+    ///
+    /// # Errors
+    /// It names another one.
+    pub fn keep_within(&mut self, reach: &Reach) -> Result<(), JobFileError> {
+        let wrong = urls(self).filter_map(|url| reach.check(url, Use::Read).err());
+        let problem = |message| Problem { key: String::new(), line: None, message };
+        let problems: Vec<Problem> = wrong.map(problem).collect();
+        if !problems.is_empty() {
+            return Err(JobFileError::new("the job", problems));
+        }
+        self.reach = Some(Box::new(reach.clone()));
+        Ok(())
+    }
+}

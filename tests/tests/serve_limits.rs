@@ -1,0 +1,115 @@
+//! What a server takes of one client and of all: long addresses, deep bodies, slow clients, many connections, many requests at once.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::{Job, Web};
+use serde_json::Value;
+
+const NAMES: &str = "def run(mini_batch):\n    return mini_batch\n";
+
+fn served(more: &[&str]) -> (Job, Web, String) {
+    let job = Job::new(NAMES).with_files(1);
+    let folder = job.path("runtime");
+    fs::create_dir(&folder).unwrap();
+    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    let mut web = Web::start(&job, more);
+    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let secret = told["token"].as_str().unwrap().to_owned();
+    web.set_token(&secret);
+    (job, web, secret)
+}
+
+#[test]
+fn two_thousand_slow_clients_hold_nothing_up() {
+    let (_job, web, _) = served(&[]);
+    let began = Instant::now();
+    let mut slow: Vec<TcpStream> = (0..2000)
+        .map(|number| {
+            let mut stream = web.connect();
+            // Some say nothing, some begin a request and never end it.
+            if number % 2 == 0 {
+                stream.write_all(b"GET /livez HTTP/1.1\r\nHost: 127.0").unwrap();
+            }
+            stream
+        })
+        .collect();
+    let asked = Instant::now();
+    assert_eq!(web.get("/api/v1/jobs").status, 200);
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    let used = web.program.peak_memory();
+    assert!(used < 300 << 20, "{used} bytes");
+    // All of them are left soon.
+    let deadline = Duration::from_secs(40);
+    for stream in &mut slow {
+        stream.set_read_timeout(Some(deadline)).unwrap();
+        let mut said = Vec::new();
+        let ended = stream.read_to_end(&mut said);
+        assert!(
+            ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+        );
+    }
+    assert!(began.elapsed() < deadline, "{:?}", began.elapsed());
+}
+
+#[test]
+fn there_are_so_many_connections_and_requests_and_no_more() {
+    let (_job, web, secret) = served(&["--max-connections", "6", "--max-requests-of-one", "2"]);
+    // Two requests wait for what does not come.
+    let wait = format!(
+        "GET /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {secret}\r\n",
+        web.port()
+    );
+    assert_eq!(web.get("/api/v1/jobs").status, 200);
+    // A body that does not come holds a request up.
+    let held = wait.replace("GET /api/v1/jobs ", "POST /api/v1/tokens ");
+    let held = format!("{held}Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{");
+    let mut open: Vec<TcpStream> = (0..2)
+        .map(|_| {
+            let mut stream = web.connect();
+            stream.write_all(held.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let refused = wait_for("a third request is refused", Duration::from_secs(20), || {
+        let answer = web.get("/api/v1/jobs");
+        (answer.status == 503).then_some(answer)
+    });
+    assert_eq!(refused.header("retry-after"), Some("1"), "{}", refused.text());
+    open.clear();
+    wait_for("there is room again", Duration::from_secs(20), || {
+        (web.get("/api/v1/jobs").status == 200).then_some(())
+    });
+    open.extend((0..6).map(|_| web.connect()));
+    wait_for("a connection more is refused", Duration::from_secs(20), || {
+        let mut stream = web.connect();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut said = String::new();
+        let _ = stream.read_to_string(&mut said);
+        said.starts_with("HTTP/1.1 503").then_some(())
+    });
+    open.clear();
+    wait_for("there is a place again", Duration::from_secs(20), || {
+        let answer = web.try_send("GET", "/api/v1/jobs", &[], b"")?;
+        (answer.status == 200).then_some(())
+    });
+}
+
+#[test]
+fn long_addresses_and_deep_bodies_are_refused() {
+    let (_job, web, _) = served(&[]);
+    let long = web.get(&format!("/api/v1/jobs?q={}", "a".repeat(9 << 10)));
+    assert_eq!(long.json(414)["type"], "/problems/address-too-long");
+    assert_eq!(web.get(&format!("/api/v1/jobs?q={}", "a".repeat(7 << 10))).status, 200);
+    let header = "a".repeat(40 << 10);
+    assert_eq!(web.ask_with("GET", "/api/v1/jobs", &[("X-Long", &header)], "").status, 431);
+    let json = [("Content-Type", "application/json")];
+    let deep = format!("{{\"spec\": {}{}}}", "[".repeat(5000), "]".repeat(5000));
+    assert_eq!(web.send("POST", "/api/v1/jobs", &json, deep.as_bytes()).status, 400);
+}

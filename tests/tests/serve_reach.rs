@@ -1,0 +1,157 @@
+//! Which URLs a server reads for whoever hands a job in: its own bucket, public hosts, and what its operator allows; and that this holds
+//! for the programs and workers that read later.
+
+#![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
+
+use std::fs;
+use std::time::Duration;
+
+use prs_tests::deadline::wait_for;
+use prs_tests::harness::servers::http::HttpServer;
+use prs_tests::harness::{Answer, Fleet, Job, Web};
+use serde_json::{Value, json};
+
+const NAMES: &str = r"
+import os
+
+def run(mini_batch):
+    return [os.path.basename(path) for path in mini_batch]
+";
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A job whose code the server may read, with the authority of the HTTP server.
+fn job(server: &HttpServer) -> Job {
+    let job = Job::new(NAMES);
+    let folder = job.path("runtime");
+    fs::create_dir(&folder).unwrap();
+    let job = job.with_own_variable("XDG_RUNTIME_DIR", &folder.display().to_string());
+    job.with_own_variable("SSL_CERT_FILE", &server.authority().display().to_string())
+}
+
+fn served(job: &Job, more: &[&str]) -> Web {
+    let code = job.path("code").display().to_string();
+    let mut web = Web::start(job, &[&["--write-rate", "1000", "--allow-path", &code], more].concat());
+    let path = job.path("runtime").join(format!("prs/serve-{}.json", web.port()));
+    let told: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    web.set_token(told["token"].as_str().unwrap());
+    web
+}
+
+/// Hands in a job with this input, and what else there is.
+fn hand_in(web: &Web, job: &Job, url: &str, more: &Value) -> Answer {
+    let mut spec = json!({
+        "name": "reach", "source_directory": job.path("code"), "entry_script": "main.py",
+        "inputs": [{"name": "pictures", "type": "file", "path": url}],
+        "mini_batch_size": 1, "run_max_try": 1, "process_count_per_node": 1, "error_threshold": 0,
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let body = json!({ "spec": spec }).to_string();
+    web.send("POST", "/api/v1/jobs", &[JSON], body.as_bytes())
+}
+
+#[track_caller]
+fn is_refused(answer: &Answer, says: &str) {
+    let problem = answer.json(422);
+    assert_eq!(problem["type"], "/problems/job-file", "{problem}");
+    let told = problem.to_string();
+    assert!(told.contains(says) && !told.contains("hush"), "{problem}");
+}
+
+fn completes(web: &Web, answer: &Answer) -> Value {
+    let id = answer.json(201)["job_id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/jobs/{id}?wait_for=ended&timeout=60");
+    let ended = wait_for("the job ends", PATIENCE, || {
+        let object = web.get(&path).json(200);
+        ["completed", "failed", "canceled"].contains(&object["state"].as_str().unwrap()).then_some(object)
+    });
+    assert_eq!(ended["state"], "completed", "{ended}");
+    ended
+}
+
+#[test]
+fn a_server_reads_no_address_of_its_own_network_but_what_is_allowed() {
+    let server = HttpServer::start_with_tls();
+    server.put("in/a.txt", "one");
+    server.put("out/b.txt", "two");
+    let job = job(&server);
+    let web = served(&job, &[]);
+    let none = json!({});
+    let port = server.address().port();
+    for (url, says) in [
+        (format!("http://127.0.0.1:{port}/in/a.txt"), "not encrypted"),
+        (server.url("in/a.txt"), "not a public one"),
+        (format!("https://127.0.0.1:{port}/in/a.txt"), "not a public one"),
+        (format!("https://me:hush@2130706433:{port}/in/a.txt?sig=hush"), "not a public one"),
+        (format!("https://[::1]:{port}/in/a.txt"), "not a public one"),
+        (format!("https://[::ffff:127.0.0.1]:{port}/in/a.txt"), "not a public one"),
+        ("https://169.254.169.254/latest/meta-data/iam".to_owned(), "not a public one"),
+        ("s3://other/pictures/".to_owned(), "--allow-input s3://other"),
+    ] {
+        is_refused(&hand_in(&web, &job, &url, &none), says);
+        let side = json!({ "side_inputs": { "labels": url } });
+        is_refused(&hand_in(&web, &job, &job.path("code").display().to_string(), &side), says);
+        let model = json!({ "model": url });
+        is_refused(&hand_in(&web, &job, &job.path("code").display().to_string(), &model), says);
+    }
+    // What a list names is looked at when it is read.
+    let list = job.path("code/list.txt");
+    fs::write(&list, server.url("in/a.txt")).unwrap();
+    let listed = json!({ "inputs": [{ "type": "file", "list": list }] });
+    is_refused(&hand_in(&web, &job, "", &listed), "not a public one");
+    assert!(server.seen().is_empty(), "nothing was asked: {:?}", server.seen());
+    let dry = json!({ "spec": { "name": "reach", "source_directory": job.path("code"), "entry_script": "main.py",
+        "inputs": [{ "type": "file", "path": server.url("in/a.txt") }] } });
+    let dry = web.send("POST", "/api/v1/jobs?dry_run=true", &[JSON], dry.to_string().as_bytes());
+    is_refused(&dry, "not a public one");
+
+    let allowed = server.url("in");
+    let web = served(&job, &["--allow-input", &allowed]);
+    completes(&web, &hand_in(&web, &job, &server.url("in/a.txt"), &none));
+    is_refused(&hand_in(&web, &job, &server.url("out/b.txt"), &none), "not a public one");
+    is_refused(&hand_in(&web, &job, &server.url("in/../out/b.txt"), &none), "not a public one");
+    is_refused(&hand_in(&web, &job, &server.url("in/%2e%2e/out/b.txt"), &none), "not a public one");
+    // A command of the same user asks nobody.
+    let text = json!({ "name": "mine", "source_directory": job.path("code"), "entry_script": "main.py",
+        "inputs": [{ "type": "file", "path": server.url("out/b.txt") }] });
+    fs::write(job.path("mine.yml"), text.to_string()).unwrap();
+    job.command(&["submit", &job.path("mine.yml").display().to_string()]).expect_code(0);
+    for wrong in ["http://host/a", "file:///data", "https://me:x@host/a", "s3://b*"] {
+        let refused = job.command(&["serve", "--allow-input", wrong]);
+        refused.expect_code(2);
+        assert!(refused.stderr.contains("give s3://bucket"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn jobs_of_a_fleet_read_its_bucket_but_no_secret_of_it() {
+    let server = HttpServer::start_with_tls();
+    let fleet = Fleet::start();
+    fleet.s3.put_object("fleet", "pictures/a.txt", b"one");
+    fleet.s3.make_bucket("elsewhere");
+    fleet.s3.put_object("elsewhere", "in/a.txt", b"one");
+    fleet.s3.put_object("elsewhere", "out/a.txt", b"one");
+    let job = fleet.job(job(&server));
+    let web = served(&job, &["--allow-input", "s3://elsewhere/in"]);
+    let _worker = fleet.worker(&job, &[]);
+    let none = json!({});
+    for url in [
+        "s3://fleet/prs/registry/keys/session-1",
+        "s3://fleet/prs/registry/tokens/",
+        "s3://fleet/prs/audit/2026/",
+        "s3://elsewhere/out/a.txt",
+        "s3://elsewhere/**/*.txt",
+    ] {
+        is_refused(&hand_in(&web, &job, url, &none), "s3://");
+    }
+    completes(&web, &hand_in(&web, &job, "s3://fleet/pictures/", &none));
+    completes(&web, &hand_in(&web, &job, "s3://elsewhere/in/", &none));
+    // The record has the rule, which the workers keep to.
+    let id = completes(&web, &hand_in(&web, &job, "s3://elsewhere/in/a.txt", &none));
+    let record: Value =
+        serde_json::from_str(&fleet.stored(id["job_id"].as_str().unwrap()).text("job.json")).unwrap();
+    let reach = &record["spec"]["reach"];
+    assert_eq!(reach["own"], "s3://fleet/prs", "{record}");
+    assert_eq!(reach["allowed"], json!(["s3://elsewhere/in"]), "{record}");
+}
