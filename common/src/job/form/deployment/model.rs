@@ -217,7 +217,7 @@ impl Lift<'_, '_> {
             Some(packages) => {
                 let Node { value, .. } = of_packages(&packages);
                 let line = model.at.line;
-                self.add("environment", &model.at.shown, line, Node { value, line });
+                self.add("environment", &model.at.shown, line, Node { line, value });
             }
             None => self.fields.note(
                 &model.at,
