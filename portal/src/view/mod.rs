@@ -2,6 +2,7 @@
 
 mod errors;
 mod facts;
+mod frames;
 mod header;
 mod job;
 mod nodes;
@@ -17,10 +18,12 @@ pub use errors::{ErrorFact, ErrorPlace, ErrorTimes};
 pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
+pub use signals::signals;
 pub use site::{
-    AgainPage, ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, DeploymentRow, EndpointPage, EndpointRow,
-    EndpointsPage, FleetPage, GivenCall, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage,
-    LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage, Planned,
-    Preview, PrintedText, ProblemPage, ProblemsPage, Refused, SettingsPage, StateCount, SubmitPage, Tab,
+    AgainPage, ApiPage, ApiRoute, Choice, Chrome, CodePage, CodeRow, ComparePage, ComparedFile, ComparedJob,
+    ConfirmPage, DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, FleetPage, GivenCall, GraphPage,
+    JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage,
+    MiniBatchesPage, NodesPage, OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage,
+    ProblemsPage, Refused, RemovePage, SelectedPage, SelectedRow, SettingsPage, StateCount, SubmitPage, Tab,
     TargetRow, TryFact, TryLine, WorkerRow,
 };

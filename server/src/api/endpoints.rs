@@ -328,7 +328,7 @@ pub(crate) async fn invoke(
     let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, call).await?;
     let (_, seen) = app.seen(&job_id).await?;
     let at = format!("/api/v1/jobs/{job_id}");
-    let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response();
+    let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], JobObject::of(&seen)).into_response();
     if is_replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -396,6 +396,8 @@ pub(crate) async fn call_once(
         }
         let endpoint = call.endpoint.clone();
         let called_by = Some(who.id().to_owned());
+        let mut call = call;
+        call.called.submitted_by = Some(who.submitter());
         let done = async {
             let submission = app.desk.call(call, called_by).await?;
             Box::pin(app.desk.submit(submission, &mut held)).await

@@ -71,6 +71,8 @@ struct Body {
 pub(crate) struct Changed {
     /// `same`: with the job's own code.
     code: Option<String>,
+    /// The error group whose mini-batches alone run again.
+    only_group: Option<String>,
     set: Map<String, Value>,
     name: Option<String>,
     display_name: Option<String>,
@@ -82,7 +84,9 @@ pub(crate) struct Changed {
 pub(crate) struct Change {
     pub(crate) set: Vec<(String, String)>,
     pub(crate) called: Called,
-    /// Code that came along.
+    /// The error group whose mini-batches alone run again.
+    pub(crate) only_group: Option<String>,
+    /// Code and inputs that came along.
     pub(crate) staging: Option<Staging>,
     pub(crate) fingerprint: String,
     pub(crate) key: Option<String>,
@@ -181,7 +185,8 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
             ));
         }
     };
-    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    let called =
+        Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     let set = set_of(body.set)?;
     let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     let submission = Submission { text, set, called, invocation: None, id: None, staging };
@@ -265,6 +270,7 @@ async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u8>), Proble
 struct Fields {
     set: Vec<(String, String)>,
     called: Called,
+    only_group: Option<String>,
     key: Option<String>,
 }
 
@@ -278,6 +284,7 @@ impl Fields {
             "display_name" => self.called.display_name = given(),
             "set" => self.set.extend(pairs(name, text)?),
             "tag" => self.called.tags.extend(pairs(name, text)?),
+            "only_group" => self.only_group = given(),
             "idempotency_key" => self.key = given(),
             _ => return Ok(false),
         }
@@ -398,9 +405,22 @@ pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<
             "code is \"same\", the job's own; other code comes as the file code of a form (multipart/form-data).",
         ));
     }
-    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    let called =
+        Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     check_called(&called, is_new)?;
-    Ok(Change { set: set_of(body.set)?, called, staging: None, fingerprint, key: None })
+    let only_group = body.only_group;
+    check_group(only_group.as_deref(), is_new)?;
+    Ok(Change { set: set_of(body.set)?, called, only_group, staging: None, fingerprint, key: None })
+}
+
+fn check_group(group: Option<&str>, is_new: bool) -> Result<(), Problem> {
+    match group {
+        Some(_) if is_new => Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "only_group is for resume: a job that runs again runs all of its mini-batches.",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_called(called: &Called, is_new: bool) -> Result<(), Problem> {
@@ -416,21 +436,31 @@ fn check_called(called: &Called, is_new: bool) -> Result<(), Problem> {
 async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Change, Problem> {
     let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     let (mut parts, mut fields) = (Parts::of(request).await?, Fields::default());
+    let mut has_files = false;
     loop {
         let file = staging.file();
         let Some((name, part)) = parts.next().await? else { break };
-        let digest = if name == "code" && !is_new {
+        let input = name.strip_prefix("input.").filter(|_| is_new);
+        let digest = if name == "code" || input.is_some() {
             let own = part.file_name().unwrap_or_default().to_owned();
             let (size, digest) = save(part, &file).await?;
             if size > 0 || !own.is_empty() {
-                let taken = tokio::task::block_in_place(|| staging.take_code(&file));
+                let taken = tokio::task::block_in_place(|| match input {
+                    Some(input) => staging.take_input(input, &own, &file),
+                    None => staging.take_code(&file),
+                });
                 taken.map_err(|failure| unusable(&failure, &name))?;
+                has_files = true;
             }
-            digest
+            [own.as_bytes(), &digest].concat()
         } else {
             let text = text(part).await?;
             if !fields.take(&name, &text)? {
-                let known = if is_new { "set, name, display_name, tag" } else { "code, set" };
+                let known = if is_new {
+                    "code, input.NAME, set, name, display_name, tag"
+                } else {
+                    "code, set, only_group"
+                };
                 return Err(unknown(&name, known));
             }
             if name == "idempotency_key" { Vec::new() } else { Sha256::digest(&text).to_vec() }
@@ -439,8 +469,10 @@ async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Cha
     }
     check_called(&fields.called, is_new)?;
     let fingerprint = parts.fingerprint();
-    let staging = Some(staging).filter(Staging::has_code);
-    Ok(Change { set: fields.set, called: fields.called, staging, fingerprint, key: fields.key })
+    check_group(fields.only_group.as_deref(), is_new)?;
+    let staging = Some(staging).filter(|_| has_files);
+    let Fields { set, called, only_group, key } = fields;
+    Ok(Change { set, called, only_group, staging, fingerprint, key })
 }
 
 /// What it is to who handed it in that a job is refused.
