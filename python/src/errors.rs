@@ -12,7 +12,7 @@ use pyo3::types::PyTuple;
 pub(crate) type PyFrame = (String, u32, String, String);
 
 /// Category, message, traceback and frame.
-type Described = (String, String, String, Option<PyFrame>);
+pub(crate) type Described = (String, String, String, Option<PyFrame>);
 
 /// A frame that Python described.
 pub(crate) fn frame((file, line, function, text): PyFrame) -> SourceLine {
@@ -46,7 +46,8 @@ impl Describer {
     }
 }
 
-fn info(stage: Stage, (category, message, traceback, frame_of): Described) -> ErrorInfo {
+/// The same as Python hands it over, of what was being done at this `stage`.
+pub(crate) fn info(stage: Stage, (category, message, traceback, frame_of): Described) -> ErrorInfo {
     ErrorInfo { stage, category, message, traceback, frame: frame_of.map(frame).map(Box::new) }
 }
 

@@ -6,11 +6,13 @@
 //! elements that are strings already are handled without any Python code; everything else is sorted out by
 //! `azureml_user.parallel_run.results`, which also words the refusals.
 
+use prs_common::wire::{ErrorInfo, Stage};
 use pyo3::exceptions::{PyUnicodeEncodeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
+use crate::errors::{Described, info};
 use crate::rows::{append, with_utf8};
 use crate::tables::TableWriter;
 
@@ -21,6 +23,8 @@ pub(crate) struct Returned {
     pub(crate) count: u64,
     /// Header of a DataFrame, where the result needs one.
     pub(crate) header: Option<String>,
+    /// Why items are missing, where prs's own script says it.
+    pub(crate) missing: Option<ErrorInfo>,
 }
 
 /// Turns results into rows.
@@ -33,6 +37,8 @@ pub(crate) struct Collector {
     only_tables: bool,
     /// Whether rows are JSON.
     json_lines: bool,
+    /// Whether prs's own scorer makes the rows.
+    is_scored: bool,
     /// A `parquet_output.ParquetOutput`, where rows are of a Parquet file.
     parquet: Option<Py<PyAny>>,
 }
@@ -44,7 +50,9 @@ impl Collector {
         let only_tables = results.getattr("only_tables")?.extract()?;
         let json_lines = append_row && results.getattr("is_json")?.extract()?;
         let parquet = results.getattr("parquet")?.extract()?;
-        Ok(Self { results: results.clone().unbind(), tables, append_row, only_tables, json_lines, parquet })
+        let is_scored = results.getattr("is_scored")?.extract()?;
+        let results = results.clone().unbind();
+        Ok(Self { results, tables, append_row, only_tables, json_lines, is_scored, parquet })
     }
 
     /// Appends the rows of `result` to `rows`; only counts them for `summary_only`.
@@ -58,7 +66,16 @@ impl Collector {
             let written = self.results.bind(py).call_method1(intern!(py, "json_lines"), (result,))?;
             let (lines, count): (Bound<'py, PyBytes>, u64) = written.extract()?;
             append(rows, lines.as_bytes(), b"")?;
-            return Ok(Returned { count, header: None });
+            return Ok(Returned { count, ..Returned::default() });
+        }
+        if self.is_scored {
+            // A `results.Scored`.
+            let (lines, count, missing): (Bound<'py, PyBytes>, u64, Option<Described>) = result.extract()?;
+            if self.append_row {
+                append(rows, lines.as_bytes(), b"")?;
+            }
+            let missing = missing.map(|described| info(Stage::Items, described));
+            return Ok(Returned { count, header: None, missing });
         }
         if let Ok(list) = result.cast_exact::<PyList>()
             && (!self.only_tables || list.is_empty())
@@ -79,10 +96,10 @@ impl Collector {
             let written = parquet.bind(py).call_method1(intern!(py, "of_table"), (result,))?;
             let (frame, header): (Bound<'py, PyBytes>, Option<String>) = written.extract()?;
             append(rows, frame.as_bytes(), b"")?;
-            return Ok(Returned { count, header });
+            return Ok(Returned { count, header, missing: None });
         }
         let header = if self.append_row { self.tables.write(result, rows)? } else { None };
-        Ok(Returned { count, header })
+        Ok(Returned { count, header, missing: None })
     }
 
     /// Appends or counts `elements`; those of known number are not looked at to be counted.
@@ -106,7 +123,7 @@ impl Collector {
                 }
             }
         }
-        Ok(Returned { count: count as u64, header: None })
+        Ok(Returned { count: count as u64, ..Returned::default() })
     }
 }
 

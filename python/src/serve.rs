@@ -175,8 +175,9 @@ impl<'py> Turns<'_, 'py> {
             Ok((returned, files.map_err(|message| ErrorInfo::new(Stage::Run, "OutputError", message))?))
         });
         match result {
-            Ok((Returned { count, header }, files)) => {
+            Ok((Returned { count, header, missing }, files)) => {
                 (outcome.returned, outcome.header, outcome.files) = (count, header, files);
+                outcome.error = missing;
             }
             Err(error) => {
                 outcome.error = Some(error);

@@ -22,7 +22,7 @@ import msgpack
 
 PACKAGE = Path(__file__).resolve().parent.parent / "azureml_user"
 # The version of the protocol.
-PROTOCOL = 7
+PROTOCOL = 8
 DEADLINE = 60.0
 PHASES = ["Starting", "Init", "Idle", "Loading", "Running", "Shutdown"]
 
@@ -273,6 +273,7 @@ class Process:
             "stack_signal": 40,
             "outputs": [],
             "concurrency": [concurrency or 4, concurrency is not None, run_timeout, str(folder / "outputs")],
+            "run_max_try": 3,
         }
         self.start_fields.update(start)
         self.page = Page(concurrency or 4)

@@ -288,8 +288,10 @@ fn answer((message, rows): (FromProcess, Bytes), tried: &mut Tried, process: &Pr
 }
 
 fn note(tried: &mut Tried, outcome: Outcome) {
-    let was_run =
-        outcome.error.as_ref().is_none_or(|error| matches!(error.stage, Stage::Run | Stage::Cancelled));
+    let was_run = outcome
+        .error
+        .as_ref()
+        .is_none_or(|error| matches!(error.stage, Stage::Run | Stage::Cancelled | Stage::Items));
     tried.run_seconds = was_run.then_some(outcome.run_us as f64 / 1e6);
     tried.items = outcome.items;
     tried.returned = outcome.returned;

@@ -1,15 +1,34 @@
 //! Jobs whose entry script is prs's own: what their settings have that no job file gives.
 
-use std::path::PathBuf;
-
 use super::form::BuiltIn;
+use super::mlflow::MLFLOW_SCRIPT;
 use super::spec::JobSpec;
 use crate::dataset::input::{Input, InputKind, InputMode, InputSource, ONE_ITEM};
 
 /// The entry script of a job that is one command.
 pub const COMMAND_SCRIPT: &str = "azureml_user.parallel_run.command";
 
-/// The one input of such a job.
+impl BuiltIn {
+    /// Its entry script.
+    pub(super) fn script(self) -> &'static str {
+        match self {
+            Self::Command { .. } => COMMAND_SCRIPT,
+            Self::Mlflow => MLFLOW_SCRIPT,
+        }
+    }
+
+    /// Whether the job has no input of its own.
+    pub(super) fn is_one_item(self) -> bool {
+        matches!(self, Self::Command { .. })
+    }
+
+    /// Whether the job has a folder of code.
+    pub(super) fn has_code(self) -> bool {
+        matches!(self, Self::Command { has_code: true })
+    }
+}
+
+/// The one input of a job that is one command.
 pub(super) fn item() -> Input {
     Input {
         name: ONE_ITEM.to_owned(),
@@ -22,15 +41,6 @@ pub(super) fn item() -> Input {
     }
 }
 
-/// Completes the settings of such a job.
-pub(super) fn take(built_in: BuiltIn, spec: &mut JobSpec) {
-    let BuiltIn::Command { has_code } = built_in;
-    COMMAND_SCRIPT.clone_into(&mut spec.entry_script);
-    if !has_code {
-        spec.source_directory = PathBuf::new();
-    }
-}
-
 impl JobSpec {
     /// Whether the job is one command, which prs has the entry script of.
     pub fn is_command(&self) -> bool {
@@ -39,7 +49,7 @@ impl JobSpec {
 
     /// Whether prs has the entry script of the job.
     pub fn is_built_in(&self) -> bool {
-        self.is_command() || self.prepares_groups() || self.counts_rows()
+        self.is_command() || self.prepares_groups() || self.counts_rows() || self.scores_mlflow()
     }
 
     /// Whether the job has no code of its own.

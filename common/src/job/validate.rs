@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::error::Problem;
-use super::form::{RawSetting, RawSettings};
+use super::form::{BuiltIn, RawSetting, RawSettings};
 use super::keys::{Fallback, JOB, THRESHOLDS};
 use super::own_id::{with_plain_job_id, with_some_id};
 use super::reader::Reader;
@@ -19,8 +19,8 @@ use super::spec::{JobSpec, MiniBatchSize};
 use super::takes::{INT_MAX, Takes};
 use super::yaml::{Node, Value};
 use super::{
-    RunsOn, arguments, built_in, environment, fence, inputs, model, near_path, output_format, outputs,
-    partition_keys, side_inputs,
+    RunsOn, arguments, built_in, environment, fence, inputs, mlflow, model, near_path, output_format,
+    outputs, partition_keys, side_inputs,
 };
 use crate::dataset::input::InputKind;
 
@@ -45,8 +45,9 @@ pub(super) fn validate(
         }
     }
     let arguments = arguments::read(&mut reader);
-    let inputs = if built_in.is_some() { vec![built_in::item()] } else { inputs::read(&mut reader, folder) };
-    let mut spec = JobSpec::new("", "", "", inputs);
+    let is_one_item = built_in.is_some_and(BuiltIn::is_one_item);
+    let inputs = if is_one_item { vec![built_in::item()] } else { inputs::read(&mut reader, folder) };
+    let mut spec = JobSpec::new("", "", built_in.map_or("", BuiltIn::script), inputs);
     spec.arguments = arguments;
     spec.model = model::read(&mut reader, folder, runs_on);
     spec.side_inputs = side_inputs::read(&mut reader, folder);
@@ -66,7 +67,9 @@ pub(super) fn validate(
     fence::is_for(&plain(folder, &given), fence::Purpose::Code);
     reader.read(JOB.key("source_directory"), |given| source_directory(folder, given));
     if let Some(built_in) = built_in {
-        built_in::take(built_in, &mut spec);
+        if !built_in.has_code() {
+            spec.source_directory = PathBuf::new();
+        }
     } else {
         let script =
             reader.read(JOB.key("entry_script"), |given| entry_script(&spec.source_directory, given));
@@ -98,6 +101,7 @@ pub(super) fn adjust(spec: &mut JobSpec, reader: &mut Reader<'_>, folder: &Path,
         spec.mini_batch_size = size;
     }
     output_format::read(reader, spec);
+    mlflow::refuse_settings(reader, spec);
     environment::read(reader, folder, runs_on, spec);
     arguments::follow_overrides(reader, &mut spec.arguments);
 }

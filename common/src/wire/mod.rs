@@ -21,7 +21,7 @@ use crate::source_line::SourceLine;
 pub use frame::{Frame, Frames, MAX_FRAME, Message, ProtocolViolation, encode};
 
 /// Version of this protocol; both sides must have the same.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 /// Environment variable with the number of the inherited socket.
 pub const SOCKET_VARIABLE: &str = "PRS_PROCESS_SOCKET";
 /// Environment variable with the number of the inherited descriptor of the process page.
@@ -96,6 +96,8 @@ pub struct Start {
     pub outputs: Vec<NamedOutput>,
     /// For scripts that have several mini-batches under way at once.
     pub concurrency: Concurrency,
+    /// Tries of a mini-batch that may fail.
+    pub run_max_try: u32,
 }
 
 /// What a process of a script with an `async def run`, or of a streaming script, must know beside.
@@ -209,7 +211,7 @@ pub struct Outcome {
     pub run_us: u64,
     /// Before `run()`, making its argument, microseconds.
     pub load_us: u64,
-    /// Absent when the try succeeded.
+    /// Absent when the try succeeded; one of [`Stage::Items`] says why a try that stands lacks items.
     pub error: Option<ErrorInfo>,
     /// Where what it printed is, of a try that failed or took long and printed anything. Written where it is there alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,6 +253,8 @@ pub enum Stage {
     Run,
     /// `run()` took too long, and was cancelled.
     Cancelled,
+    /// Some items of a `run()` of prs's own: the rows of the others stand.
+    Items,
     /// `shutdown()`.
     Shutdown,
 }

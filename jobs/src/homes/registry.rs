@@ -9,14 +9,15 @@ use prs_common::code::archive::is_intact;
 use prs_common::dataset::http_url;
 use prs_common::dataset::remote::RemotePath;
 use prs_common::job::{
-    Asked, AssetRef, COMPONENT_FILE, Found, Given, JobFileError, JobSpec, Loaded, Names, OutputRef, RunsOn,
-    load_given,
+    Asked, AssetRef, COMPONENT_FILE, Found, Given, JobFileError, JobSpec, Loaded, MLMODEL, Names, OutputRef,
+    RunsOn, files_of_environment, load_given,
 };
 use prs_common::ledger::JobState;
 use prs_common::private_folder::PrivateFolder;
 use prs_common::registry::{AssetVersion, Kind, Registry, RegistryError};
 use prs_common::servers::ConnectError;
 use prs_common::storage::{self, GetOptions, LocalStorage, Storage, StorageErrorKind, StorageExt, Use};
+use prs_common::temporary_folder::TemporaryFolder;
 
 use super::fleet::{FleetHome, Reader};
 use super::{Home, Seen, Whereabouts, cache, graph, in_folder, run_folder};
@@ -28,6 +29,8 @@ const OF_FLEET: &str = "registry";
 const OF_RUNS: &str = ".registry";
 /// A file `MLTable` is read up to this size, bytes.
 const LARGEST_TABLE: u64 = 4 << 20;
+/// The same for what a model says of itself.
+const LARGEST_MLMODEL: u64 = 4 << 20;
 
 /// Opens the registry of the fleet, or that beside the runs of this machine.
 pub async fn open(whereabouts: &Whereabouts) -> Result<Registry, Failure> {
@@ -121,6 +124,7 @@ pub async fn look_up(
             }
             Asked::Output(asked) => place_of(asked, whereabouts).await?.map(Found::Path),
             Asked::Table(url) => table(url, whereabouts).await?.map(Found::Text),
+            Asked::MlModel(url) => mlmodel(url, whereabouts).await?.map(Found::MlModel),
             Asked::Graph(job) => Box::pin(graph::component(job, whereabouts)).await?.map(Found::Graph),
         };
         names.tell(asked, found);
@@ -231,23 +235,99 @@ async fn table(url: &str, whereabouts: &Whereabouts) -> Result<Result<String, St
         Ok(at) => at,
         Err(message) => return Ok(Err(message)),
     };
+    let store = match within_reach(url, &at, whereabouts).await? {
+        Ok(store) => store,
+        Err(message) => return Ok(Err(message)),
+    };
+    Ok(match text(&*store, &at.key, LARGEST_TABLE, whereabouts).await? {
+        Text::Whole(text) => Ok(text),
+        Text::TooLarge => Err(format!("{at} is too large for a file MLTable")),
+        Text::NotUtf8 => Err(format!("{at} is not UTF-8 text: give an MLTable")),
+        Text::Missing => Err(format!("there is no file {at}: give the folder of a file MLTable")),
+        Text::Refused(message) => Err(format!("{at} cannot be read: {message}")),
+    })
+}
+
+/// What the model of `MLflow` at `url` says of itself, as files of this machine, or why it says nothing.
+async fn mlmodel(
+    url: &str,
+    whereabouts: &Whereabouts,
+) -> Result<Result<Arc<TemporaryFolder>, String>, Failure> {
+    let at = match RemotePath::parse(url) {
+        Ok(at) => at,
+        Err(message) => return Ok(Err(message)),
+    };
+    let store = match within_reach(url, &at, whereabouts).await? {
+        Ok(store) => store,
+        Err(message) => return Ok(Err(message)),
+    };
+    let folder = TemporaryFolder::make("prs-model-").context("cannot make a temporary folder")?;
+    let below = at.key.trim_end_matches('/');
+    let mut names = vec![MLMODEL.to_owned()];
+    while let Some(name) = names.pop() {
+        let (key, path) = (format!("{below}/{name}"), folder.path().join(&name));
+        let shown = || store.uri(&key);
+        let body = match text(&*store, &key, LARGEST_MLMODEL, whereabouts).await? {
+            Text::Whole(text) => text,
+            Text::Missing if name == MLMODEL => {
+                return Ok(Err(format!(
+                    "there is no file {}: a model of type mlflow_model is a folder with one",
+                    shown()
+                )));
+            }
+            Text::Missing => continue,
+            Text::TooLarge => return Ok(Err(format!("{} is larger than {LARGEST_MLMODEL} bytes", shown()))),
+            Text::NotUtf8 => return Ok(Err(format!("{} is not UTF-8 text", shown()))),
+            Text::Refused(message) => return Ok(Err(format!("{} cannot be read: {message}", shown()))),
+        };
+        if name == MLMODEL {
+            names = files_of_environment(&body);
+        }
+        let parent = path.parent().unwrap_or(folder.path());
+        let written = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, body));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(Ok(Arc::new(folder)))
+}
+
+/// A short text in a store.
+enum Text {
+    Whole(String),
+    TooLarge,
+    NotUtf8,
+    Missing,
+    /// Who asks may not have it, whatever is there.
+    Refused(String),
+}
+
+/// The store of `url`, or why who asks may not have it read.
+async fn within_reach(
+    url: &str,
+    at: &RemotePath,
+    whereabouts: &Whereabouts,
+) -> Result<Result<Arc<dyn Storage>, String>, Failure> {
     let reach = &whereabouts.reach;
     if let Some(Err(message)) = reach.as_ref().map(|reach| reach.check(url, Use::Read)) {
         return Ok(Err(message));
     }
     let opened = storage::open_within(&at.bucket, reach.clone()).await;
-    let store = opened.map_err(ConnectError::Storage)?;
-    let options = GetOptions { range: Some(0..LARGEST_TABLE), version: None };
-    match store.get_opts(&at.key, options).await {
-        Ok(read) if read.size > LARGEST_TABLE => Ok(Err(format!("{at} is too large for a file MLTable"))),
-        Ok(read) => Ok(String::from_utf8(read.bytes.to_vec())
-            .map_err(|_| format!("{at} is not UTF-8 text: give an MLTable"))),
-        Err(error) if error.kind == StorageErrorKind::NotFound => {
-            Ok(Err(format!("there is no file {at}: give the folder of a file MLTable")))
-        }
-        // Who asks may not have it, whatever is there.
-        Err(error) if reach.is_some() && error.kind == StorageErrorKind::PermissionDenied => {
-            Ok(Err(format!("{at} cannot be read: {}", error.message)))
+    Ok(Ok(opened.map_err(ConnectError::Storage)?))
+}
+
+/// The text at `key`, of at most `largest` bytes.
+async fn text(
+    store: &dyn Storage,
+    key: &str,
+    largest: u64,
+    whereabouts: &Whereabouts,
+) -> Result<Text, Failure> {
+    let options = GetOptions { range: Some(0..largest), version: None };
+    match store.get_opts(key, options).await {
+        Ok(read) if read.size > largest => Ok(Text::TooLarge),
+        Ok(read) => Ok(String::from_utf8(read.bytes.to_vec()).map_or(Text::NotUtf8, Text::Whole)),
+        Err(error) if error.kind == StorageErrorKind::NotFound => Ok(Text::Missing),
+        Err(error) if whereabouts.reach.is_some() && error.kind == StorageErrorKind::PermissionDenied => {
+            Ok(Text::Refused(error.message))
         }
         Err(error) => Err(Failure::server(error)),
     }

@@ -104,7 +104,7 @@ pub async fn submit(job_file: &Path, given: Given<'_>, start: &Start<'_>) -> Res
     if let Some(check) = check {
         check.finish(caller).await?;
     }
-    if !spec.is_command() {
+    if !spec.is_built_in() {
         code_notes::check(&spec, &code.files, caller)?;
     }
     let (id, archive) = (start.id_of(&spec.name), code.body.into());

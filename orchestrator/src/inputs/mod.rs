@@ -13,9 +13,11 @@ mod remote;
 pub mod resolve;
 pub mod side;
 pub mod stores;
+pub(crate) mod unread_types;
 mod upload;
 
 pub use named::unnamed_store;
 pub use path_names::NoneMatches;
 pub use resolve::{Audience, InputProgress, ResolveCause, ResolveError, Where, input_bytes, resolve};
 pub use stores::{InputStores, Opener};
+pub use unread_types::UnreadFiles;

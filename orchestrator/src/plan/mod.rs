@@ -18,6 +18,7 @@ pub mod schedule;
 mod shuffled;
 pub mod stored_descriptors;
 mod tables;
+mod unread_types;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,7 +35,7 @@ use tokio::runtime::Handle;
 use self::counted::Counts;
 use self::partitions::Keys;
 use crate::inputs::manifest::{ManifestError, ManifestReader, ObjectReader};
-use crate::inputs::{InputStores, NoneMatches};
+use crate::inputs::{InputStores, NoneMatches, UnreadFiles};
 use crate::job::reuse::listing::ListingSum;
 
 /// Mini-batches in one [`Batch`] at most.
@@ -96,6 +97,14 @@ pub enum PlanError {
         /// The format, and a path.
         source: NoneMatches,
     },
+    /// Files of an input cannot be given to the model of the job.
+    #[error("input {input}: {source}")]
+    UnreadFiles {
+        /// Name of the input.
+        input: String,
+        /// The first of them, and how many there are.
+        source: UnreadFiles,
+    },
     /// A key of `partition_keys` is no column of an input.
     #[error(
         "input {input}: it has no column {key} for partition_keys; the columns of its paths are: {columns}"
@@ -156,6 +165,7 @@ impl PlanError {
             Self::Store { source, .. } => source.is_retryable(),
             Self::Elsewhere { .. }
             | Self::NoneMatches { .. }
+            | Self::UnreadFiles { .. }
             | Self::NoSuchKey { .. }
             | Self::Changed { .. }
             | Self::KeyNowhere { .. }
@@ -209,6 +219,7 @@ pub fn plan(
         stopped: false,
     };
     let size = spec.mini_batch_size.amount();
+    unread_types::refuse(spec, context, stop)?;
     let mut counts = Counts::of(spec, context)?;
     for (position, input) in spec.inputs.iter().enumerate() {
         let position = position as u32;

@@ -98,7 +98,7 @@ pub(super) async fn validate(arguments: &Validate, format: Format) -> Result<Exi
     note_settings(&spec, &Screen);
     let processes = slots(&spec, &Host::detect());
     let code = pack_code(&spec)?;
-    if !spec.is_command() {
+    if !spec.is_built_in() {
         code_notes::check(&spec, &code.files, &Screen)?;
     }
     let mut signals = Signals::catch()?;

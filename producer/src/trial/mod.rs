@@ -256,7 +256,7 @@ fn own_code(spec: &JobSpec, scratch: &TemporaryFolder) -> Result<PathBuf, Failur
 
 /// A trial runs where the code lies; on the nodes is only what is packed.
 fn check_code(spec: &JobSpec) -> Result<(), Failure> {
-    if spec.is_command() {
+    if spec.is_built_in() {
         return Ok(());
     }
     let code = CodeFiles::find(&spec.source_directory).map_err(Failure::usage)?;

@@ -210,7 +210,7 @@ impl From<ErrorInfo> for Error {
             Stage::Import => "importing the script",
             Stage::Init => "init()",
             Stage::Load => "reading the data",
-            Stage::Run | Stage::Cancelled => "run()",
+            Stage::Run | Stage::Cancelled | Stage::Items => "run()",
             Stage::Shutdown => "shutdown()",
         };
         Self { stage, category, message, traceback }

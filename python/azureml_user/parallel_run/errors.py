@@ -26,12 +26,13 @@ _LONGEST_LINE = 200
 class ScriptError(Exception):
     """The entry script cannot be used, for a reason no exception of its own stands for.
 
-    `category` is the class of exception that comes nearest.
+    `category` is the class of exception that comes nearest, `traceback` that of an exception behind it.
     """
 
-    def __init__(self, category: str, message: str) -> None:
+    def __init__(self, category: str, message: str, traceback: str = "") -> None:
         super().__init__(message)
         self.category = category
+        self.traceback = traceback
 
 
 def describe(error: BaseException, place: str, code_dir: str = "") -> Description:
@@ -41,10 +42,10 @@ def describe(error: BaseException, place: str, code_dir: str = "") -> Descriptio
     `place` is what was being done, such as `run()`.
     """
     if isinstance(error, ScriptError):
-        return error.category, str(error), "", None
+        return error.category, str(error), error.traceback, None
     category = _category(error)
-    message = _clean(_message(error, category, place))
-    return category, message, _clean(_traceback(error, category)), _last_frame(error, code_dir)
+    message = clean(_message(error, category, place))
+    return category, message, clean(_traceback(error, category)), _last_frame(error, code_dir)
 
 
 def frame_of(function: Callable[..., Any]) -> Frame | None:
@@ -83,7 +84,7 @@ def _is_below(code_dir: str, file: str) -> bool:
 
 def _frame(file: str, line: int, function: str) -> Frame:
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
-    return _clean(file), line, "" if function == "<module>" else _clean(function), _clean(source)
+    return clean(file), line, "" if function == "<module>" else clean(function), clean(source)
 
 
 def keeps_from_importing(error: BaseException) -> bool:
@@ -133,7 +134,7 @@ def _own_frames_dropped(frames: TracebackType | None) -> TracebackType | None:
     return frames
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Valid UTF-8 of bounded length; what is cut is the middle."""
     if len(text) > _LIMIT:
         half = _LIMIT // 2

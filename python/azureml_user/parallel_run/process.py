@@ -37,6 +37,8 @@ _SOCKET = "PRS_PROCESS_SOCKET"
 _PAGE = "PRS_PROCESS_PAGE"
 # prs's own script that needs the slices that frames are of.
 _SPLIT = "azureml_user.parallel_run.shuffle_split"
+# prs's own script for models of MLflow, which makes rows itself.
+_SCORER = "azureml_user.parallel_run.score_mlflow"
 # Python processes are killed before the agent when memory runs out.
 _OOM_SCORE = "500"
 
@@ -61,7 +63,10 @@ class Host:
         is_json = form == "json_lines"
         only_tables = form is not None and not is_json
         is_csv = only_tables and parquet is None
-        self.results = results.Results(tables.Tables(to_csv, is_csv), only_tables, is_json, parquet)
+        is_scored = start.entry_script == _SCORER
+        self.results = results.Results(
+            tables.Tables(to_csv, is_csv), only_tables, is_json, parquet, is_scored
+        )
         self.frames = frames.Frames() if frames.check(start.inputs) else None
         if self.frames is not None and start.entry_script == _SPLIT:
             self.frames.want_slices(start.arguments)
@@ -126,6 +131,8 @@ def main() -> int:
         entry = script.load(start.code_dir, start.entry_script, settings.streams(start.arguments))
         sys.argv[0] = entry.path
         _check_concurrency(start, entry)
+        if start.entry_script == _SCORER:
+            entry.module.configure(start.run_max_try)
         caller = _Caller(entry.is_async)
         host = Host(start, entry, profiler, describe, caller.result_of)
     except BaseException as error:
@@ -138,7 +145,8 @@ def main() -> int:
     try:
         _call(entry.init, caller, profiler)
     except BaseException as error:
-        connection.init_failed(describe(error, "init()"), isinstance(error, ModuleNotFoundError))
+        is_permanent = isinstance(error, (ModuleNotFoundError, errors.ScriptError))
+        connection.init_failed(describe(error, "init()"), is_permanent)
         return 1
     connection.ready(time.monotonic() - began, errors.frame_of(entry.run), entry.has_lanes)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from azureml_user.parallel_run import json_lines
+from azureml_user.parallel_run.errors import Description
 from azureml_user.parallel_run.parquet_output import ParquetOutput
 from azureml_user.parallel_run.tables import Tables
 
@@ -20,11 +21,20 @@ _EXPECTED = (
 )
 
 
+class Scored(NamedTuple):
+    """What `run()` of prs's own scorer returns: rows as they go into the result, how many items they are of,
+    and what is wrong with the others."""
+
+    rows: bytes
+    items: int
+    failed: Description | None
+
+
 class Results:
     """Sorts out results for one process.
 
     With `only_tables`, a DataFrame is all that `run()` may return; with `is_json`, `json_lines` writes them,
-    with `parquet` that does.
+    with `parquet` that does. Where the script `is_scored`, it returns `Scored` and nothing else.
     """
 
     def __init__(
@@ -33,8 +43,10 @@ class Results:
         only_tables: bool = False,
         is_json: bool = False,
         parquet: ParquetOutput | None = None,
+        is_scored: bool = False,
     ) -> None:
         self.tables = tables
+        self.is_scored = is_scored
         self.only_tables = only_tables
         self.is_json = is_json
         self.parquet = parquet

@@ -126,8 +126,9 @@ impl Turn {
             Ok((returned, files.map_err(|message| ErrorInfo::new(Stage::Run, "OutputError", message))?))
         });
         let rows = match result {
-            Ok((Returned { count, header }, files)) => {
+            Ok((Returned { count, header, missing }, files)) => {
                 (open.outcome.returned, open.outcome.header, open.outcome.files) = (count, header, files);
+                open.outcome.error = missing;
                 rows
             }
             Err(error) => {

@@ -100,7 +100,15 @@ fn user_frame(random: &mut Random) -> SourceLine {
 }
 
 fn error(random: &mut Random) -> ErrorInfo {
-    let stages = [Stage::Import, Stage::Init, Stage::Load, Stage::Run, Stage::Cancelled, Stage::Shutdown];
+    let stages = [
+        Stage::Import,
+        Stage::Init,
+        Stage::Load,
+        Stage::Run,
+        Stage::Cancelled,
+        Stage::Items,
+        Stage::Shutdown,
+    ];
     let stage = stages[random.below(6) as usize];
     let frame = (random.below(2) == 0).then(|| Box::new(user_frame(random)));
     ErrorInfo { stage, category: text(random), message: text(random), traceback: text(random), frame }

@@ -57,7 +57,12 @@ impl EndedTries<'_> {
         record.printed = report.printed;
         record.items = report.items;
         let mut error = None;
-        if let Some(mut told) = report.error {
+        // Of items that are missing the script says why; the try stands.
+        let (missing, failed) = match report.error {
+            Some(error) if error.stage == wire::Stage::Items => (Some(error), None),
+            failed => (None, failed),
+        };
+        if let Some(mut told) = failed {
             self.note(&ready, &told);
             let status = match told.stage {
                 wire::Stage::Load => TryStatus::LoadException,
@@ -73,7 +78,10 @@ impl EndedTries<'_> {
             record.succeeded = report.returned.min(report.items);
             record.header = report.header;
             if record.succeeded < record.items {
-                error = Some(miss(&mut record, running.run.clone()));
+                error = Some(match missing {
+                    Some(told) => self.lack(&mut record, running, &ready, &told),
+                    None => miss(&mut record, running.run.clone()),
+                });
             }
         }
         running.log.note(&record);
@@ -116,6 +124,20 @@ impl EndedTries<'_> {
         outcome_of(running, seq, ready, (record, Some(detail)), Bytes::new(), Vec::new())
     }
 
+    /// Notes why items are missing of a try that stands.
+    fn lack(
+        &self,
+        record: &mut TryRecord,
+        running: &Running,
+        ready: &Ready,
+        told: &ErrorInfo,
+    ) -> ErrorDetail {
+        self.note(ready, told);
+        record.category.clone_from(&told.category);
+        record.message.clone_from(&told.message);
+        log(running, ready, record.started_us, told)
+    }
+
     /// Tells the heartbeat of a try that failed by the user's code.
     fn note(&self, ready: &Ready, error: &ErrorInfo) {
         let name = || try_name(ready.index, &ready.planned, ready.failed_tries + 1, self.spec.run_max_try);
@@ -139,6 +161,11 @@ fn fail(
     if record.items == 0 {
         record.items = planned_items(ready);
     }
+    log(running, ready, at_us, error)
+}
+
+/// Writes the error of a try to the log of its process.
+fn log(running: &Running, ready: &Ready, at_us: u64, error: &ErrorInfo) -> ErrorDetail {
     let what = format!("{} try {}", id_of(ready.index), ready.failed_tries + 1);
     running.log.error(&what, at_us, error);
     ErrorDetail::new(&error.category, error.frame.as_deref().cloned(), &error.traceback)

@@ -86,6 +86,7 @@ impl Launch<'_> {
                 run_timeout: spec.run_invocation_timeout,
                 outputs_dir: text(folder.join(OUTPUTS)),
             },
+            run_max_try: spec.run_max_try,
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
+use super::super::mlflow::MLMODEL;
 use super::super::names::Names;
 use super::super::validate::{absolute, refuse_elsewhere};
 use super::super::{near_path, yaml};
@@ -13,8 +14,6 @@ use crate::registry::AssetType;
 
 const PATH: &str =
     "a file, a folder, an s3:// URL of either, or azureml://jobs/JOB/outputs/OUTPUT/paths/PATH";
-/// The file that `MLflow` puts beside a model.
-const MLMODEL: &str = "MLmodel";
 
 /// Where a new model is.
 #[derive(Debug, Clone, PartialEq, Eq)]

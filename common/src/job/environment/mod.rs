@@ -9,8 +9,10 @@
 //! | `packages` | what of it is stored |
 //! | `requirements` | requirements files |
 //! | `conda` | conda files |
+//! | `of_model` | what a model of `MLflow` says of its packages |
 
 mod conda;
+mod of_model;
 mod packages;
 mod requirements;
 
@@ -26,6 +28,7 @@ use super::reader::Reader;
 use super::spec::JobSpec;
 use super::validate::{absolute, absolute_there};
 use super::yaml::{self, Key, Node, Value};
+pub(super) use of_model::of_model;
 pub use packages::{Environment, Packages};
 use requirements::Requirements;
 
@@ -89,10 +92,7 @@ pub(super) fn self_contained(
     }
     let mut made = match &spec.environment {
         Some(Environment::Interpreter(named)) => return Some(Node::text(&**named, line)),
-        Some(Environment::Packages(packages)) => {
-            let text = serde_json::to_string(packages).expect("it holds plain values only");
-            yaml::parse(&text).expect("JSON is YAML")
-        }
+        Some(Environment::Packages(packages)) => of_packages(packages),
         None => {
             let entries = node.get("image").map(|image| (of_key("image"), image.clone()));
             Node { line, value: Value::Mapping(entries.into_iter().collect()) }
@@ -105,6 +105,12 @@ pub(super) fn self_contained(
         entries.push((of_key("environmentVariables"), variables));
     }
     Some(made)
+}
+
+/// The mapping that `packages` are in a job file.
+pub(super) fn of_packages(packages: &Packages) -> Node {
+    let text = serde_json::to_string(packages).expect("it holds plain values only");
+    yaml::parse(&text).expect("JSON is YAML")
 }
 
 fn of_key(name: &str) -> Key {

@@ -71,6 +71,8 @@ pub(crate) enum BuiltIn {
         /// Whether it has a folder of code.
         has_code: bool,
     },
+    /// The files of an input are scored with a model of `MLflow`.
+    Mlflow,
 }
 
 /// What a job file is lifted to.

@@ -20,6 +20,7 @@ use super::yaml::{self, Key, Node, Value};
 use crate::dataset::http_url::shown;
 use crate::dataset::remote::is_remote;
 use crate::registry::{AssetVersion, Kind};
+use crate::temporary_folder::TemporaryFolder;
 use reference::Reference;
 use reference::compute_name;
 pub use reference::{AssetRef, OutputRef};
@@ -92,6 +93,8 @@ pub enum Asked {
     Table(String),
     /// The graph of the pipeline job with this id, as the file of a component on this machine.
     Graph(String),
+    /// What a model of `MLflow` at an `s3://` URL says of itself.
+    MlModel(String),
 }
 
 /// What was found.
@@ -109,6 +112,8 @@ pub enum Found {
     Text(String),
     /// The graph of a job: the file of a component on this machine.
     Graph(PathBuf),
+    /// The file `MLmodel` of a model, and those beside it that say which packages it needs.
+    MlModel(Arc<TemporaryFolder>),
 }
 
 /// Something registered that is used.
@@ -195,6 +200,15 @@ impl Names {
     pub(super) fn graph(&self, job: &str) -> Option<Result<PathBuf, String>> {
         match self.find(Asked::Graph(job.to_owned()))? {
             Ok(Found::Graph(file)) => Some(Ok(file)),
+            Ok(_) => None,
+            Err(message) => Some(Err(message)),
+        }
+    }
+
+    /// A folder of this machine with what the model at `url` says of itself; nothing where it is to be looked up first.
+    pub(super) fn mlmodel(&self, url: &str) -> Option<Result<Arc<TemporaryFolder>, String>> {
+        match self.find(Asked::MlModel(url.to_owned()))? {
+            Ok(Found::MlModel(folder)) => Some(Ok(folder)),
             Ok(_) => None,
             Err(message) => Some(Err(message)),
         }
@@ -306,12 +320,13 @@ impl Names {
             .map(|Used { asset, .. }| format!("azureml:{}:{}", asset.name, asset.version))
     }
 
-    /// Folders of this machine with what was looked up: registered components and graphs of jobs, and registered data and models
-    /// whose files the registry has.
+    /// Folders of this machine with what was looked up: registered components, graphs of jobs and what models say of themselves, and
+    /// registered data and models whose files the registry has.
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let state = self.state();
         let folder = |found: &Result<Found, String>| match found {
             Ok(Found::Component(_, file) | Found::Graph(file)) => file.parent().map(Path::to_owned),
+            Ok(Found::MlModel(folder)) => Some(folder.path().to_owned()),
             Ok(Found::Asset(version)) if version.content.is_some() && !version.path.contains("://") => {
                 Some(PathBuf::from(&version.path))
             }

@@ -1,6 +1,9 @@
 //! Batch deployments: what each of their keys becomes, and what is refused in them.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::temporary_folder::TemporaryFolder;
 
 /// The least that is a deployment, and its data.
 const MINIMAL: &str = "\
@@ -256,12 +259,8 @@ fn what_is_wrong_is_said_where_it_stands() {
                 without("code_configuration").replace("model: {path: model}\n", "")
             ),
             "code_configuration: the key is missing: give the folder `code` and its `scoring_script`; only a model of type \
-             mlflow_model does without, and the folder of this one has a file MLmodel",
-        ),
-        (
-            "type: model\nmodel: {path: mlflow, type: mlflow_model}\n".to_owned(),
-            "code_configuration: an MLflow model without a scoring script is not supported yet: give code_configuration and \
-             environment",
+             mlflow_model does without, and the folder of this one has a file MLmodel: give it as model: {path: PATH, type: \
+             mlflow_model}",
         ),
         (
             given("model", "{path: model, type: triton_model}"),
@@ -335,4 +334,124 @@ fn forms_are_told_apart() {
             "{yaml}{error}"
         );
     }
+}
+
+/// The deployment of a model of `MLflow` without a script.
+const OF_MLFLOW: &str = "type: model\nname: heart\nmodel: {path: mlflow, type: mlflow_model}\n";
+const PYFUNC: &str =
+    "flavors: {python_function: {python_version: 3.11.2}, sklearn: {}}\nmlflow_version: 2.9.2\n";
+
+#[test]
+fn a_model_of_mlflow_needs_no_script_and_says_its_packages() {
+    let project = project();
+    project.write("mlflow/MLmodel", PYFUNC);
+    let load = |yaml: &str, set: &[(&str, &str)]| load(&project, yaml, set, &data(&project)).unwrap();
+    let spec = load(OF_MLFLOW, &[]);
+    assert!(spec.scores_mlflow() && spec.is_built_in() && spec.has_no_code());
+    assert_eq!(
+        (spec.mini_batch_size, &*spec.append_row_file_name),
+        (MiniBatchSize::Files(10), "predictions.csv")
+    );
+    assert_eq!((spec.inputs.len(), spec.environment), (1, None));
+    assert!(
+        spec.notes[0].contains("the model names no packages: the Python of the host is used"),
+        "{:?}",
+        spec.notes
+    );
+
+    project.write("mlflow/requirements.txt", "scikit-learn==1.5.2\n");
+    project.write("mlflow/conda.yaml", "dependencies: [python=3.10.1, pip: [scikit-learn==1.4.0]]\n");
+    let spec = load(OF_MLFLOW, &[]);
+    let packages = spec.environment.as_ref().unwrap().packages().unwrap();
+    assert_eq!(packages.requirements, ["mlflow==2.9.2", "scikit-learn==1.4.0"]);
+    assert_eq!((packages.python.as_deref(), &*packages.from), (Some("3.10"), "conda.yaml of the model"));
+    assert_eq!(spec.notes.len(), 1, "{:?}", spec.notes);
+    assert!(spec.notes[0].ends_with("which counts; not used of it: scikit-learn==1.5.2"), "{:?}", spec.notes);
+
+    // An environment of the deployment counts before it, and so does one that is set.
+    project.write("conda.yml", "dependencies: [python=3.12, pip: [mlflow]]\n");
+    let with = format!("{OF_MLFLOW}environment: {{conda_file: conda.yml}}\n");
+    for (yaml, set) in [(&*with, &[][..]), (OF_MLFLOW, &[("environment", "conda.yml")])] {
+        let spec = load(yaml, set);
+        let packages = spec.environment.as_ref().unwrap().packages().unwrap();
+        assert_eq!(packages.requirements, ["mlflow"], "{yaml}");
+    }
+    assert_eq!(load(&format!("{OF_MLFLOW}environment: local\n"), &[]).environment, None);
+    let spec = load(&format!("{OF_MLFLOW}output_action: summary_only\n"), &[]);
+    assert!(
+        spec.notes.iter().any(|note| note.contains("the predictions are written nowhere")),
+        "{:?}",
+        spec.notes
+    );
+    // With a script it is an ordinary deployment.
+    let spec = load(&MINIMAL.replace("{path: model}", "{path: mlflow, type: mlflow_model}"), &[]);
+    assert!(!spec.scores_mlflow() && spec.environment.is_none());
+}
+
+#[test]
+fn a_model_of_mlflow_that_cannot_be_scored_is_refused() {
+    let project = project();
+    let said = |set: &[(&str, &str)]| problems(&project, OF_MLFLOW, set).join("\n");
+    for (mlmodel, part) in [
+        (
+            "flavors: {onnx: {}, keras: {}}\n",
+            "has no flavor python_function, which a deployment without a scoring script needs; it has onnx, keras",
+        ),
+        ("name: x\n", "names no flavors: it was not stored by MLflow"),
+        ("flavors: {python_function: {env: /etc/conda.yaml}}\n", "/etc/conda.yaml is not a file beside it"),
+    ] {
+        project.write("mlflow/MLmodel", mlmodel);
+        assert!(said(&[]).starts_with("model.path: ") && said(&[]).contains(part), "{}", said(&[]));
+    }
+    project.write("mlflow/MLmodel", PYFUNC);
+    for (set, part) in [
+        (
+            ("model.path", "model"),
+            "has no file MLmodel, and a model of type mlflow_model is a folder with one",
+        ),
+        (
+            ("model.path", "model/model.pkl"),
+            "is a file, and a model of type mlflow_model is a folder with one",
+        ),
+        (("model.path", "absent"), "cannot read"),
+        (("model.path", "https://example.org/m"), "over HTTP there are files alone"),
+        (("output_format", "csv"), "--set output_format: it is for a scoring script"),
+        (("max_concurrency", "2"), "--set max_concurrency: it is for a scoring script"),
+    ] {
+        assert!(said(&[set]).contains(part), "{set:?}: {}", said(&[set]));
+    }
+    project.write("mlflow/python_env.yaml", "python: 3.8.5\ndependencies: [-r requirements.txt]\n");
+    assert!(said(&[]).contains("python 3.8 is too old"), "{}", said(&[]));
+    assert!(
+        said(&[]).contains("requirements.txt: it cannot be read")
+            && said(&[]).contains("or give the deployment an environment")
+    );
+}
+
+#[test]
+fn a_model_of_mlflow_in_a_bucket_is_looked_up_first() {
+    let project = project();
+    let names = Names::default();
+    let yaml = OF_MLFLOW.replace("path: mlflow", "path: 's3://bucket/models/heart'");
+    project.write("job.yml", &yaml);
+    let (path, data) = (project.path("job.yml"), data(&project));
+    let load = || {
+        let given = Given { invocation: Some(&data), names: Some(&names), ..Given::default() };
+        load_given(RunsOn::Workers, &path, given).and_then(|loaded| loaded.into_job(&path))
+    };
+    drop(load());
+    let asked = names.take_asked();
+    assert_eq!(asked, [Asked::MlModel("s3://bucket/models/heart".to_owned())]);
+    let folder = TemporaryFolder::make("prs-test-").unwrap();
+    fs::write(folder.path().join("MLmodel"), PYFUNC).unwrap();
+    fs::write(folder.path().join("requirements.txt"), "six\n./here.whl\n").unwrap();
+    let folder = Arc::new(folder);
+    names.tell(asked[0].clone(), Ok(Found::MlModel(Arc::clone(&folder))));
+    let said = load().unwrap_err().to_string();
+    assert!(said.contains("s3://bucket/models/heart/requirements.txt:2: ./here.whl"), "{said}");
+    fs::write(folder.path().join("requirements.txt"), "six\n").unwrap();
+    let packages = load().unwrap().environment.unwrap().packages().unwrap().requirements.clone();
+    assert_eq!(packages, ["mlflow==2.9.2", "six"]);
+    names.tell(asked[0].clone(), Err("there is no file".to_owned()));
+    assert!(load().unwrap_err().to_string().contains("there is no file"));
 }

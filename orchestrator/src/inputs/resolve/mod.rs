@@ -30,6 +30,7 @@ use super::path_names::{NoneMatches, search_listing};
 use super::remote::RemoteListing;
 use super::side;
 use super::stores::InputStores;
+use super::unread_types::{self, UnreadFiles};
 use super::upload::upload;
 
 /// Files uploaded side by side.
@@ -108,6 +109,9 @@ pub enum ResolveCause {
     /// No path is made as `partition_format` says.
     #[error(transparent)]
     NoneMatches(#[from] NoneMatches),
+    /// Files cannot be given to the model of the job.
+    #[error(transparent)]
+    UnreadFiles(#[from] UnreadFiles),
     /// A Delta table cannot be read.
     #[error("the Delta table {table}: {reason}")]
     Delta {
@@ -141,6 +145,7 @@ impl ResolveError {
             ResolveCause::Store(error) => error.is_retryable(),
             ResolveCause::File { .. }
             | ResolveCause::NoneMatches(_)
+            | ResolveCause::UnreadFiles(_)
             | ResolveCause::Delta { .. }
             | ResolveCause::Name { .. } => false,
         }
@@ -154,12 +159,17 @@ pub async fn resolve(
     runs: Where,
     audience: Audience<'_>,
 ) -> Result<JobSpec, ResolveError> {
+    let scores_mlflow = spec.scores_mlflow();
     for input in &mut spec.inputs {
         let named = |cause| ResolveError { input: format!("input {}", input.name), cause };
         let table = match super::delta::unread(input) {
             Some(asked) => Some(super::delta::read(input, asked, stores).await.map_err(named)?),
             None => None,
         };
+        // What is uploaded is looked at before.
+        if scores_mlflow && runs == Where::Fleet && input.mode == InputMode::Upload {
+            refuse_unread_types(input).await.map_err(named)?;
+        }
         let what = (&*input, &*input.name, table.as_ref());
         let resolved = resolve_one(what, stores, runs, audience).await.map_err(named)?;
         input.source = resolved.unwrap_or_else(|| input.source.clone());
@@ -191,6 +201,16 @@ pub async fn resolve(
         shuffle::size(&mut spec, bytes);
     }
     Ok(spec)
+}
+
+/// Fails where local files of an input cannot be given to a model of `MLflow`.
+async fn refuse_unread_types(input: &Input) -> Result<(), ResolveCause> {
+    if !matches!(input.source, InputSource::Paths(_) | InputSource::List(_)) {
+        return Ok(());
+    }
+    let input = input.clone();
+    let looked = tokio::task::spawn_blocking(move || unread_types::in_listing(&input, &|| false)).await;
+    Ok(looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))??)
 }
 
 /// Bytes of the inputs, as far as they are known.

@@ -8,8 +8,10 @@
 //! | file | duty |
 //! |---|---|
 //! | `run` | the data and the settings of one run |
+//! | `model` | the model, and what is run for it |
 //! | `pipeline` | `type: pipeline`, whose component is a pipeline |
 
+mod model;
 mod pipeline;
 mod run;
 
@@ -24,7 +26,7 @@ use super::common_keys::RESOURCES;
 use super::derived_name::derived_name;
 use super::expressions::{Scope, Uses};
 use super::parallel::{self, KEYS_WIN, Lift, NO_MEANING, RETRIES};
-use super::{RawSetting, RawSettings, document};
+use super::{BuiltIn, RawSetting, RawSettings, document};
 use crate::registry::check_deployment_name;
 pub(in super::super) use pipeline::KEYS as PIPELINE_KEYS;
 pub(super) use pipeline::{job_of, lift as lift_pipeline};
@@ -83,11 +85,6 @@ const DEFAULTS: [(&str, &str); 4] = [
 ];
 /// The file of the rows.
 const PREDICTIONS: &str = "predictions.csv";
-/// Keys of a model that stands in the file.
-const MODEL: [&str; 10] =
-    ["$schema", "name", "version", "type", "path", "description", "tags", "properties", "stage", "flavors"];
-const MODEL_TYPES: [&str; 3] = ["custom_model", "mlflow_model", "triton_model"];
-
 /// Lifts the deployment of a model, for one run.
 pub(super) fn lift(
     document: &mut Node,
@@ -247,127 +244,6 @@ impl Lift<'_, '_> {
         }
     }
 
-    /// Takes the model, the script and its environment.
-    fn scorer(&mut self, file: &Path) {
-        let code = self.fields.nested("code_configuration", &["code", "scoring_script"]);
-        let has_code = self.fields.has("code_configuration");
-        let Some(model) = self.model(file) else {
-            return self.code_of_deployment(&code, has_code, true, file);
-        };
-        if has_code || model.kind == "custom_model" && !model.is_unknown {
-            if !has_code {
-                let mut message =
-                    "the key is missing: give the folder `code` and its `scoring_script`; only a model of \
-                                   type mlflow_model does without"
-                        .to_owned();
-                if model.has_mlmodel && model.is_of_registry {
-                    message += ", and this one has a file MLmodel: register it with --type mlflow_model";
-                } else if model.has_mlmodel {
-                    message += ", and the folder of this one has a file MLmodel";
-                }
-                self.fields.refuse_at("code_configuration", None, message);
-            }
-            return self.code_of_deployment(&code, has_code, false, file);
-        }
-        if model.kind == "mlflow_model" {
-            let message = "an MLflow model without a scoring script is not supported yet: give code_configuration and \
-                           environment";
-            self.fields.refuse_at("code_configuration", None, message);
-        }
-        // What it runs in is its own affair.
-        self.code_of_deployment(&code, has_code, true, file);
-    }
-
-    /// Takes the folder of the script, the script, and its environment, which may be absent where `is_free`.
-    fn code_of_deployment(&mut self, code: &[RawSetting], has_code: bool, is_free: bool, file: &Path) {
-        let place = |key: &str, name: &str| (key.to_owned(), format!("code_configuration.{name}"));
-        self.raw.places.push(place("entry_script", "scoring_script"));
-        for (key, what) in [("code", "the folder of the script"), ("scoring_script", "a .py file below code")]
-        {
-            match code.iter().find(|setting| setting.key == key) {
-                Some(setting) if key == "code" => self.code(setting, file),
-                Some(setting) => self.give(setting, "entry_script"),
-                None if has_code => {
-                    let shown = format!("code_configuration.{key}");
-                    self.fields.refuse_at(&shown, None, format!("the key is missing: give {what}"));
-                }
-                None => {}
-            }
-        }
-        match self.fields.get("environment") {
-            Some(setting) => self.environment(&setting),
-            None if is_free => {}
-            None => {
-                let message = "the key is missing: give a conda_file or an interpreter, or `local` for the Python of the \
-                               host; only a model of type mlflow_model does without";
-                self.fields.refuse_at("environment", None, message);
-            }
-        }
-    }
-
-    /// Takes the model; nothing where it is refused.
-    fn model(&mut self, file: &Path) -> Option<Model> {
-        let Some(setting) = self.fields.get("model") else {
-            let message = "the key is missing: give its path, or --set model.path=PATH";
-            self.fields.refuse_at("model", None, message);
-            return None;
-        };
-        let (mut kind, mut path) = ("custom_model", setting.clone());
-        match &setting.value.value {
-            Value::Scalar { .. } => {}
-            Value::Mapping(_) => {
-                let mut given = Reader::of_mapping(&setting.shown, &setting.value, self.fields.problems());
-                given.refuse_unknown(&MODEL, "a model");
-                if let Some(setting) = given.get("type") {
-                    kind = super::bindings::word(&mut given, &setting, &MODEL_TYPES)?;
-                    if kind == "triton_model" {
-                        given.refuse(
-                            &setting,
-                            "a batch deployment has no Triton model: give a scoring script and type: \
-                                                custom_model",
-                        );
-                        return None;
-                    }
-                }
-                let Some(given) = given.get("path") else {
-                    let shown = format!("{}.path", setting.shown);
-                    let message = format!("the key is missing: give it, or --set {shown}=PATH");
-                    self.fields.refuse_at(&shown, setting.line, message);
-                    return None;
-                };
-                path = given;
-            }
-            Value::Null | Value::Sequence(_) => {
-                let given = setting.value.describe();
-                self.fields.refuse(&setting, format!("{given} is not a model: give its path"));
-                return None;
-            }
-        }
-        let text = path.value.as_text().unwrap_or_default().trim().to_owned();
-        if text.starts_with("runs:/") {
-            let message = format!("{text} is a run of an MLflow server: download it, and give its folder");
-            self.fields.refuse(&path, message);
-            return None;
-        }
-        self.give(&path, "model");
-        let registered = self.raw.names.model_at(&text);
-        if let Some(registered) = &registered {
-            kind = registered.kind.as_str();
-            if kind == "triton_model" {
-                let message = "it is a Triton model, which no batch deployment has: register it as custom_model, and give a \
-                               scoring script";
-                self.fields.refuse(&path, message);
-                return None;
-            }
-        }
-        let has_mlmodel = match &registered {
-            Some(registered) => !registered.about.flavors.is_empty(),
-            None => file.with_file_name(&text).join("MLmodel").is_file(),
-        };
-        let is_unknown = text.starts_with("azureml:");
-        Some(Model { kind, is_of_registry: registered.is_some(), is_unknown, has_mlmodel })
-    }
-
     /// Takes what becomes of the rows.
     fn rows(&mut self, run: &Run) {
         let action = self.fields.get("output_action");
@@ -383,6 +259,12 @@ impl Lift<'_, '_> {
                 self.give(&setting, "output_action");
             }
         }
+        if let Some(setting) = self.fields.get("output_action").filter(|_| is_summary)
+            && self.raw.built_in == Some(BuiltIn::Mlflow)
+        {
+            let note = "the predictions are written nowhere: a model without a scoring script has nothing but its rows";
+            self.fields.note(&setting, note);
+        }
         let of_run = run.settings.iter().find(|setting| setting.key == "append_row_file_name");
         let of_file = self.fields.get("output_file_name");
         match of_run.cloned().or(of_file) {
@@ -396,16 +278,6 @@ impl Lift<'_, '_> {
             None => self.add("append_row_file_name", "output_file_name", None, Node::text(PREDICTIONS, None)),
         }
     }
-}
-
-/// What is known of the model.
-struct Model {
-    kind: &'static str,
-    /// Whether it is in the registry, which knows its type.
-    is_of_registry: bool,
-    /// Whether it is a name that stands for nothing, as is said elsewhere.
-    is_unknown: bool,
-    has_mlmodel: bool,
 }
 
 /// The name of the job, where a run gives it.
