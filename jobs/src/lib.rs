@@ -12,6 +12,8 @@
 //! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
 //! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
+//! | register data, models, environments and components; see who uses them | [`mod@assets`] |
+//! | take files that are sent before what needs them | [`blobs::Blobs`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
 //! | take jobs in for a server, which may be killed and asked again | [`intake::Desk`], [`idempotency::Requests`] |
@@ -19,9 +21,11 @@
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `fleet`, `blobs`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `mini_batches`, `report`, `remove`; each uses those before it alone.
 
+pub mod assets;
+pub mod blobs;
 mod caller;
 pub mod download;
 pub mod endpoints;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use prs_common::job::NamedAsset;
 use prs_common::layout;
 use prs_common::ledger::JobState;
+use prs_common::registry::Use;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::{Failure, Whereabouts};
@@ -42,6 +44,8 @@ pub(crate) struct Summary {
     pub(crate) attention: Option<String>,
     /// Which start of the job it is, from 1.
     pub(crate) start: u32,
+    /// What is registered and it uses.
+    pub(crate) uses: Vec<Use>,
 }
 
 /// All jobs at one moment, the newest first.
@@ -153,6 +157,7 @@ impl Summary {
             eta_seconds: shown.status.eta_seconds.filter(|_| runs),
             attention: attention(seen),
             start: record.incarnation,
+            uses: uses(seen),
         }
     }
 
@@ -160,6 +165,22 @@ impl Summary {
     pub(crate) fn is_incomplete(&self) -> bool {
         self.state == JobState::Completed && self.complete == Some(false)
     }
+}
+
+/// What is registered and the job uses, its steps too.
+fn uses(seen: &Seen) -> Vec<Use> {
+    let record = &seen.record;
+    let steps = record.pipeline.iter().flat_map(|plan| &plan.pipeline.steps).map(|step| &step.spec);
+    let named = steps.chain([&record.spec]).flat_map(|spec| &spec.named_data);
+    let of = |named: &NamedAsset| Use {
+        kind: named.kind,
+        name: named.name.clone(),
+        version: named.version.clone(),
+    };
+    let mut uses: Vec<Use> = named.map(of).collect();
+    uses.sort_unstable();
+    uses.dedup();
+    uses
 }
 
 /// What needs a person, in one line.

@@ -18,9 +18,10 @@ pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
 pub use site::{
-    AgainPage, ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, DeploymentRow, EndpointPage, EndpointRow,
-    EndpointsPage, FleetPage, GivenCall, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage,
-    LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage, Planned,
-    Preview, PrintedText, ProblemPage, ProblemsPage, Refused, SettingsPage, StateCount, SubmitPage, Tab,
-    TargetRow, TryFact, TryLine, WorkerRow,
+    AgainPage, ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, DeletePage, DeploymentRow, EndpointEditPage,
+    EndpointPage, EndpointRow, EndpointsPage, FleetPage, GivenCall, JobPage, JobRow, JobsPage, LogEntry,
+    LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodesPage,
+    OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused, RegistryPage,
+    SettingsPage, StateCount, SubmitPage, Tab, TargetRow, TryFact, TryLine, VersionPage, VersionRow,
+    VersionsPage, WorkerRow,
 };

@@ -152,7 +152,7 @@ async fn preview(storage: &dyn Storage, name: &str) -> Result<Preview, Problem> 
 }
 
 /// A path as it stands in an address.
-fn in_address(path: &str) -> String {
+pub(super) fn in_address(path: &str) -> String {
     use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
     const RESERVED: &AsciiSet = &CONTROLS
         .add(b' ')

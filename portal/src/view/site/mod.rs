@@ -9,10 +9,11 @@ mod mini_batch;
 mod mini_batches;
 mod nodes;
 mod output;
+mod registry;
 mod simple;
 mod submit;
 
-pub use endpoints::{DeploymentRow, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
+pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
@@ -21,6 +22,7 @@ pub use mini_batch::{MiniBatchPage, PrintedText, TryFact};
 pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
+pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
 pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 
