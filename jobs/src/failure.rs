@@ -50,6 +50,11 @@ impl Failure {
         self.error.downcast_ref()
     }
 
+    /// The error of this type, where that is it.
+    pub fn cause<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
     /// Whether what was asked is at fault, or asks for what is not there.
     pub fn is_usage(&self) -> bool {
         matches!(self.kind, FailureKind::Usage | FailureKind::NotFound)

@@ -17,6 +17,8 @@
 //! | see two of them beside each other | [`compare::compare`] |
 //! | see the rows of a file of its output | [`preview::preview`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
+//! | register data, models, environments and components; see who uses them | [`mod@assets`] |
+//! | take files that are sent before what needs them | [`blobs::Blobs`] |
 //! | call endpoints, create and change them and their deployments | [`mod@endpoints`] |
 //! | keep a list of all jobs in memory | [`index::IndexCopy`], and one program [`index::Keeper`] |
 //! | see what the targets of a fleet want and have, and its workers | [`fleet::targets`], [`fleet::workers`] |
@@ -26,11 +28,13 @@
 //! | remove jobs | [`remove::named`] or [`remove::described`], [`remove::weigh`], [`remove::remove`] |
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
-//! `fleet`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
+//! `fleet`, `blobs`, `audit`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
 //! `statistics`, `phase`, `attention`, `index`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
 
+pub mod assets;
 pub mod attention;
 pub mod audit;
+pub mod blobs;
 mod caller;
 pub mod code;
 pub mod compare;

@@ -10,7 +10,7 @@ use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
     REFERRER_POLICY, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::traces;
@@ -36,6 +36,8 @@ const LONGEST: Duration = Duration::from_secs(75);
 const LONGEST_UPLOAD: Duration = Duration::from_mins(30);
 /// Bytes of an address, with its query.
 const LONGEST_ADDRESS: usize = 8 << 10;
+/// The same of a blob, which may be large.
+const LONGEST_BLOB: Duration = Duration::from_hours(6);
 /// What a page may do: use what comes from this server, and send forms to it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types prs";
 
@@ -111,7 +113,12 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
 /// How long the answer to a request with these headers may take to begin.
 fn longest(headers: &HeaderMap) -> Duration {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("multipart/") { LONGEST_UPLOAD } else { LONGEST }
+    match kind {
+        // One that rests is ended by its handler.
+        "application/octet-stream" => LONGEST_BLOB,
+        _ if kind.starts_with("multipart/") => LONGEST_UPLOAD,
+        _ => LONGEST,
+    }
 }
 
 /// Finds who asks, and refuses what comes under a foreign name or from a foreign page.
@@ -132,7 +139,10 @@ pub(crate) async fn admit(
         asking.is(who);
     }
     let who = principal.as_ref().map(|who| who.token_id.as_deref().unwrap_or(&who.name));
-    app.counts.check(request.method(), who, address)?;
+    // A blob changes nothing that another sees, and they are many.
+    let is_blob = request.uri().path().starts_with("/api/v1/blobs/");
+    let method = if is_blob { &Method::GET } else { request.method() };
+    app.counts.check(method, who, address)?;
     let _place_of_one = who.map(|who| app.counts.begin_of(who)).transpose()?;
     let by_session = principal.as_ref().is_some_and(|who| who.how == How::Session);
     access.hosts.check_origin(request.method(), request.headers(), by_session)?;

@@ -220,6 +220,103 @@ fn an_endpoint_is_changed_by_who_has_seen_it() {
     assert_eq!(web.get(path).status, 404);
 }
 
+/// The archive of the code, as bytes.
+fn code(job: &Job) -> Vec<u8> {
+    let path = job.path("code.tar.gz");
+    let made = std::process::Command::new("tar")
+        .args(["czf", path.to_str().unwrap(), "-C", job.path("").to_str().unwrap(), "src", "model"])
+        .status();
+    assert!(made.unwrap().success());
+    fs::read(path).unwrap()
+}
+
+fn form(file: &str, code: &[u8]) -> Vec<u8> {
+    let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
+    let next = "\r\n--b\r\nContent-Disposition: form-data; name=\"code\"; filename=\"code.tar.gz\"\r\n\r\n";
+    [head.as_bytes(), file.as_bytes(), next.as_bytes(), code, b"\r\n--b--\r\n"].concat()
+}
+
+#[test]
+fn a_deployment_is_put_and_changed_by_who_has_seen_it() {
+    let job = job();
+    run(&job, "endpoint create -n heart");
+    run(&job, "dataset create --name hearts --path data --type uri_folder");
+    let web = served(&job);
+    let path = "/api/v1/endpoints/heart/deployments/xgb";
+    let form_type = ("Content-Type", "multipart/form-data; boundary=b");
+    let put = |query: &str, headers: &[(&str, &str)], file: &str| {
+        let body = form(file, &code(&job));
+        web.send("PUT", &format!("{path}{query}"), &[&[form_type], headers].concat(), &body)
+    };
+    let create = ("If-None-Match", "*");
+    assert_eq!(put("", &[], DEPLOYMENT).status, 428);
+    let made = put("?set_default=true", &[create], DEPLOYMENT);
+    let tag = made.header("etag").unwrap().to_owned();
+    assert_eq!(made.header("location"), Some(path));
+    let made = made.json(201);
+    assert_eq!((&made["revision"], &made["is_default"]), (&json!(1), &json!(true)));
+    assert!(!made.to_string().contains("staging"), "{made}");
+    assert_eq!(web.get(path).header("etag"), Some(&*tag));
+    assert_eq!(put("", &[create], DEPLOYMENT).status, 412);
+    let call =
+        json!({ "inputs": { "any": { "path": "azureml:hearts:1" } }, "set": { "mini_batch_size": 3 } });
+    let called = post(&web, "/api/v1/endpoints/heart/invoke", &[], &call).json(202);
+    let id = called["job_id"].as_str().unwrap();
+    completed(&web, &format!("/endpoints/heart/jobs/{id}"));
+    assert!(web.get(&format!("/api/v1/jobs/{id}/result")).text().contains("0000.txt,one,3"));
+
+    let change_it = |headers: &[(&str, &str)], body: &Value| {
+        web.send("PATCH", path, &[&[JSON], headers].concat(), body.to_string().as_bytes())
+    };
+    let change = json!({ "description": "of hearts", "settings": { "mini_batch_size": 5 } });
+    assert_eq!(change_it(&[], &change).status, 428);
+    let changed = change_it(&[("If-Match", &tag)], &change).json(200);
+    assert_eq!((&changed["revision"], &changed["description"]), (&json!(2), &json!("of hearts")));
+    assert_eq!(changed["definition"]["settings"]["mini_batch_size"], 5);
+    assert_eq!(change_it(&[("If-Match", &tag)], &change).status, 412);
+    assert_eq!(put("", &[("If-Match", &tag)], DEPLOYMENT).status, 412);
+    for (body, status) in [
+        (json!({ "name": "other" }), 422),
+        (json!({ "settings": { "mini_batch_siz": 5 } }), 422),
+        (json!({ "code_configuration": { "code": "/etc" } }), 422),
+        (json!({ "tags": null }), 400),
+    ] {
+        let told = change_it(&[("If-Match", "*")], &body).json(status);
+        assert!(!told.to_string().contains("cache"), "{told}");
+    }
+    let broken = DEPLOYMENT.replace("score.py", "nothing.py");
+    for (file, query, status, kind) in [
+        (&*broken, "", 422, ""),
+        (&*DEPLOYMENT.replace("environment: local", ""), "", 422, "environment-missing"),
+        (&*DEPLOYMENT.replace("path: model", "path: /etc"), "", 422, "upload-missing"),
+        ("type: model\nmodl: x\n", "?skip_script_validation=true", 422, "asset-file"),
+    ] {
+        let told = put(query, &[("If-Match", "*")], file).json(status);
+        let told_kind = told["type"].as_str().unwrap();
+        assert!(kind.is_empty() || told_kind == format!("/problems/{kind}"), "{file}: {told}");
+    }
+    fs::write(job.path("src/score.py"), "def run(batch:\n").unwrap();
+    let told = put("", &[("If-Match", "*")], DEPLOYMENT).json(422);
+    assert_eq!(told["type"], "/problems/scoring-script");
+    fs::write(job.path("src/score.py"), SCRIPT).unwrap();
+    let again = put("", &[("If-Match", "*")], DEPLOYMENT).json(200);
+    assert_eq!((&again["revision"], &again["is_default"]), (&json!(3), &json!(true)));
+    // Two who saw the same change it at once.
+    let tag = web.get(path).header("etag").unwrap().to_owned();
+    let mut statuses = std::thread::scope(|scope| {
+        let (change_it, tag) = (&change_it, &tag);
+        let change = |text: &'static str| {
+            scope.spawn(move || change_it(&[("If-Match", tag)], &json!({ "description": text })).status)
+        };
+        [change("one"), change("two")].map(|one| one.join().unwrap())
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 412]);
+    let absent = "/api/v1/endpoints/none/deployments/xgb";
+    let body = form(DEPLOYMENT, &code(&job));
+    assert_eq!(web.send("PUT", absent, &[form_type, create], &body).status, 404);
+}
+
 #[test]
 fn a_fleet_takes_calls_over_http() {
     let fleet = Fleet::shared();

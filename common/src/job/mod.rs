@@ -59,7 +59,7 @@ pub use crate::near_name::nearest;
 pub use arguments::given_arguments;
 pub use assets::{
     AssetFile, COMPONENT_FILE, DEPLOYMENT_FILE, DeployedModel, DeploymentFile, EndpointFile, ModelSource,
-    StagedComponent, StagedDeployment, change_about, check_model, data_source, environment_document,
+    StagedComponent, StagedDeployment, change_about, check_model, data_source, environment_document, fenced,
     model_source, stage_component,
 };
 pub use built_in::COMMAND_SCRIPT;

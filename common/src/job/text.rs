@@ -257,8 +257,18 @@ fn is_of(place: &str, key: &str) -> bool {
     key.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest == ".path")
 }
 
+/// The file that is all there is in the folder `path`.
+fn only_file(path: &Path) -> Option<PathBuf> {
+    let mut entries = path.read_dir().ok()?;
+    let only = entries.next()?.ok()?.path();
+    (entries.next().is_none() && only.is_file()).then_some(only)
+}
+
 /// Has an input be at `path`.
 fn put_path(input: &mut Node, path: &Path) {
+    let is_file = input.get("type").and_then(Node::as_text).is_some_and(|kind| kind.trim() == "uri_file");
+    let only = is_file.then(|| only_file(path)).flatten();
+    let path = only.as_deref().unwrap_or(path);
     let text = path.to_string_lossy().into_owned();
     let line = input.line;
     match &mut input.value {

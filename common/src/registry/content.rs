@@ -64,6 +64,11 @@ impl Content {
         }
     }
 
+    /// The key of the folder that all of it is in.
+    pub(super) fn folder(&self) -> String {
+        folder(&self.checksum)
+    }
+
     /// What follows the URI of the key.
     pub(super) fn end(&self) -> &'static str {
         if self.only_file.is_some() { "" } else { "/" }

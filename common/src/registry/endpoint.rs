@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::change::{Changed, change, find};
 use super::content::{self, Content};
-use super::{Local, READ_AT_ONCE, Registry, RegistryError, SUFFIX};
+use super::{Local, READ_AT_ONCE, Registry, RegistryError, SUFFIX, Use};
 use crate::near_name::nearest;
 use crate::storage::{StorageExt, Version};
 use crate::timestamp::now_us;
@@ -100,6 +100,9 @@ pub struct Deployment {
     pub settings: Map<String, Json>,
     /// The archive with its file and all that this needs.
     content: Content,
+    /// What is registered and it uses; empty where an older prs created it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<Use>,
     /// When it was created, microseconds since 1970.
     pub created_us: u64,
     /// When this revision was, microseconds since 1970.
@@ -143,6 +146,8 @@ pub struct NewDeployment {
     pub settings: Map<String, Json>,
     /// The archive, in the registry.
     pub content: Content,
+    /// What is registered and it uses.
+    pub uses: Vec<Use>,
 }
 
 impl Endpoint {
@@ -192,7 +197,7 @@ impl Endpoint {
 
     /// Creates the deployment `new`, or a new revision of the one that is called so.
     pub fn deploy(&mut self, new: NewDeployment, now_us: u64) {
-        let NewDeployment { name, description, tags, properties, kind, settings, content } = new;
+        let NewDeployment { name, description, tags, properties, kind, settings, content, uses } = new;
         let former = self.deployments.iter().position(|one| one.name.eq_ignore_ascii_case(&name));
         let (name, revision, created_us) = match former.map(|at| &self.deployments[at]) {
             // The default names it as it was written first.
@@ -208,6 +213,7 @@ impl Endpoint {
             revision,
             settings,
             content,
+            uses,
             created_us,
             revised_us: now_us,
         };
@@ -393,6 +399,7 @@ mod tests {
             properties: BTreeMap::new(),
             kind: DeploymentKind::Model,
             settings: Map::new(),
+            uses: Vec::new(),
             content: Content {
                 checksum: "c".to_owned(),
                 only_file: Some("a1.tar.gz".to_owned()),

@@ -1,6 +1,6 @@
 //! What is noted of a registered name: its versions in the order of their creation, as an object holds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -52,10 +52,35 @@ pub struct AssetVersion {
     pub content: Option<String>,
     /// What people say of it.
     pub about: About,
+    /// What it is called beside its version: `NAME@LABEL` means it.
+    pub labels: BTreeSet<String>,
+    /// Who created it at a server; nothing where nobody said.
+    pub created_by: Option<String>,
     /// When it was created: UTC, RFC 3339.
     pub created: String,
     /// Whether `@latest` and lists pass it over.
     pub archived: bool,
+    /// What else is registered that it needs.
+    pub uses: Vec<Use>,
+}
+
+/// A version of what is registered, as something that uses it notes it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Use {
+    /// What it is.
+    pub kind: Kind,
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+}
+
+impl Use {
+    /// That `version` is used.
+    pub fn of(version: &AssetVersion) -> Self {
+        let AssetVersion { name, version, kind, .. } = version;
+        Self { kind: kind.kind(), name: name.clone(), version: version.clone() }
+    }
 }
 
 /// What people say of a version. A job does not go by it.
@@ -86,6 +111,9 @@ pub(super) struct Asset {
     pub(super) kind: AssetType,
     /// In the order of their creation.
     pub(super) versions: Vec<VersionEntry>,
+    /// Those that were deleted. None is created again: who names one gets no other content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) deleted: Vec<VersionEntry>,
 }
 
 /// A version of a name.
@@ -100,8 +128,14 @@ pub(super) struct VersionEntry {
     #[serde(flatten)]
     pub(super) about: About,
     pub(super) created_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) created_by: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) labels: BTreeSet<String>,
     #[serde(default)]
     pub(super) archived: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) uses: Vec<Use>,
 }
 
 /// Where a version is.
@@ -125,7 +159,7 @@ impl VersionSource {
 
 impl Asset {
     pub(super) fn new(name: &str, kind: AssetType) -> Self {
-        Self { name: name.to_owned(), kind, versions: Vec::new() }
+        Self { name: name.to_owned(), kind, versions: Vec::new(), deleted: Vec::new() }
     }
 
     /// What the object of `name` among those of `kind` holds, or what is wrong with it.
@@ -151,7 +185,7 @@ impl Asset {
 
     /// Judges the type of `new`.
     pub(super) fn check_type(&self, new: &NewAsset) -> Result<(), String> {
-        if self.kind.kind() == Kind::Data && self.kind != new.kind {
+        if self.kind.kind() == Kind::Data && self.kind != new.kind && !self.versions.is_empty() {
             let (called, kind) = (self.called(), self.kind);
             return Err(format!(
                 "{called} is of type {kind}, and all its versions are: give type: {kind}, or another name"
@@ -169,6 +203,10 @@ impl Asset {
         created_us: u64,
     ) -> Result<(Self, String), String> {
         self.check_type(new)?;
+        if self.versions.is_empty() {
+            // Of what was deleted no type is left.
+            self.kind = new.kind;
+        }
         let version = new.version.clone().unwrap_or_else(|| self.next_number().to_string());
         if let Some(there) = self.versions.iter().find(|one| one.version == version) {
             // Data in a bucket may have changed under its URL.
@@ -184,6 +222,14 @@ impl Asset {
                 self.next_number()
             ));
         }
+        if self.deleted.iter().any(|one| one.version == version) {
+            return Err(format!(
+                "version {version} of {} was deleted, and no other content gets its name: leave the version out for the next \
+                 number, {}, or give another one",
+                self.called(),
+                self.next_number()
+            ));
+        }
         self.versions.push(VersionEntry {
             version: version.clone(),
             kind: Some(new.kind).filter(|kind| *kind != self.kind),
@@ -191,15 +237,22 @@ impl Asset {
             given: new.given.clone(),
             about: new.about.clone(),
             created_us,
+            created_by: new.created_by.clone(),
+            labels: BTreeSet::new(),
             archived: false,
+            uses: new.uses.clone(),
         });
         Ok((self, version))
     }
 
-    /// The version that was created last, where its content is at `place`, and it is not archived.
-    pub(super) fn last_version_at(&self, place: &VersionSource) -> Option<String> {
-        let last = self.versions.iter().rev().find(|one| !one.archived)?;
-        (last.place == *place).then(|| last.version.clone())
+    /// The version that `new` asks for, where it is there with the content at `place`; the one that was created last, and is not
+    /// archived, where it asks for none.
+    pub(super) fn version_at(&self, new: &NewAsset, place: &VersionSource) -> Option<String> {
+        let there = match &new.version {
+            Some(version) => self.versions.iter().find(|one| one.version == *version)?,
+            None => self.versions.iter().rev().find(|one| !one.archived)?,
+        };
+        (there.place == *place && self.type_of(there) == new.kind).then(|| there.version.clone())
     }
 
     /// The content of the registry that came last.
@@ -212,7 +265,8 @@ impl Asset {
 
     /// One more than the greatest number among the versions.
     fn next_number(&self) -> u64 {
-        let numbers = self.versions.iter().filter_map(|one| one.version.parse::<u64>().ok());
+        let all = self.versions.iter().chain(&self.deleted);
+        let numbers = all.filter_map(|one| one.version.parse::<u64>().ok());
         numbers.max().map_or(1, |last| last.saturating_add(1))
     }
 
@@ -236,10 +290,14 @@ impl Asset {
                     )
                 })
             }
-            Which::Label(label) => Err(format!(
-                "{called} has no label {label:?}: give {name}@{LATEST}, or a version; there are: {}",
-                self.shown()
-            )),
+            Which::Label(label) => {
+                self.versions.iter().rev().find(|one| one.labels.contains(label)).ok_or_else(|| {
+                    format!(
+                        "{called} has no label {label:?}: give {name}@{LATEST}, or a version; there are: {}",
+                        self.shown()
+                    )
+                })
+            }
         }
     }
 
@@ -264,6 +322,18 @@ pub fn check_name(kind: Kind, name: &str) -> Result<(), String> {
             other => format!("the name of {}", other.one()),
         };
         Err(format!("{name:?} is not {what}: give {NAME}"))
+    }
+}
+
+/// What is wrong with `label` as a label that a person gives.
+///
+/// # Errors
+/// No version has it by the word of a person.
+pub fn check_label(label: &str) -> Result<(), String> {
+    match label {
+        LATEST => Err(format!("the label {LATEST} is that of the version created last, and nobody gives it")),
+        label if is_name(label) => Ok(()),
+        label => Err(format!("{label:?} is not a label: give {NAME}")),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `content` | local files brought into the store, named by what it holds |
 //! | `endpoint` | an endpoint with its deployments, and which of these answers |
 //! | `change` | one object, replaced by conditional writes |
+//! | `edit` | a version that is there, changed or deleted |
 //!
 //! All versions of a name are in one object, which every change replaces by one conditional write: so two programs cannot
 //! create the same version, all versions of data have one type, and which was created last needs no clock. The content of
@@ -16,6 +17,7 @@
 
 mod change;
 mod content;
+mod edit;
 mod endpoint;
 mod entry;
 mod kind;
@@ -31,10 +33,11 @@ use crate::storage::{Storage, StorageError, StorageExt};
 use crate::timestamp::{format_us, now_us};
 
 pub use content::{Content, Local};
+pub use edit::{Edit, Edited};
 pub use endpoint::{
     Deployment, DeploymentKind, Endpoint, EndpointError, NewDeployment, check_deployment_name,
 };
-pub use entry::{About, AssetVersion, Which, check_name, check_version};
+pub use entry::{About, AssetVersion, Use, Which, check_label, check_name, check_version};
 use entry::{Asset, VersionSource};
 pub use kind::{AssetType, Kind};
 
@@ -102,6 +105,10 @@ pub struct NewAsset {
     pub given: String,
     /// What people say of it.
     pub about: About,
+    /// Who creates it, where somebody says so.
+    pub created_by: Option<String>,
+    /// What else is registered that it needs.
+    pub uses: Vec<Use>,
 }
 
 /// Where what is new is.
@@ -140,10 +147,11 @@ impl Registry {
         new: &NewAsset,
         sent: &(dyn Fn(u64) + Sync),
     ) -> Result<AssetVersion, RegistryError> {
-        self.create_unless(false, new, sent).await
+        self.create_unless(false, new, sent).await.map(|(made, _)| made)
     }
 
-    /// The same, unless the version that was created last has the same content: that one is given back then.
+    /// The same, unless the version that is asked for, or without one that which was created last, has the same content: that one
+    /// is given back then. Tells whether it is new.
     ///
     /// # Errors
     /// As those of [`create`](Self::create).
@@ -151,7 +159,7 @@ impl Registry {
         &self,
         new: &NewAsset,
         sent: &(dyn Fn(u64) + Sync),
-    ) -> Result<AssetVersion, RegistryError> {
+    ) -> Result<(AssetVersion, bool), RegistryError> {
         self.create_unless(true, new, sent).await
     }
 
@@ -160,7 +168,7 @@ impl Registry {
         is_there: bool,
         new: &NewAsset,
         sent: &(dyn Fn(u64) + Sync),
-    ) -> Result<AssetVersion, RegistryError> {
+    ) -> Result<(AssetVersion, bool), RegistryError> {
         let kind = new.kind.kind();
         check_name(kind, &new.name).map_err(RegistryError::Refused)?;
         new.version.as_deref().map_or(Ok(()), check_version).map_err(RegistryError::Refused)?;
@@ -170,7 +178,7 @@ impl Registry {
             former = asset.last_content().cloned();
             asset.check_type(new).map_err(RegistryError::Refused)?;
             // Whether it has the same content shows when that is looked at.
-            if kind == Kind::Data {
+            if kind == Kind::Data && !is_there {
                 asset.with(new, VersionSource::Url(String::new()), 0).map_err(RegistryError::Refused)?;
             }
         }
@@ -181,22 +189,21 @@ impl Registry {
             }
         };
         let created_us = now_us();
-        let number = self
+        let (number, is_new) = self
             .change(kind, &new.name, |asset| {
                 let asset = asset.unwrap_or_else(|| Asset::new(&new.name, new.kind));
-                match asset.last_version_at(&place).filter(|_| is_there && new.version.is_none()) {
-                    Some(version) => Ok((asset, version)),
-                    None => asset.with(new, place.clone(), created_us),
+                if let Some(version) = asset.version_at(new, &place).filter(|_| is_there) {
+                    return Ok((asset, (version, false)));
                 }
+                let count = asset.versions.len();
+                let (asset, version) = asset.with(new, place.clone(), created_us)?;
+                let is_new = asset.versions.len() > count;
+                Ok((asset, (version, is_new)))
             })
             .await?;
         let (asset, _) = self.read(kind, &new.name).await?.ok_or_else(|| self.vanished(kind, &new.name))?;
-        let version = new.version.clone();
-        let made = asset.versions.iter().rev().find(|one| match &version {
-            Some(version) => one.version == *version,
-            None => one.version == number,
-        });
-        made.map(|made| self.view(&asset, made)).ok_or_else(|| self.vanished(kind, &new.name))
+        let made = asset.versions.iter().rev().find(|one| one.version == number);
+        made.map(|made| (self.view(&asset, made), is_new)).ok_or_else(|| self.vanished(kind, &new.name))
     }
 
     /// The version of `name` that `which` means.
@@ -204,9 +211,7 @@ impl Registry {
     /// # Errors
     /// There is none, with what there is.
     pub async fn find(&self, kind: Kind, name: &str, which: &Which) -> Result<AssetVersion, RegistryError> {
-        let Some((asset, _)) = self.read(kind, name).await? else {
-            return Err(self.no_such_name(kind, name).await?);
-        };
+        let asset = self.there(kind, name).await?;
         let found = asset.find(which).map_err(RegistryError::NotFound)?;
         Ok(self.view(&asset, found))
     }
@@ -216,9 +221,7 @@ impl Registry {
     /// # Errors
     /// There is no such name, or it cannot be read.
     pub async fn versions(&self, kind: Kind, name: &str) -> Result<Vec<AssetVersion>, RegistryError> {
-        let Some((asset, _)) = self.read(kind, name).await? else {
-            return Err(self.no_such_name(kind, name).await?);
-        };
+        let asset = self.there(kind, name).await?;
         Ok(asset.versions.iter().map(|one| self.view(&asset, one)).collect())
     }
 
@@ -231,11 +234,25 @@ impl Registry {
         kind: Kind,
     ) -> Result<(Vec<Vec<AssetVersion>>, Vec<RegistryError>), RegistryError> {
         let names = self.names(kind).await?;
-        let reads = names.iter().map(|name| self.versions(kind, name));
+        self.of_names(kind, &names).await
+    }
+
+    /// The same of these names.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn of_names(
+        &self,
+        kind: Kind,
+        names: &[String],
+    ) -> Result<(Vec<Vec<AssetVersion>>, Vec<RegistryError>), RegistryError> {
+        let reads = names.iter().map(|name| self.versions_there(kind, name));
         let reads: Vec<_> = stream::iter(reads.collect::<Vec<_>>()).buffered(READ_AT_ONCE).collect().await;
         let (mut all, mut damaged) = (Vec::new(), Vec::new());
         for read in reads {
             match read {
+                // Nothing is left of what was deleted.
+                Ok(versions) if versions.is_empty() => {}
                 Ok(versions) => all.push(versions),
                 Err(error @ RegistryError::Damaged { .. }) => damaged.push(error),
                 Err(error) => return Err(error),
@@ -281,9 +298,7 @@ impl Registry {
         version: Option<&str>,
         edit: impl Fn(&mut entry::VersionEntry),
     ) -> Result<Vec<AssetVersion>, RegistryError> {
-        let Some((asset, _)) = self.read(kind, name).await? else {
-            return Err(self.no_such_name(kind, name).await?);
-        };
+        let asset = self.there(kind, name).await?;
         if let Some(version) = version {
             asset.find(&Which::Version(version.to_owned())).map_err(RegistryError::NotFound)?;
         }
@@ -295,7 +310,7 @@ impl Registry {
                     edit(one);
                 }
             }
-            Ok((asset, String::new()))
+            Ok((asset, ()))
         })
         .await?;
         let all = self.versions(kind, name).await?;
@@ -342,10 +357,21 @@ impl Registry {
         Ok((Arc::clone(&self.storage), key, names))
     }
 
+    /// The registry's own files of a version, in a store of their own: below the name of a folder where that counts.
+    ///
+    /// # Errors
+    /// The content is not the registry's own.
+    pub async fn files(
+        &self,
+        kind: Kind,
+        name: &str,
+        version: &str,
+    ) -> Result<Arc<dyn Storage>, RegistryError> {
+        Ok(self.storage.below(&self.content(kind, name, version).await?.folder()))
+    }
+
     async fn content(&self, kind: Kind, name: &str, version: &str) -> Result<Content, RegistryError> {
-        let Some((asset, _)) = self.read(kind, name).await? else {
-            return Err(self.no_such_name(kind, name).await?);
-        };
+        let asset = self.there(kind, name).await?;
         let found = asset.find(&Which::Version(version.to_owned())).map_err(RegistryError::NotFound)?;
         match &found.place {
             VersionSource::Content(content) => Ok(content.clone()),
@@ -357,12 +383,12 @@ impl Registry {
     }
 
     /// Does one change of what is noted of `name`. What `decide` gives beside the new state is given back once that is stored.
-    async fn change(
+    async fn change<R>(
         &self,
         kind: Kind,
         name: &str,
-        decide: impl Fn(Option<Asset>) -> Result<(Asset, String), String>,
-    ) -> Result<String, RegistryError> {
+        decide: impl Fn(Option<Asset>) -> Result<(Asset, R), String>,
+    ) -> Result<R, RegistryError> {
         check_name(kind, name).map_err(RegistryError::Refused)?;
         let called = || format!("{} {name}", kind.noun());
         let decide = |there: Option<(Asset, &String)>| {
@@ -372,6 +398,14 @@ impl Registry {
         let read = |body: &[u8]| self.understand(kind, name, body);
         let changed = change::change(&*self.storage, &key(kind, name), called, read, decide).await?;
         Ok(changed.told)
+    }
+
+    /// What is noted of a name that is there.
+    async fn there(&self, kind: Kind, name: &str) -> Result<Asset, RegistryError> {
+        match self.read(kind, name).await? {
+            Some((asset, _)) if !asset.versions.is_empty() => Ok(asset),
+            _ => Err(self.no_such_name(kind, name).await?),
+        }
     }
 
     async fn read(&self, kind: Kind, name: &str) -> Result<Option<(Asset, String)>, RegistryError> {
@@ -388,7 +422,16 @@ impl Registry {
         })
     }
 
-    async fn names(&self, kind: Kind) -> Result<Vec<String>, RegistryError> {
+    async fn versions_there(&self, kind: Kind, name: &str) -> Result<Vec<AssetVersion>, RegistryError> {
+        let Some((asset, _)) = self.read(kind, name).await? else { return Ok(Vec::new()) };
+        Ok(asset.versions.iter().map(|one| self.view(&asset, one)).collect())
+    }
+
+    /// The names of a kind, sorted.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn names(&self, kind: Kind) -> Result<Vec<String>, RegistryError> {
         let objects: Vec<_> = self.storage.list(kind.folder(), "").try_collect().await?;
         let name = |key: &str| {
             let name = key.strip_prefix(kind.folder())?.strip_suffix(SUFFIX)?;
@@ -433,8 +476,11 @@ impl Registry {
             given: one.given.clone(),
             content: one.place.checksum().map(str::to_owned),
             about: one.about.clone(),
+            labels: one.labels.clone(),
+            created_by: one.created_by.clone(),
             created: format_us(one.created_us),
             archived: one.archived,
+            uses: one.uses.clone(),
         }
     }
 }

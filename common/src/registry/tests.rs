@@ -14,6 +14,8 @@ fn new(name: &str, path: &Path) -> NewAsset {
         source: NewSource::Local(Local { path: path.to_owned(), keeps_name: false }),
         given: "./data".to_owned(),
         about: About::default(),
+        created_by: None,
+        uses: Vec::new(),
     }
 }
 

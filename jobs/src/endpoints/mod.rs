@@ -17,7 +17,10 @@ use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry};
 
 pub(crate) use deploy::archive_of;
-pub use deploy::{NewDeployment, change_deployment, create_deployment};
+pub use deploy::{
+    ExpectedDeployment, IsExpected, Made, NewDeployment, Patch, ScriptRefused, change_deployment,
+    create_deployment, patch_deployment, put_deployment,
+};
 pub(crate) use invoke::route;
 pub use invoke::{Invoke, invoke};
 

@@ -19,6 +19,7 @@ use super::dry_run::DryRun;
 use super::order::{Order, What};
 use super::program::Program;
 use super::staging::{SENT, STAGING, Staging, code_in};
+use crate::blobs::{BlobError, Blobs, Listed};
 use crate::endpoints;
 use crate::failure::Failure;
 use crate::homes::{self, Home, Whereabouts, registry, run_folder};
@@ -46,8 +47,35 @@ pub struct Submission {
     pub invocation: Option<Invocation>,
     /// The id that the job is to have, where who hands it in chose one.
     pub id: Option<String>,
+    /// Names of inputs that came along and that a deployment is called with; others take the place of what the file has.
+    pub bound: Vec<String>,
     /// What came along.
     pub staging: Staging,
+}
+
+/// Where the parts of a submission are.
+struct Places {
+    set: Vec<(String, String)>,
+    inputs: BTreeMap<String, PathBuf>,
+    allowed: Vec<PathBuf>,
+}
+
+impl Submission {
+    /// Where its parts are in `folder`, with the folders that its paths may lead into.
+    fn places(&self, folder: &Path, allowed: &[PathBuf]) -> Places {
+        let (mut set, mut allowed) = (self.set.clone(), allowed.to_vec());
+        let mut inputs = self.staging.inputs(folder);
+        for name in &self.bound {
+            let Some(path) = inputs.remove(name) else { continue };
+            let is_file =
+                set.iter().any(|(key, kind)| *key == format!("inputs.{name}.type") && kind == "uri_file");
+            let only = self.staging.only_file(name).filter(|_| is_file);
+            let path = only.map_or(path.clone(), |only| path.join(only));
+            set.push((format!("inputs.{name}.path"), path.display().to_string()));
+            allowed.push(path);
+        }
+        Places { set, inputs, allowed }
+    }
 }
 
 /// A call of an endpoint.
@@ -63,6 +91,8 @@ pub struct Call {
     pub invocation: Invocation,
     /// What the job is called.
     pub called: Called,
+    /// Inputs whose files were sent before, by their names.
+    pub sent: BTreeMap<String, Vec<Listed>>,
 }
 
 /// What becomes of a job that is to go on.
@@ -144,12 +174,25 @@ impl Desk {
         Ok(Self { whereabouts, requests, program, allowed })
     }
 
+    /// What programs send before they hand in what needs it.
+    ///
+    /// # Errors
+    /// The storage cannot be used.
+    pub async fn blobs(&self) -> Result<Blobs, Failure> {
+        Blobs::open(&self.whereabouts).await
+    }
+
     /// Begins a request, as [`Requests::begin`] does.
     ///
     /// # Errors
     /// The store fails.
     pub async fn begin(&self, scope: &str, key: &str, fingerprint: &str) -> Result<Begun, Failure> {
         self.requests.begin(scope, key, fingerprint).await
+    }
+
+    /// Folders of this machine that the paths of what is sent may lead into.
+    pub fn allowed(&self) -> &[PathBuf] {
+        &self.allowed
     }
 
     /// A folder for what comes with a request.
@@ -189,14 +232,16 @@ impl Desk {
 
     /// Reads the job file of a submission.
     async fn load(&self, submission: &Submission) -> Result<Loaded, Failure> {
-        let Submission { text, below, set, called, invocation, staging, .. } = submission;
-        let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let Submission { text, below, called, invocation, staging, .. } = submission;
+        let root = staging.code();
         let code = root.join(below);
-        let (reach, allowed) = (self.whereabouts.reach.as_deref(), &*self.allowed);
-        let text = JobText { text, folder: &code, root: &root, allowed, sent: Some(&inputs), reach };
+        let Places { set, inputs, allowed } = submission.places(staging.path(), &self.allowed);
+        let reach = self.whereabouts.reach.as_deref();
+        let text =
+            JobText { text, folder: &code, root: &root, allowed: &allowed, sent: Some(&inputs), reach };
         let names = self.whereabouts.names.anew();
         let given = Given {
-            overrides: set,
+            overrides: &set,
             invocation: invocation.as_ref(),
             names: Some(&names),
             text: Some(text),
@@ -232,19 +277,26 @@ impl Desk {
     /// # Errors
     /// No deployment answers, or the registry fails.
     pub async fn call(&self, call: Call, called_by: Option<String>) -> Result<Submission, Failure> {
-        let Call { endpoint, deployment, set, invocation, called } = call;
+        let Call { endpoint, deployment, set, invocation, called, sent } = call;
         let routed = endpoints::route(&endpoint, deployment.as_deref(), &self.whereabouts).await?;
         let archive = endpoints::archive_of(&routed.registry, &routed.deployment).await?;
         let mut staging = self.staging()?;
         let file = staging.file();
         fs::write(&file, &archive).with_context(|| format!("cannot write {}", file.display()))?;
         staging.take_code(&file)?;
+        if !sent.is_empty() {
+            let blobs = self.blobs().await?;
+            for (name, files) in &sent {
+                staging.take_manifest(&blobs, name, files).await.map_err(BlobError::failure)?;
+            }
+        }
         let path = staging.code().join(DEPLOYMENT_FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let called = Called { deployed: Some(Deployed { called_by, ..routed.deployed }), ..called };
         let id = invocation.job_name.clone();
         let invocation = Some(Invocation { is_deployment: true, ..invocation });
-        Ok(Submission { text, below: String::new(), set, called, invocation, id, staging })
+        let bound = sent.into_keys().collect();
+        Ok(Submission { text, below: String::new(), set, called, invocation, id, bound, staging })
     }
 
     /// The local paths that the job file `text` leads to with the settings `set`: what is to be sent with it. `files` are texts that it
@@ -273,7 +325,8 @@ impl Desk {
             };
             write().map_err(|error| Failure::wrong(format!("{name:?} cannot be: {error}")))?;
         }
-        let text = JobText { text, folder: &folder, root: &root, allowed: &self.allowed, sent: None };
+        let text =
+            JobText { text, folder: &folder, root: &root, allowed: &self.allowed, sent: None, reach: None };
         let names = self.whereabouts.names.anew();
         let given = Given { overrides: set, names: Some(&names), text: Some(text), ..Given::default() };
         let mut opened = None;
@@ -318,19 +371,27 @@ impl Desk {
         let is_named = submission.id.is_some();
         let id = picked.or_else(|| submission.id.clone()).unwrap_or_else(|| self.new_id(name));
         pick(held, &id, None).await?;
-        let Submission { text, below, set, called, invocation, staging, .. } = submission;
-        if self.whereabouts.urls.is_none() {
-            let inputs = staging.inputs(&self.run(&id));
-            let allowed = self.allowed.clone();
+        let is_here = self.whereabouts.urls.is_none();
+        let folder = if is_here { self.run(&id) } else { submission.staging.path().to_owned() };
+        let Places { set, inputs, allowed } = submission.places(&folder, &self.allowed);
+        let Submission { text, below, called, invocation, staging, .. } = submission;
+        if is_here {
             let invocation = invocation.map(Box::new);
             let what = What::Submit { text, below, set, called, invocation, inputs, allowed };
             kept(held, Box::pin(self.run_here(staging, &id, what))).await?;
             return Ok(id);
         }
-        let (root, inputs) = (staging.code(), staging.inputs(staging.path()));
+        let root = staging.code();
         let code = root.join(below);
-        let (reach, allowed) = (self.whereabouts.reach.as_deref(), &*self.allowed);
-        let text = JobText { text: &text, folder: &code, root: &root, allowed, sent: Some(&inputs), reach };
+        let reach = self.whereabouts.reach.as_deref();
+        let text = JobText {
+            text: &text,
+            folder: &code,
+            root: &root,
+            allowed: &allowed,
+            sent: Some(&inputs),
+            reach,
+        };
         let names = self.whereabouts.names.anew();
         let given = Given {
             overrides: &set,

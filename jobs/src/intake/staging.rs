@@ -11,6 +11,7 @@ use prs_common::remove_tree::remove_tree;
 use prs_common::storage::is_valid_key;
 
 use super::unpack::{is_archive, unpack};
+use crate::blobs::{BlobError, Blobs, Listed};
 use crate::failure::Failure;
 use crate::homes::{Whereabouts, registry, run_folder};
 
@@ -18,6 +19,7 @@ use crate::homes::{Whereabouts, registry, run_folder};
 pub(super) const SENT: &str = run_folder::SENT;
 const CODE: &str = "code";
 const INPUTS: &str = "inputs";
+const FILES: &str = "files";
 /// Where they are made, beside the runs of this machine.
 pub(super) const STAGING: &str = "staging";
 
@@ -120,6 +122,66 @@ impl Staging {
         fs::rename(file, &place).with_context(|| format!("cannot move to {}", place.display()))?;
         self.inputs.entry(name.to_owned()).or_default().push(place);
         Ok(())
+    }
+
+    /// Takes the blob `digest`, an archive, as the code.
+    ///
+    /// # Errors
+    /// As of [`take_code`](Self::take_code), or the blob is not there.
+    pub async fn take_code_blob(&mut self, blobs: &Blobs, digest: &str) -> Result<(), BlobError> {
+        let file = self.file();
+        blobs.place(digest, &file).await?;
+        let taken = tokio::task::block_in_place(|| self.take_code(&file));
+        taken.map_err(BlobError::Failed)
+    }
+
+    /// Takes the files of a manifest as the input or side input `name`: a folder.
+    ///
+    /// # Errors
+    /// It has a name that no file can have, or the files cannot be made.
+    pub async fn take_manifest(
+        &mut self,
+        blobs: &Blobs,
+        name: &str,
+        files: &[Listed],
+    ) -> Result<(), BlobError> {
+        if !is_plain(name) {
+            return Err(BlobError::Failed(Failure::wrong(format!("{name:?} is not the name of an input"))));
+        }
+        let folder = self.sent().join(INPUTS).join(name);
+        self.place(blobs, files, &folder).await?;
+        self.inputs.entry(name.to_owned()).or_default().extend([folder.clone(), folder]);
+        Ok(())
+    }
+
+    /// Makes the files of a manifest in a folder called `name`, and gives that.
+    ///
+    /// # Errors
+    /// The files cannot be made.
+    pub async fn take_files(
+        &mut self,
+        blobs: &Blobs,
+        name: &str,
+        files: &[Listed],
+    ) -> Result<PathBuf, BlobError> {
+        self.files += 1;
+        let folder = self.sent().join(FILES).join(self.files.to_string()).join(name);
+        self.place(blobs, files, &folder).await?;
+        Ok(folder)
+    }
+
+    async fn place(&self, blobs: &Blobs, files: &[Listed], folder: &Path) -> Result<(), BlobError> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))
+            .map_err(Failure::from)?;
+        blobs.place_all(files, folder).await
+    }
+
+    /// The name of the file that is all there is of the input `name`.
+    pub(super) fn only_file(&self, name: &str) -> Option<std::ffi::OsString> {
+        let mut entries = fs::read_dir(self.sent().join(INPUTS).join(name)).ok()?;
+        let only = entries.next()?.ok()?;
+        (entries.next().is_none() && only.path().is_file()).then(|| only.file_name())
     }
 
     /// What takes the place of which input, where the folder of it all is `folder`.

@@ -26,7 +26,7 @@ mod shown;
 mod tokens;
 mod versioned;
 
-pub use assets::{Asset, AssetList, Data, DataList};
+pub use assets::{Asset, AssetList, Data, DataList, Registered, RegisteredName};
 pub use endpoints::{
     AzureJob, AzureJobs, Deployment, Deployments, Downloaded, Endpoint, Endpoints, scoring_uri,
 };

@@ -13,6 +13,10 @@
 //!   files, and one after finds the listings. Where it is another, the submission does all of it again, which sends
 //!   only what was removed.
 //!
+//! Files that programs send to a server come before the job that names them. So whoever asks for one, or sends it, claims it while
+//! nobody collects (`claim.rs`): a collection reads the claims after it has written that it collects, and leaves what was claimed
+//! within `CLAIMED_FOR`.
+//!
 //! Writes of the mark are conditional, so one program collects at a time. One that was killed leaves a mark that says it
 //! collects; who has watched such a mark for `mark::DEAD` without a change takes it over. A collection that lives
 //! writes its mark every `mark::BEAT`, and once more before each removal, which it gives up after
@@ -23,6 +27,7 @@
 //! mark over, and then goes on; and a store without conditional writes. A file may then be missing that a new job needs.
 //! The job fails with the name of the file, for nodes run no mini-batch on anything else.
 
+mod claim;
 mod mark;
 mod named;
 pub mod removal;
@@ -43,6 +48,7 @@ use crate::inputs::manifest::ManifestError;
 use crate::job::fleet::{job_ids, job_storage};
 use crate::job::record::{JobRecord, JobRecordError};
 
+pub use self::claim::{CLAIMED_FOR, claim};
 pub use self::mark::{Quiet, until_quiet};
 
 /// Objects that are removed together: so few that it takes moments.
@@ -132,7 +138,8 @@ impl GcError {
 /// What of the storage of a fleet no job names. Removes nothing.
 pub async fn look(storage: &Arc<dyn Storage>, wanted: &Wanted) -> Result<Found, GcError> {
     let leftovers = leftovers(storage, wanted).await?;
-    let named = named_by_jobs(storage, wanted, &leftovers).await?;
+    let mut named = named_by_jobs(storage, wanted, &leftovers).await?;
+    named.extend(claim::claimed(&**storage).await?.0);
     let mut found = Found { leftovers: amounts(&leftovers), ..Found::default() };
     let mut inputs = storage.list(BLOBS, "");
     while let Some(object) = inputs.try_next().await? {
@@ -167,7 +174,9 @@ async fn remove(
     collecting: &mut Collecting,
 ) -> Result<Found, GcError> {
     let leftovers = collecting.meanwhile(leftovers(storage, wanted)).await??;
-    let named = collecting.meanwhile(named_by_jobs(storage, wanted, &leftovers)).await??;
+    let mut named = collecting.meanwhile(named_by_jobs(storage, wanted, &leftovers)).await??;
+    let (claimed, old_claims) = collecting.meanwhile(claim::claimed(&**storage)).await??;
+    named.extend(claimed);
     let mut found = Found { leftovers: amounts(&leftovers), ..Found::default() };
     for (_, objects) in &leftovers {
         for objects in objects.chunks(REMOVED_TOGETHER) {
@@ -186,6 +195,9 @@ async fn remove(
         }
     }
     collecting.remove(keys).await?;
+    for claims in old_claims.chunks(REMOVED_TOGETHER) {
+        collecting.remove(claims.to_vec()).await?;
+    }
     Ok(found)
 }
 

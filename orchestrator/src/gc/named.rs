@@ -19,6 +19,11 @@ use crate::job::fleet::{JOBS, job_storage};
 pub(super) struct Named(HashSet<u128>);
 
 impl Named {
+    /// Adds the file with this checksum.
+    pub(super) fn add(&mut self, digest: &str) {
+        self.0.extend(half(digest));
+    }
+
     /// Whether the file with this checksum, in hexadecimal, is one of them.
     pub(super) fn has(&self, digest: &str) -> bool {
         half(digest).is_none_or(|half| self.0.contains(&half))

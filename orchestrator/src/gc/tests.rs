@@ -127,6 +127,24 @@ async fn what_jobs_name_stays_and_the_rest_is_counted_before_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_is_about_to_name_stays_for_a_day() {
+    let place = TestStore::new();
+    for content in ["claimed", "forgotten"] {
+        place.upload(content).await;
+        claim(&*place.storage, &digest(content.as_bytes()).unwrap()).await.unwrap();
+    }
+    let all = Wanted::default();
+    assert_eq!(collect(&place.storage, &all, "here", &nobody).await.unwrap(), Found::default());
+    let old = format!("{}{}", layout::CLAIMS, layout::blob(&digest(&b"forgotten"[..]).unwrap()));
+    let file = std::fs::File::options().append(true).open(place.folder.path().join(&old)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(CLAIMED_FOR + 60)).unwrap();
+    assert_eq!(look(&place.storage, &all).await.unwrap().inputs, Amount { objects: 1, bytes: 9 });
+    collect(&place.storage, &all, "here", &nobody).await.unwrap();
+    assert!(place.has("claimed").await && !place.has("forgotten").await);
+    assert!(place.storage.head(&old).await.is_err(), "what holds no longer goes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_goes_while_a_listing_cannot_be_read() {
     let place = TestStore::new();
     place.upload("one").await;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prs_common::job::NamedAsset;
 use prs_common::ledger::{Conclusion, IndexedJob, JobState, Ledger, LedgerError, Noted};
+use prs_common::registry::Use;
 use prs_common::timestamp::now_us;
 use prs_portal::attention::{Attention, InitTrouble, Signals, attention as sentences};
 use prs_portal::view::{Published, signals};
@@ -19,6 +21,24 @@ const MOST_TEXT: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most tags in a summary: more than people give.
 const MOST_TAGS: usize = 100;
+/// Most registered versions in a summary.
+const MOST_USES: usize = 100;
+
+/// What is registered and the job uses, its steps too.
+fn uses(record: &JobRecord) -> Vec<Use> {
+    let steps = record.pipeline.iter().flat_map(|plan| &plan.pipeline.steps).map(|step| &step.spec);
+    let named = steps.chain([&record.spec]).flat_map(|spec| &spec.named_data);
+    let of = |named: &NamedAsset| Use {
+        kind: named.kind,
+        name: named.name.clone(),
+        version: named.version.clone(),
+    };
+    let mut uses: Vec<Use> = named.map(of).collect();
+    uses.sort_unstable();
+    uses.dedup();
+    uses.truncate(MOST_USES);
+    uses
+}
 
 /// What lists say of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,6 +98,9 @@ pub struct JobSummary {
     pub parent: Option<String>,
     /// Which start of it this is, from 1.
     pub start: u32,
+    /// What is registered and it uses, its steps too; 100 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<Use>,
     /// When this was so, microseconds since the Unix epoch.
     pub as_of_us: u64,
 }
@@ -119,6 +142,7 @@ impl JobSummary {
             submitted_by: spec.submitted_by.as_ref().map(|by| by.name.clone()),
             parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             start: record.incarnation,
+            uses: uses(record),
             as_of_us: now_us(),
         }
     }

@@ -21,10 +21,11 @@ pub use report::{MOST_BYTES, report};
 pub use signals::signals;
 pub use site::{
     AgainPage, ApiPage, ApiRoute, AuditPage, AuditRow, Choice, Chrome, CodePage, CodeRow, ComparePage,
-    ComparedFile, ComparedJob, ConfirmPage, DeploymentRow, EndpointPage, EndpointRow, EndpointsPage,
-    FleetPage, GivenCall, GivenToken, GraphPage, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines,
-    LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NodesPage, OutputFile, OutputPage,
-    Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused, RemovePage, SelectedPage, SelectedRow,
-    SettingsPage, StateCount, SubmitPage, Tab, TargetRow, TokenRow, TokensPage, TryFact, TryLine,
-    WorkerFilter, WorkerList, WorkerPage, WorkerRow,
+    ComparedFile, ComparedJob, ConfirmPage, DeletePage, DeploymentRow, EndpointEditPage, EndpointPage,
+    EndpointRow, EndpointsPage, FleetPage, GivenCall, GivenToken, GraphPage, JobPage, JobRow, JobsPage,
+    LogEntry, LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow,
+    NodesPage, OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused,
+    RegistryPage, RemovePage, SelectedPage, SelectedRow, SettingsPage, StateCount, SubmitPage, Tab,
+    TargetRow, TokenRow, TokensPage, TryFact, TryLine, VersionPage, VersionRow, VersionsPage, WorkerFilter,
+    WorkerList, WorkerPage, WorkerRow,
 };

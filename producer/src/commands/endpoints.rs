@@ -188,6 +188,8 @@ fn is_agreed(what: &str) -> Result<bool, Failure> {
 async fn deploy(arguments: &CreateDeployment, format: Format) -> Result<(), Failure> {
     let new = NewDeployment {
         file: &arguments.file,
+        text: None,
+        expected: None,
         set: &arguments.set,
         name: arguments.name.as_deref(),
         endpoint: arguments.endpoint_name.as_deref(),
@@ -209,6 +211,8 @@ async fn redeploy(arguments: &UpdateDeployment, format: Format) -> Result<(), Fa
             let name = there.deployment(name).map_err(Failure::not_found)?.name.clone();
             let new = NewDeployment {
                 file,
+                text: None,
+                expected: None,
                 set,
                 name: Some(&name),
                 endpoint: Some(&there.name),

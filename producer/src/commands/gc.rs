@@ -6,8 +6,10 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::HumanBytes;
 use prs_common::host_name;
+use prs_common::storage::Storage;
 use prs_common::timestamp::{format_us, now_us};
 use prs_jobs::audit;
+use prs_jobs::blobs;
 use prs_jobs::homes::fleet::{Reader, note_gc};
 use prs_jobs::homes::{self, Home, Leftover};
 use prs_jobs::records;
@@ -54,8 +56,12 @@ pub(super) async fn gc(arguments: &Collect, format: Format) -> Result<ExitCode, 
     if arguments.yes {
         jobs = remove(jobs).await?;
     }
-    let found = match &reader {
-        Some(reader) => unnamed(reader, arguments, &jobs).await?,
+    let storage = match &reader {
+        Some(reader) => Some(Arc::clone(reader.storage())),
+        None => blobs::of_this_machine(&arguments.whereabouts.settled()?).await?,
+    };
+    let found = match storage {
+        Some(storage) => unnamed(storage, arguments, &jobs).await?,
         None => Found::default(),
     };
     let audit = audit::expired(&arguments.whereabouts.settled()?, arguments.yes).await?;
@@ -115,11 +121,10 @@ async fn remove(jobs: Vec<Doomed>) -> Result<Vec<Doomed>, Failure> {
     Ok(removed)
 }
 
-/// What no job of the fleet names, when these jobs are gone.
-async fn unnamed(reader: &Reader, arguments: &Collect, jobs: &[Doomed]) -> Result<Found, Failure> {
+/// What no job names, when these jobs are gone.
+async fn unnamed(storage: Arc<dyn Storage>, arguments: &Collect, jobs: &[Doomed]) -> Result<Found, Failure> {
     let ids = || jobs.iter().map(Doomed::job_id);
     let wanted = Wanted { older: arguments.older.as_secs(), gone: ids().map(str::to_owned).collect() };
-    let storage = Arc::clone(reader.storage());
     let failure = |error| match error {
         GcError::Listing { .. } => Failure::wrong(error),
         error => Failure::server(error),

@@ -119,6 +119,14 @@ routes! {
     delete "/api/v1/endpoints/{endpoint}", "submit", [("yes", "true: with its deployments; jobs stay")], "Deletes it.";
     get "/api/v1/endpoints/{endpoint}/deployments", "read", [], "Lists its deployments.";
     get "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "read", [], "A deployment of it.";
+    put "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
+        ("set_default", "true: it answers calls that name no deployment"),
+        ("skip_script_validation", "true: nobody looks whether its script can be compiled")
+    ], "Creates a deployment (If-None-Match: *), or a new revision of it (If-Match): its file as JSON or YAML, or a form with the fields file and code.";
+    patch "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
+        ("set_default", "true: it answers calls that name no deployment"),
+        ("skip_script_validation", "true: nobody looks whether its script can be compiled")
+    ], "Changes settings of a deployment, which is a new revision of it (If-Match).";
     delete "/api/v1/endpoints/{endpoint}/deployments/{deployment}", "submit", [
         ("yes", "true: also where it is the default among several")
     ], "Deletes a deployment; jobs stay.";
@@ -127,6 +135,23 @@ routes! {
     get "/endpoints/{endpoint}/jobs", "any", [("$top", "jobs of a page [50]"), ("$skipToken", "from nextLink"), ("api-version", "any")], "Its jobs, as Azure's REST has them.";
     get "/endpoints/{endpoint}/jobs/{job}", "any", [("api-version", "any")], "A job of it, as Azure's REST has it.";
     post "/endpoints/{endpoint}/jobs/{job}/cancel", "invoke", [("api-version", "any")], "Cancels a job of it.";
+    post "/api/v1/uploads/missing", "invoke", [], "Tells which of at most 1,000 blobs are not there: JSON with blobs, each with sha256 and bytes.";
+    put "/api/v1/blobs/{sha256}", "invoke", [], "Sends a blob, a file named by its content: application/octet-stream with a Content-Length, 5 GiB at most.";
+    get "/api/v1/blobs/{sha256}", "submit", [], "A blob, or a range of it.";
+    get "/api/v1/registry/{kind}", "read", [
+        ("q", "part of the name or the description"), ("tag", "key:value; several: all of them"),
+        ("archived", "true: names whose versions are all archived, too"), LIMIT, CURSOR
+    ], "Lists the names of a kind (data, models, environments, components), each with its latest version.";
+    get "/api/v1/registry/{kind}/{name}", "read", [LIMIT, CURSOR], "The versions of a name, the newest first.";
+    get "/api/v1/registry/{kind}/{name}/versions", "read", [LIMIT, CURSOR], "The same.";
+    post "/api/v1/registry/{kind}/{name}/versions", "submit", [],
+        "Creates the next version: its file as JSON or YAML, or a form with the fields file and code. 200 where the newest has the same content. Takes an Idempotency-Key.";
+    get "/api/v1/registry/{kind}/{name}/versions/{version}", "read", [], "A version, @latest or @LABEL, and what uses it.";
+    put "/api/v1/registry/{kind}/{name}/versions/{version}", "submit", [], "Creates this version; 200 where it is there with the same content.";
+    patch "/api/v1/registry/{kind}/{name}/versions/{version}", "submit", [], "Changes its description, tags, properties, stage, labels, or whether it is archived (If-Match).";
+    delete "/api/v1/registry/{kind}/{name}/versions/{version}", "admin", [], "Deletes a version that nothing uses (If-Match). Its number is not used again.";
+    get "/api/v1/registry/{kind}/{name}/versions/{version}/files", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists its files in the registry.";
+    get "/api/v1/registry/{kind}/{name}/versions/{version}/files/{path}", "read", [], "A file of it, or a range of that.";
     get "/api/v1/targets", "metrics", [], "Lists the compute targets, with what each wants and has.";
     get "/api/v1/targets/{target}", "metrics", [], "What a compute target wants and has, for autoscalers; zeros where nobody named it yet.";
     get "/api/v1/workers", "read", [

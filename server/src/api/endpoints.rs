@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use axum::http::header::{HeaderName, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use prs_common::hexadecimal;
 use prs_common::job::{Called, EndpointFile, Invocation};
 use prs_common::registry;
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::blobs::Listed;
 use prs_jobs::endpoints::{self, Expected, IfThere};
 use prs_jobs::intake::Call;
-use prs_jobs::records::{Deployment, Endpoint, Versioned};
+use prs_jobs::records::{Endpoint, Versioned};
 use prs_jobs::{Failure, FailureKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -23,11 +24,13 @@ use tracing::info;
 use super::job_object::JobObject;
 use super::jobs::Page;
 use super::once::{Once, end, key_in, to_the_end};
-use super::received::{Form, json, refused, set_of};
+use super::received::{Form, escaped, json, refused, set_of};
 use super::submit::Key;
+use super::uploads;
 use crate::app::App;
-use crate::auth::{Known, May, MayRead, MaySubmit, Principal, Role};
+use crate::auth::{Known, May, MaySubmit, Principal, Role};
 use crate::http::conditional;
+use crate::http::expected::{Expects, changed_meanwhile, tag_of, with_tag};
 use crate::http::params::Params;
 use crate::problem::{Kind, Problem};
 
@@ -63,7 +66,7 @@ fn record(app: &App, endpoint: registry::Endpoint) -> Versioned<Endpoint> {
     Endpoint::new(endpoint, Some(&app.url)).into()
 }
 
-fn page<T>(value: Vec<T>) -> Json<Page<T>> {
+pub(crate) fn page<T>(value: Vec<T>) -> Json<Page<T>> {
     let total = Some(value.len() as u64);
     Json(Page { value, next_cursor: None, total, as_of: format_us(now_us()) })
 }
@@ -92,56 +95,7 @@ pub(crate) async fn one(
     may_see(&who, &name)?;
     let found = endpoints::versioned(&name, &app.whereabouts).await;
     let (endpoint, version) = found.map_err(|failure| problem(&failure))?;
-    Ok(conditional::answer(&headers, &tag(&version), Json(record(&app, endpoint))))
-}
-
-/// The tag of a version of an object.
-fn tag(version: &str) -> String {
-    format!("\"{}\"", conditional::short_checksum(version.as_bytes()))
-}
-
-/// What a request that replaces something expects to be there.
-fn expected(headers: &HeaderMap, must_say: bool) -> Result<Option<Expects>, Problem> {
-    let given = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    match (given(IF_MATCH), given(IF_NONE_MATCH)) {
-        (Some(_), Some(_)) => Err(Problem::new(
-            Kind::BAD_REQUEST,
-            "If-Match and If-None-Match cannot both hold: send one of the two.",
-        )),
-        (None, Some("*")) => Ok(Some(Expects::Nothing)),
-        (None, Some(_)) => Err(Problem::new(Kind::BAD_REQUEST, "If-None-Match takes * here.")),
-        (Some(tag), None) => Ok(Some(Expects::Version(tag.to_owned()))),
-        (None, None) if must_say => Err(Problem::new(
-            Kind::PRECONDITION_MISSING,
-            "Send If-Match with the ETag of what is to change, so that no change of another is lost; or If-None-Match: * to create.",
-        )),
-        (None, None) => Ok(None),
-    }
-}
-
-/// What is to be there.
-enum Expects {
-    /// Nothing.
-    Nothing,
-    /// What has this tag.
-    Version(String),
-}
-
-impl Expects {
-    fn holds(&self, version: Option<&str>) -> bool {
-        match (self, version) {
-            (Self::Nothing, None) => true,
-            (Self::Version(wanted), Some(version)) => wanted == "*" || *wanted == tag(version),
-            _ => false,
-        }
-    }
-}
-
-fn changed_meanwhile() -> Problem {
-    Problem::new(
-        Kind::PRECONDITION_FAILED,
-        "It is not what the request expects: get it again, and decide anew.",
-    )
+    Ok(conditional::answer(&headers, &tag_of(&version), Json(record(&app, endpoint))))
 }
 
 /// What a body says of an endpoint.
@@ -177,24 +131,19 @@ pub(crate) async fn put(
     request: Request,
 ) -> Result<Response, Problem> {
     params.check(&[])?;
-    let expected = expected(request.headers(), true)?;
+    let expected = Expects::of(request.headers(), true)?;
     let (body, _): (Body, _) = json(request).await?;
-    let check = |version: Option<&str>| expected.as_ref().is_none_or(|expected| expected.holds(version));
+    let check = |version: Option<&str>| {
+        let tag = version.map(tag_of);
+        expected.as_ref().is_none_or(|expected| expected.holds(tag.as_deref()))
+    };
     let expects = Expected(&check);
     let made = endpoints::put(&name, &body.into(), IfThere::Overwrite, expects, &app.whereabouts).await;
     let (endpoint, version, is_new) =
         made.map_err(|failure| problem(&failure))?.ok_or_else(changed_meanwhile)?;
     info!(endpoint = endpoint.name, who = who.name, is_new, "an endpoint is replaced");
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(with_tag(&version, (status, Json(record(&app, endpoint)))))
-}
-
-fn with_tag(version: &str, answer: impl IntoResponse) -> Response {
-    let mut response = answer.into_response();
-    if let Ok(tag) = HeaderValue::from_str(&tag(version)) {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
+    Ok(with_tag(&tag_of(&version), (status, Json(record(&app, endpoint)))))
 }
 
 /// `PATCH /endpoints/{endpoint}`.
@@ -238,48 +187,6 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /endpoints/{endpoint}/deployments`.
-pub(crate) async fn deployments(
-    _: MayRead,
-    State(app): State<App>,
-    Path(name): Path<String>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.check(&[])?;
-    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
-    let all = endpoint.deployments.iter().map(|one| Versioned::from(Deployment::new(&endpoint, one)));
-    Ok(page(all.collect()).into_response())
-}
-
-/// `GET /endpoints/{endpoint}/deployments/{deployment}`.
-pub(crate) async fn deployment(
-    _: MayRead,
-    State(app): State<App>,
-    Path((name, deployment)): Path<(String, String)>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.check(&[])?;
-    let endpoint = endpoints::endpoint(&name, &app.whereabouts).await.map_err(|failure| problem(&failure))?;
-    let found = endpoint.deployment(&deployment);
-    let found = found.map_err(|error| Problem::new(Kind::ENDPOINT_NOT_FOUND, error))?;
-    Ok(Json(Versioned::from(Deployment::new(&endpoint, found))).into_response())
-}
-
-/// `DELETE /endpoints/{endpoint}/deployments/{deployment}`.
-pub(crate) async fn delete_deployment(
-    May(who): MaySubmit,
-    State(app): State<App>,
-    Path((name, deployment)): Path<(String, String)>,
-    params: Params,
-) -> Result<StatusCode, Problem> {
-    params.check(&["yes"])?;
-    let anyway = params.flag("yes")?;
-    let deleted = endpoints::delete_deployment(&name, &deployment, anyway, &app.whereabouts).await;
-    deleted.map_err(|failure| problem(&failure))?;
-    info!(endpoint = name, deployment, who = who.name, "a deployment is deleted");
-    Ok(StatusCode::NO_CONTENT)
-}
-
 /// A call as JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -309,8 +216,15 @@ pub(crate) async fn invoke(
     let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
     let body: CallBody = serde_json::from_value(body)
         .map_err(|error| Problem::new(Kind::BAD_REQUEST, format_args!("The body is not a call: {error}.")))?;
-    let mut set = Vec::new();
-    for (kind, bindings) in [("inputs", body.inputs), ("outputs", body.outputs)] {
+    let (mut set, mut manifests) = (Vec::new(), BTreeMap::new());
+    let (of_manifests, inputs): (Map<_, _>, Map<_, _>) =
+        body.inputs.into_iter().partition(|(_, bound)| bound.get("manifest_sha256").is_some());
+    for (name, bound) in of_manifests {
+        let (files, kind) = manifest_of(&app, &name, bound).await?;
+        set.push((format!("inputs.{name}.type"), kind));
+        manifests.insert(name, files);
+    }
+    for (kind, bindings) in [("inputs", inputs), ("outputs", body.outputs)] {
         set.extend(bound(kind, bindings)?);
     }
     set.extend(set_of(body.set)?);
@@ -324,6 +238,7 @@ pub(crate) async fn invoke(
             ..Invocation::default()
         },
         called: Called { display_name: body.display_name, tags: body.tags, ..Called::default() },
+        sent: manifests,
     };
     let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, call).await?;
     let (_, seen) = app.seen(&job_id).await?;
@@ -333,6 +248,26 @@ pub(crate) async fn invoke(
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// The files of an input that was sent before, and its type.
+async fn manifest_of(app: &App, name: &str, bound: Value) -> Result<(Vec<Listed>, String), Problem> {
+    /// An input of a call that was sent before.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Bound {
+        manifest_sha256: String,
+        #[serde(rename = "type", default = "folder")]
+        kind: String,
+    }
+    fn folder() -> String {
+        "uri_folder".to_owned()
+    }
+    let Bound { manifest_sha256, kind } = serde_json::from_value(bound).map_err(|error| {
+        Problem::new(Kind::BAD_REQUEST, format_args!("inputs.{name} is no manifest: {error}."))
+    })?;
+    let pointer = format!("#/inputs/{}/manifest_sha256", escaped(name));
+    Ok((uploads::manifest(app, &manifest_sha256, &pointer).await?, kind))
 }
 
 /// What `bindings` say, as `--set` has it: a text is a value or a path, an object has `path` and `type`, or `value`.

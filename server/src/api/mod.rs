@@ -24,15 +24,21 @@
 //! | `tokens` | tokens: list, create, revoke |
 //! | `service` | the server itself |
 //! | `endpoints` | batch endpoints, their deployments, calls |
+//! | `deployments` | the deployments of an endpoint |
+//! | `registry` | what is registered: names, versions, files |
+//! | `asset_file` | bodies that say what is to be registered |
+//! | `uploads` | files that are sent before what needs them |
 //! | `azure` | the same calls in the shapes of Azure's REST |
 //! | `answers` | the schemas of answers in it |
 //! | `document` | the list of all of them |
 
 mod answers;
+mod asset_file;
 pub(crate) mod audit;
 pub(crate) mod azure;
 pub(crate) mod change;
 pub(crate) mod code;
+pub(crate) mod deployments;
 mod document;
 pub(crate) mod endpoints;
 pub(crate) mod errors;
@@ -50,10 +56,12 @@ pub(crate) mod outputs;
 mod packing;
 mod preview;
 pub(crate) mod received;
+pub(crate) mod registry;
 mod service;
 mod statistics;
 pub(crate) mod submit;
 pub(crate) mod tokens;
+mod uploads;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -132,12 +140,35 @@ pub(crate) fn router() -> Router<App> {
             "/api/v1/endpoints/{endpoint}",
             get(endpoints::one).put(endpoints::put).patch(endpoints::patch).delete(endpoints::delete),
         ))
-        .merge(at("/api/v1/endpoints/{endpoint}/deployments", get(endpoints::deployments)))
+        .merge(at("/api/v1/endpoints/{endpoint}/deployments", get(deployments::list)))
         .merge(at(
             "/api/v1/endpoints/{endpoint}/deployments/{deployment}",
-            get(endpoints::deployment).delete(endpoints::delete_deployment),
+            get(deployments::one)
+                .put(deployments::put.layer(large()))
+                .patch(deployments::patch)
+                .delete(deployments::delete),
         ))
         .merge(at("/api/v1/endpoints/{endpoint}/invoke", post(endpoints::invoke)))
+        .merge(at("/api/v1/uploads/missing", post(uploads::ask)))
+        .merge(at(
+            "/api/v1/blobs/{sha256}",
+            get(uploads::get).put(uploads::put.layer(DefaultBodyLimit::disable())),
+        ))
+        .merge(at("/api/v1/registry/{kind}", get(registry::list)))
+        .merge(at("/api/v1/registry/{kind}/{name}", get(registry::versions)))
+        .merge(at(
+            "/api/v1/registry/{kind}/{name}/versions",
+            get(registry::versions).post(registry::create.layer(large())),
+        ))
+        .merge(at(
+            "/api/v1/registry/{kind}/{name}/versions/{version}",
+            get(registry::one)
+                .put(registry::put.layer(large()))
+                .patch(registry::patch)
+                .delete(registry::delete),
+        ))
+        .merge(at("/api/v1/registry/{kind}/{name}/versions/{version}/files", get(registry::list_files)))
+        .merge(at("/api/v1/registry/{kind}/{name}/versions/{version}/files/{*path}", get(registry::one_file)))
         .merge(at("/endpoints/{endpoint}/jobs", get(azure::jobs).post(azure::call)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}", get(azure::job)))
         .merge(at("/endpoints/{endpoint}/jobs/{job}/cancel", post(azure::cancel)))

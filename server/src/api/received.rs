@@ -19,16 +19,17 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
+use super::uploads::{self, ArchiveRef, ManifestRef};
 use crate::app::App;
 use crate::problem::{ErrorAt, Kind, Problem};
 
 /// Bytes of a body of JSON.
-const JSON: usize = 1 << 20;
+pub(crate) const JSON: usize = 1 << 20;
 /// Bytes of a form with files.
 pub(crate) const FORM: usize = 512 << 20;
 /// Bytes of a field of a form that is no file.
-const FIELD: usize = 4 << 20;
-const FORM_TYPE: &str = "multipart/form-data";
+pub(crate) const FIELD: usize = 4 << 20;
+pub(crate) const FORM_TYPE: &str = "multipart/form-data";
 
 /// How a job file came, for what is said of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub(crate) enum Form {
     Spec,
     /// As a field of a form.
     Part,
+    /// As the body itself, in JSON.
+    Whole,
+    /// As a text that is no JSON.
+    Text,
 }
 
 /// A job as it was sent.
@@ -61,19 +66,33 @@ struct Body {
     yaml: Option<String>,
     spec: Option<Map<String, Value>>,
     set: Map<String, Value>,
+    code: Option<ArchiveRef>,
+    inputs: BTreeMap<String, ManifestRef>,
+    side_inputs: BTreeMap<String, ManifestRef>,
     name: Option<String>,
     display_name: Option<String>,
     tags: BTreeMap<String, String>,
+}
+
+/// The code that a job goes on with.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Code {
+    /// In words.
+    Word(String),
+    /// What was sent before.
+    Archive(ArchiveRef),
 }
 
 /// A change of a former job as JSON.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Changed {
-    /// `same`: with the job's own code.
-    code: Option<String>,
+    /// `same`: with the job's own code; or an archive that was sent before.
+    code: Option<Code>,
     /// The error group whose mini-batches alone run again.
     only_group: Option<String>,
+    inputs: BTreeMap<String, ManifestRef>,
     set: Map<String, Value>,
     name: Option<String>,
     display_name: Option<String>,
@@ -93,13 +112,13 @@ pub(crate) struct Change {
     pub(crate) key: Option<String>,
 }
 
-fn media_type(headers: &HeaderMap) -> &str {
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     given.split(';').next().unwrap_or_default().trim()
 }
 
 /// Refuses bodies that are packed: they might swell.
-fn check_plain(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_plain(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {
         None => Ok(()),
         Some(_) => {
@@ -108,7 +127,7 @@ fn check_plain(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-fn wrong_type(takes: &str) -> Problem {
+pub(crate) fn wrong_type(takes: &str) -> Problem {
     Problem::new(Kind::WRONG_MEDIA_TYPE, format_args!("The address takes {takes}."))
 }
 
@@ -156,7 +175,7 @@ pub(crate) fn set_of(set: Map<String, Value>) -> Result<Vec<(String, String)>, P
 }
 
 /// A part of a JSON pointer.
-fn escaped(key: &str) -> String {
+pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
@@ -189,38 +208,49 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
     let called =
         Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     let set = set_of(body.set)?;
-    let staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let mut inputs = BTreeMap::new();
+    for (place, named) in [("inputs", body.inputs), ("side_inputs", body.side_inputs)] {
+        for (name, manifest) in named {
+            if inputs.insert(name.clone(), (place, manifest)).is_some() {
+                let detail = format_args!("{name} stands in inputs and in side_inputs: keep one.");
+                return Err(Problem::new(Kind::BAD_REQUEST, detail));
+            }
+        }
+    }
+    uploads::take(app, &mut staging, body.code.as_ref(), &inputs).await?;
     let below = String::new();
-    let submission = Submission { text, below, set, called, invocation: None, id: None, staging };
+    let submission =
+        Submission { text, below, set, called, invocation: None, id: None, bound: Vec::new(), staging };
     Ok(Received { submission, form, fingerprint, key: None, is_dry: false })
 }
 
 /// The parts of a form, as they come.
-struct Parts {
+pub(crate) struct Parts {
     parts: Multipart,
     fingerprint: Sha256,
 }
 
 impl Parts {
-    async fn of(request: Request) -> Result<Self, Problem> {
+    pub(crate) async fn of(request: Request) -> Result<Self, Problem> {
         let parts = Multipart::from_request(request, &()).await.map_err(|error| {
             Problem::new(Kind::BAD_REQUEST, format_args!("The form cannot be read: {error}."))
         })?;
         Ok(Self { parts, fingerprint: Sha256::new() })
     }
 
-    async fn next(&mut self) -> Result<Option<(String, Field<'_>)>, Problem> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(String, Field<'_>)>, Problem> {
         let part = self.parts.next_field().await.map_err(|error| broken(&error))?;
         Ok(part.map(|part| (part.name().unwrap_or_default().to_owned(), part)))
     }
 
-    fn note(&mut self, name: &str, digest: &[u8]) {
+    pub(crate) fn note(&mut self, name: &str, digest: &[u8]) {
         self.fingerprint.update(name);
         self.fingerprint.update([0]);
         self.fingerprint.update(digest);
     }
 
-    fn fingerprint(self) -> String {
+    pub(crate) fn fingerprint(self) -> String {
         hexadecimal(&self.fingerprint.finalize())
     }
 }
@@ -233,7 +263,7 @@ fn broken(error: &axum::extract::multipart::MultipartError) -> Problem {
 }
 
 /// The text of a part.
-async fn text(mut part: Field<'_>) -> Result<String, Problem> {
+pub(crate) async fn text(mut part: Field<'_>) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     while let Some(piece) = part.chunk().await.map_err(|error| broken(&error))? {
         if bytes.len() + piece.len() > FIELD {
@@ -246,7 +276,7 @@ async fn text(mut part: Field<'_>) -> Result<String, Problem> {
 }
 
 /// Writes a part to `file`; gives its size and its SHA-256.
-async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u8>), Problem> {
+pub(crate) async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u8>), Problem> {
     let failed = |error: std::io::Error| {
         tracing::warn!(%error, "cannot keep what comes with a request");
         match error.kind() {
@@ -316,6 +346,7 @@ async fn job_in_form(app: &App, request: Request) -> Result<Received, Problem> {
         called: Called::default(),
         invocation: None,
         id: None,
+        bound: Vec::new(),
         staging,
     };
     let (mut parts, mut fields) = (Parts::of(request).await?, Fields::default());
@@ -380,14 +411,14 @@ fn below(text: &str) -> Result<String, Problem> {
     ))
 }
 
-fn unknown(name: &str, known: &str) -> Problem {
+pub(crate) fn unknown(name: &str, known: &str) -> Problem {
     Problem::new(
         Kind::BAD_REQUEST,
         format_args!("The form has the field {name:?}, which is not known: {known}."),
     )
 }
 
-fn unusable(failure: &Failure, part: &str) -> Problem {
+pub(crate) fn unusable(failure: &Failure, part: &str) -> Problem {
     if !failure.is_usage() {
         return Problem::of(failure, Kind::INTERNAL);
     }
@@ -420,10 +451,21 @@ pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<
     let body: Changed = serde_json::from_value(body).map_err(|error| {
         Problem::new(Kind::BAD_REQUEST, format_args!("The body is not what the address takes: {error}."))
     })?;
-    if body.code.as_deref().is_some_and(|code| code != "same") {
+    let code = match body.code {
+        None => None,
+        Some(Code::Word(word)) if word == "same" => None,
+        Some(Code::Archive(archive)) => Some(archive),
+        Some(Code::Word(_)) => {
+            return Err(Problem::new(
+                Kind::BAD_REQUEST,
+                "code is \"same\", the job's own; other code comes as {\"archive_sha256\": SHA256}, or as the file code of a form (multipart/form-data).",
+            ));
+        }
+    };
+    if !is_new && !body.inputs.is_empty() {
         return Err(Problem::new(
             Kind::BAD_REQUEST,
-            "code is \"same\", the job's own; other code comes as the file code of a form (multipart/form-data).",
+            "inputs are for resubmit: a job that goes on keeps its inputs.",
         ));
     }
     let called =
@@ -431,7 +473,16 @@ pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<
     check_called(&called, is_new)?;
     let only_group = body.only_group;
     check_group(only_group.as_deref(), is_new)?;
-    Ok(Change { set: set_of(body.set)?, called, only_group, staging: None, fingerprint, key: None })
+    let set = set_of(body.set)?;
+    let staging = if code.is_some() || !body.inputs.is_empty() {
+        let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+        let inputs = body.inputs.into_iter().map(|(name, manifest)| (name, ("inputs", manifest))).collect();
+        uploads::take(app, &mut staging, code.as_ref(), &inputs).await?;
+        Some(staging)
+    } else {
+        None
+    };
+    Ok(Change { set, called, only_group, staging, fingerprint, key: None })
 }
 
 fn check_group(group: Option<&str>, is_new: bool) -> Result<(), Problem> {
@@ -498,11 +549,16 @@ async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Cha
 
 /// What it is to who handed it in that a job is refused.
 pub(crate) fn refused(failure: &Failure, form: Option<Form>) -> Problem {
-    let Some(file) = failure.job_file() else { return Problem::of(failure, Kind::JOB_FILE) };
+    refused_as(failure, form, Kind::JOB_FILE, "job")
+}
+
+/// The same of what is called `noun`; `kind` is the problem where it cannot be used.
+pub(crate) fn refused_as(failure: &Failure, form: Option<Form>, kind: &'static Kind, noun: &str) -> Problem {
+    let Some(file) = failure.job_file() else { return Problem::of(failure, kind) };
     let errors = file.problems.iter().map(|one| ErrorAt {
         pointer: pointer(&one.key, form),
         key: one.key.clone(),
-        line: one.line.filter(|_| form != Some(Form::Spec)),
+        line: one.line.filter(|_| !matches!(form, Some(Form::Spec | Form::Whole))),
         detail: one.message.clone(),
     });
     let errors: Vec<ErrorAt> = errors.collect();
@@ -511,12 +567,16 @@ pub(crate) fn refused(failure: &Failure, form: Option<Form>) -> Problem {
     if file.leads_outside {
         return Problem::new(
             Kind::UPLOAD_MISSING,
-            format_args!("The job names {count} local path(s) that did not come with it."),
+            format_args!("The {noun} names {count} local path(s) that did not come with it."),
         )
-        .hint("send code as the file code and inputs as input.NAME, or give s3:// or https:// URLs")
+        .hint(if noun == "job" {
+            "send code as the file code and inputs as input.NAME, or before as blobs, or give s3:// or https:// URLs"
+        } else {
+            "send code as the file code of a form, or give s3:// URLs and what is registered"
+        })
         .with_errors(errors);
     }
-    Problem::new(Kind::JOB_FILE, format_args!("The job has {count} {problems}.")).with_errors(errors)
+    Problem::new(kind, format_args!("The {noun} has {count} {problems}.")).with_errors(errors)
 }
 
 /// Where in the request a key stands that a problem is about.
@@ -525,14 +585,15 @@ fn pointer(key: &str, form: Option<Form>) -> String {
         return format!("#/set/{}", escaped(key));
     }
     match form {
-        Some(Form::Spec) => {
+        Some(form @ (Form::Spec | Form::Whole)) => {
+            let whole = if form == Form::Spec { "#/spec" } else { "#" };
             let parts = key.replace('[', ".").replace(']', "");
             let parts = parts.split('.').filter(|part| !part.is_empty());
-            parts.fold("#/spec".to_owned(), |pointer, part| format!("{pointer}/{}", escaped(part)))
+            parts.fold(whole.to_owned(), |pointer, part| format!("{pointer}/{}", escaped(part)))
         }
         Some(Form::Yaml) => "#/yaml".to_owned(),
         Some(Form::Part) => "#/job".to_owned(),
-        None => "#".to_owned(),
+        Some(Form::Text) | None => "#".to_owned(),
     }
 }
 
@@ -546,6 +607,8 @@ mod tests {
             ("inputs[0].path", Some(Form::Spec), "#/spec/inputs/0/path"),
             ("", Some(Form::Spec), "#/spec"),
             ("inputs[0].path", Some(Form::Yaml), "#/yaml"),
+            ("tags.team", Some(Form::Whole), "#/tags/team"),
+            ("tags.team", Some(Form::Text), "#"),
             ("name", Some(Form::Part), "#/job"),
             ("--set node_count", Some(Form::Yaml), "#/set/node_count"),
             ("--set a/b", None, "#/set/a~1b"),

@@ -6,6 +6,7 @@
 //! | `cursor` | where the next page of a list begins |
 //! | `range` | which bytes of a file are asked for |
 //! | `conditional` | whether who asks has the newest already |
+//! | `expected` | what a request that changes something expects to be there |
 //! | `addresses` | where requests come from |
 //! | `rates` | how many requests come, from whom |
 //! | `hosts` | the names that the server answers to, and the origins that may change something |
@@ -13,6 +14,7 @@
 pub(crate) mod addresses;
 pub(crate) mod conditional;
 pub(crate) mod cursor;
+pub(crate) mod expected;
 pub(crate) mod hosts;
 pub(crate) mod params;
 pub(crate) mod range;

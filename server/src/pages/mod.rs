@@ -12,6 +12,7 @@
 //! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
+//! | `registry` | what is registered: names, versions, one of them |
 //! | `fleet` | targets and workers, one of each; asking a worker to leave |
 //! | `admin` | tokens, and who changed what |
 //! | `submit` | forms: a new job, one that goes on, one that runs again |
@@ -33,13 +34,14 @@ mod login;
 mod logs;
 mod mini_batches;
 mod nodes;
+mod registry;
 mod selected;
 mod submit;
 
 use axum::Router;
 use axum::handler::Handler;
 use axum::response::Redirect;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::api::large;
 use crate::app::App;
@@ -79,6 +81,21 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/endpoints", "read"),
     ("get", "/endpoints/{endpoint}", "read"),
     ("post", "/endpoints/{endpoint}", "submit"),
+    ("post", "/endpoints", "submit"),
+    ("get", "/endpoints/{endpoint}/edit", "submit"),
+    ("post", "/endpoints/{endpoint}/edit", "submit"),
+    ("post", "/endpoints/{endpoint}/default", "submit"),
+    ("get", "/endpoints/{endpoint}/delete", "submit"),
+    ("post", "/endpoints/{endpoint}/delete", "submit"),
+    ("get", "/endpoints/{endpoint}/deployments/{deployment}/delete", "submit"),
+    ("post", "/endpoints/{endpoint}/deployments/{deployment}/delete", "submit"),
+    ("get", "/registry", "read"),
+    ("get", "/registry/{kind}", "read"),
+    ("get", "/registry/{kind}/{name}", "read"),
+    ("get", "/registry/{kind}/{name}/{version}", "read"),
+    ("post", "/registry/{kind}/{name}/{version}/archive", "submit"),
+    ("get", "/registry/{kind}/{name}/{version}/delete", "admin"),
+    ("post", "/registry/{kind}/{name}/{version}/delete", "admin"),
     ("get", "/fleet", "read"),
     ("get", "/fleet/{target}", "read"),
     ("get", "/workers/{worker}", "read"),
@@ -104,7 +121,7 @@ pub(crate) fn router() -> Router<App> {
     Router::new()
         .merge(at("/", get(|| async { Redirect::temporary("/jobs") })))
         .merge(at("/jobs", get(jobs::list)))
-        .merge(at("/selected", axum::routing::post(selected::act)))
+        .merge(at("/selected", post(selected::act)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
@@ -124,7 +141,23 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/resubmit", get(submit::ask_to_resubmit).post(submit::resubmit.layer(large()))))
         .merge(at("/jobs/{job}/cancel", get(job::ask_to_cancel).post(job::cancel)))
         .merge(at("/jobs/{job}/remove", get(job::ask_to_remove).post(job::remove)))
-        .merge(at("/endpoints", get(endpoints::list)))
+        .merge(at("/endpoints", get(endpoints::list).post(endpoints::create)))
+        .merge(at("/endpoints/{endpoint}/edit", get(endpoints::edit).post(endpoints::save)))
+        .merge(at("/endpoints/{endpoint}/default", post(endpoints::set_default)))
+        .merge(at("/endpoints/{endpoint}/delete", get(endpoints::ask_to_delete).post(endpoints::delete)))
+        .merge(at(
+            "/endpoints/{endpoint}/deployments/{deployment}/delete",
+            get(endpoints::ask_to_undeploy).post(endpoints::undeploy),
+        ))
+        .merge(at("/registry", get(|| async { Redirect::temporary("/registry/models") })))
+        .merge(at("/registry/{kind}", get(registry::list)))
+        .merge(at("/registry/{kind}/{name}", get(registry::versions)))
+        .merge(at("/registry/{kind}/{name}/{version}", get(registry::version)))
+        .merge(at("/registry/{kind}/{name}/{version}/archive", post(registry::archive)))
+        .merge(at(
+            "/registry/{kind}/{name}/{version}/delete",
+            get(registry::ask_to_delete).post(registry::delete),
+        ))
         .merge(at("/endpoints/{endpoint}", get(endpoints::one).post(endpoints::call)))
         .merge(at("/fleet", get(fleet::page)))
         .merge(at("/fleet/{target}", get(fleet::target)))
@@ -134,7 +167,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/admin/tokens/{token}/revoke", get(admin::ask_to_revoke).post(admin::revoke)))
         .merge(at("/admin/audit", get(admin::audit_page)))
         .merge(at("/login", get(login::page).post(login::log_in)))
-        .merge(at("/logout", axum::routing::post(login::log_out)))
+        .merge(at("/logout", post(login::log_out)))
         .merge(at("/api", get(help::api)))
         .merge(at("/problems", get(help::problems)))
         .merge(at("/problems/{slug}", get(help::problem)))

@@ -56,6 +56,8 @@ kinds! {
         "The orchestrator of a job publishes them some seconds after it begins. There are none of a pipeline, whose steps have their own, and none of what an older prs ran; what hosts did is known where resource_monitor_interval is not 0.";
     ENDPOINT_NOT_FOUND, "endpoint-not-found", 404, "There is no such endpoint, or no such deployment",
         "No endpoint has this name, or it has no deployment that answers: none was created, none is the default among several, or its name is misspelt. A token of the role invoke sees the endpoints that it names.";
+    ASSET_NOT_FOUND, "asset-not-found", 404, "Nothing is registered so",
+        "The registry has no such kind, no such name, or no such version of it. The detail names those that there are. Kinds are data, models, environments and components.";
     METHOD_NOT_ALLOWED, "method-not-allowed", 405, "The address does not take this method",
         "The header Allow of the answer names those that it takes.";
     NO_RESULT, "no-result", 409, "The job has no result",
@@ -72,8 +74,14 @@ kinds! {
         "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
     NAME_TAKEN, "name-taken", 409, "There is a job of this name",
         "The request chose the id of the new job, and another job has it. Choose another one, or leave it out.";
+    VERSION_EXISTS, "version-exists", 409, "There is such a version, with other content",
+        "Versions do not change: jobs and deployments that name one get what it was. Leave the version out (POST) for the next number, or choose another. A version that was deleted stays taken.";
+    IN_USE, "in-use", 409, "Something uses it",
+        "A version that deployments, components or jobs at work use is not deleted. The detail names them. Archive it to hide it from lists and from @latest.";
     REFUSED, "refused", 409, "The state of things forbids it",
         "The request was understood, and what it is about does not allow it now. The detail says why.";
+    LENGTH_REQUIRED, "length-required", 411, "The size of the body is not known",
+        "A blob comes with the header Content-Length, so that what does not fit is refused before it is sent. Send no Transfer-Encoding: chunked.";
     PRECONDITION_FAILED, "precondition-failed", 412, "It is not what was expected",
         "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: somebody changed it meanwhile. Get it again, and decide anew.";
     TOO_LARGE, "too-large", 413, "Too large",
@@ -88,10 +96,20 @@ kinds! {
         "The job file, or a setting beside it, cannot be used. errors names all that is wrong, each with its key, its line, and where in the request it stands. The page about the key, prs explain KEY, says what it takes.";
     BAD_FIELD, "bad-field", 422, "A field has a value that it cannot have",
         "The request was understood, and something in it cannot be as it is said. errors names each with its place in the request.";
-    UPLOAD_MISSING, "upload-missing", 422, "The job names files that did not come with it",
-        "A job that is handed in to a server reads nothing of the server's own disk. Send code as an archive and inputs as files beside the job file, give s3:// or https:// URLs, or have the server started with --allow-path for a folder that it shares with you.";
+    UPLOAD_MISSING, "upload-missing", 422, "It names files that did not come with it",
+        "What is handed in to a server reads nothing of the server's own disk. Send code as an archive and inputs as files beside the job file, or before it as blobs (PUT /api/v1/blobs/SHA256); give s3:// or https:// URLs; or have the server started with --allow-path for a folder that it shares with you. Where blobs are missing, errors names them.";
     BAD_UPLOAD, "bad-upload", 422, "A file that came with the job cannot be used",
         "Code comes as one archive, tar.gz or zip, without links and without names that lead out of its folder, of 512 MiB and 100,000 files at most. Inputs come as files, or as such archives.";
+    ASSET_FILE, "asset-file", 422, "What is to be registered is refused",
+        "The file, a key of it, or what it names cannot be used. errors names all that is wrong, each with its key and where in the request it stands.";
+    IMMUTABLE, "immutable", 422, "That does not change",
+        "Of a version description, tags, properties, stage, labels and archived change. What it holds, its type and its path do not: create another version.";
+    SCORING_SCRIPT, "scoring-script", 422, "The scoring script cannot be used",
+        "The script of a deployment is looked at when that is created: it has to be there, to compile, and to have a function run. ?skip_script_validation=true does not look.";
+    ENVIRONMENT_MISSING, "environment-missing", 422, "The deployment has no environment",
+        "A deployment with a scoring script names the environment that runs it: packages (conda_file), azureml:NAME:VERSION, or local for the Python of the workers. A model of MLflow brings its own.";
+    DIGEST_MISMATCH, "digest-mismatch", 422, "The content is not what its name says",
+        "A blob is named by the SHA-256 of its content, which is computed while it comes. Nothing is kept of one that has another: send it again.";
     KEY_REUSED, "idempotency-key-reused", 422, "The Idempotency-Key was used for something else",
         "A key stands for one request of one user: sent again with another body it would hide a mistake. Make a new key for each request that is meant once, such as a UUID, and use it again for retries of the same request alone.";
     PRECONDITION_MISSING, "precondition-missing", 428, "The request does not say what it expects",

@@ -10,7 +10,7 @@ use super::AssetFile;
 use super::written::written;
 use crate::code::archive::pack;
 use crate::code::files::CodeFiles;
-use crate::registry::{AssetType, Kind};
+use crate::registry::{AssetType, Kind, Use};
 
 /// The file of the component in its archive.
 pub const COMPONENT_FILE: &str = MAIN;
@@ -24,6 +24,8 @@ pub struct StagedComponent {
     pub archive: PathBuf,
     /// What its author should know of.
     pub notes: Vec<String>,
+    /// What is registered and it uses.
+    pub uses: Vec<Use>,
 }
 
 /// Packs the component that `read` says, whose file is `file`, in the empty folder `into`. Nothing where names have to be
@@ -50,7 +52,7 @@ pub fn stage_component(
         match write(&made, into) {
             Ok(archive) => {
                 let notes = notes.into_iter().map(|note| note.in_file(file)).collect();
-                return Ok(Some(StagedComponent { kind, archive, notes }));
+                return Ok(Some(StagedComponent { kind, archive, notes, uses: names.uses() }));
             }
             Err(message) => problems.push(Problem { key: String::new(), line: None, message }),
         }

@@ -17,7 +17,7 @@ use super::super::reader::Reader;
 use super::super::yaml::{self, Key, Node, Value};
 use super::component::write;
 use super::{as_json, texts};
-use crate::registry::AssetType;
+use crate::registry::{AssetType, Use};
 
 /// The file of the deployment in its archive.
 pub const DEPLOYMENT_FILE: &str = "deployment.yml";
@@ -68,6 +68,8 @@ pub struct StagedDeployment {
     pub archive: PathBuf,
     /// What its author should know of.
     pub notes: Vec<String>,
+    /// What is registered and it uses.
+    pub uses: Vec<Use>,
 }
 
 impl DeploymentFile {
@@ -76,12 +78,24 @@ impl DeploymentFile {
     /// # Errors
     /// It cannot be read, or what it is called cannot be. What it does is judged where a job file is.
     pub fn read(path: &Path, set: &[(String, String)]) -> Result<Self, JobFileError> {
+        Self::of(read_text(path), path, set)
+    }
+
+    /// Reads `text`, as if it stood in the file at `path`.
+    ///
+    /// # Errors
+    /// As those of [`read`](Self::read).
+    pub fn of_text(text: &str, path: &Path, set: &[(String, String)]) -> Result<Self, JobFileError> {
+        Self::of(Ok(text.to_owned()), path, set)
+    }
+
+    fn of(text: Result<String, String>, path: &Path, set: &[(String, String)]) -> Result<Self, JobFileError> {
         let failed = |problems| JobFileError::new(path, problems);
         let of_whole = |line, message: String| {
             let message = message.replace("a job file", "a file of a deployment");
             failed(vec![Problem { key: String::new(), line, message }])
         };
-        let text = read_text(path).map_err(|message| of_whole(None, message))?;
+        let text = text.map_err(|message| of_whole(None, message))?;
         let mut document = yaml::parse(&text).map_err(|error| of_whole(error.line, error.message))?;
         let mut problems = Vec::new();
         let set: Vec<(String, String)> =
@@ -176,7 +190,7 @@ impl DeploymentFile {
             match write(&made, into) {
                 Ok(archive) => {
                     let notes = notes.into_iter().map(|note| note.in_file(&self.path)).collect();
-                    return Ok(Some(StagedDeployment { archive, notes }));
+                    return Ok(Some(StagedDeployment { archive, notes, uses: names.uses() }));
                 }
                 Err(message) => problems.push(Problem { key: String::new(), line: None, message }),
             }

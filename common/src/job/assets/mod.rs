@@ -19,11 +19,12 @@ mod model;
 mod written;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
 use super::error::{JobFileError, Problem};
+use super::fence;
 use super::form::apply_settings;
 use super::names::Names;
 use super::read_text;
@@ -69,15 +70,32 @@ impl AssetFile {
     /// # Errors
     /// All that is wrong with it.
     pub fn read(kind: Kind, path: Option<&Path>, set: &[(String, String)]) -> Result<Self, JobFileError> {
+        Self::of(kind, path.map(|path| (path, read_text(path))), set)
+    }
+
+    /// Reads `text`, as if it stood in the file at `path`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn of_text(kind: Kind, text: &str, path: &Path) -> Result<Self, JobFileError> {
+        Self::of(kind, Some((path, Ok(text.to_owned()))), &[])
+    }
+
+    fn of(
+        kind: Kind,
+        file: Option<(&Path, Result<String, String>)>,
+        set: &[(String, String)],
+    ) -> Result<Self, JobFileError> {
+        let path = file.as_ref().map(|(path, _)| *path);
         let mut problems = Vec::new();
         let mut document = Node { line: Some(1), value: Value::Mapping(Vec::new()) };
-        if let Some(path) = path {
+        if let Some((_, text)) = file {
             let mut of_whole = |line, message: String| {
                 let what = format!("a file of {}", kind.one());
                 let message = message.replace("the job file", "the file").replace("a job file", &what);
                 problems.push(Problem { key: String::new(), line, message });
             };
-            match read_text(path).map(|text| yaml::parse(&text)) {
+            match text.map(|text| yaml::parse(&text)) {
                 Err(message) => of_whole(None, message),
                 Ok(Err(error)) => of_whole(error.line, error.message),
                 Ok(Ok(read)) => document = read,
@@ -149,6 +167,29 @@ impl AssetFile {
         }
         read
     }
+}
+
+/// Does `read`, which reads what somebody sent, where no local path of it may lead out of `folders`.
+///
+/// # Errors
+/// Those of `read`; or the paths that lead elsewhere, and these alone.
+pub fn fenced<T>(
+    folders: &[PathBuf],
+    read: impl FnOnce() -> Result<T, JobFileError>,
+) -> Result<T, JobFileError> {
+    let (read, outside) = fence::around(folders, read);
+    if outside.is_empty() {
+        return read;
+    }
+    let problem = |given: String| Problem {
+        key: String::new(),
+        line: None,
+        message: format!(
+            "{given} is not among what came along: send it, or give an s3:// URL or what is registered"
+        ),
+    };
+    let problems = outside.into_iter().map(|one| problem(one.given)).collect();
+    Err(JobFileError { leads_outside: true, ..JobFileError::new("the file", problems) })
 }
 
 /// What `--set` may change of a version, as `key=value` with its place.

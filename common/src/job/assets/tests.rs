@@ -66,7 +66,10 @@ fn found(asked: &Asked) -> Result<Found, String> {
         content: None,
         about: About::default(),
         created: String::new(),
+        labels: std::collections::BTreeSet::new(),
+        created_by: None,
         archived: false,
+        uses: Vec::new(),
     })))
 }
 

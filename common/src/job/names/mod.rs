@@ -19,7 +19,7 @@ use super::near_name::nearest;
 use super::yaml::{self, Key, Node, Value};
 use crate::dataset::http_url::shown;
 use crate::dataset::remote::is_remote;
-use crate::registry::{AssetVersion, Kind};
+use crate::registry::{AssetVersion, Kind, Use};
 use crate::temporary_folder::TemporaryFolder;
 use reference::Reference;
 use reference::compute_name;
@@ -301,6 +301,21 @@ impl Names {
         used
     }
 
+    /// The versions of what is registered that were looked up, each once.
+    pub fn uses(&self) -> Vec<Use> {
+        let state = self.state();
+        let of = |found: &Result<Found, String>| match found {
+            Ok(Found::Asset(one) | Found::Environment(one, _) | Found::Component(one, _)) => {
+                Some(Use::of(one))
+            }
+            _ => None,
+        };
+        let mut uses: Vec<Use> = state.found.values().filter_map(of).collect();
+        uses.sort_unstable();
+        uses.dedup();
+        uses
+    }
+
     /// What the registered component, or the graph of a job, in `file` is called.
     pub(super) fn component_in(&self, file: &Path) -> Option<String> {
         let folder = file.parent()?.to_str()?;
@@ -322,7 +337,7 @@ impl Names {
 
     /// Folders of this machine with what was looked up: registered components, graphs of jobs and what models say of themselves, and
     /// registered data and models whose files the registry has.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
+    pub fn folders(&self) -> Vec<PathBuf> {
         let state = self.state();
         let folder = |found: &Result<Found, String>| match found {
             Ok(Found::Component(_, file) | Found::Graph(file)) => file.parent().map(Path::to_owned),
@@ -330,6 +345,8 @@ impl Names {
             Ok(Found::Asset(version)) if version.content.is_some() && !version.path.contains("://") => {
                 Some(PathBuf::from(&version.path))
             }
+            // What a job of this machine brought.
+            Ok(Found::Path(path)) if !path.contains("://") => Some(PathBuf::from(path)),
             _ => None,
         };
         state.found.values().filter_map(folder).collect()

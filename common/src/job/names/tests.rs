@@ -58,7 +58,10 @@ fn version(name: &str, version: &str, kind: AssetType, path: &str) -> AssetVersi
         content: None,
         about: About::default(),
         created: String::new(),
+        labels: BTreeSet::new(),
+        created_by: None,
         archived: false,
+        uses: Vec::new(),
     }
 }
 

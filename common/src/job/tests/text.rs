@@ -1,6 +1,6 @@
 //! Job files that come as texts: their paths stay in what came with them, and nothing is told of what lies elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 
 use super::*;
@@ -147,7 +147,10 @@ fn what_the_registry_gives_is_no_path_of_the_text() {
         content: None,
         about: crate::registry::About::default(),
         created: String::new(),
+        labels: BTreeSet::new(),
+        created_by: None,
         archived: false,
+        uses: Vec::new(),
     };
     let names = Names::default();
     let asked =

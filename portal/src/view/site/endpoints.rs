@@ -28,9 +28,44 @@ pub struct EndpointsPage<'a> {
     pub chrome: &'a Chrome,
     /// The endpoints, by name.
     pub endpoints: Vec<EndpointRow>,
+    /// Whether the reader may create one.
+    pub may_create: bool,
+    /// The name and the description of one that was refused.
+    pub given: (String, String),
+    /// Why it was refused; nothing where none was.
+    pub refused: Refused,
 }
 
 impl EndpointsPage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}
+
+/// A form that changes what is said of an endpoint.
+#[derive(Debug, Template)]
+#[template(path = "site/endpoint_edit.html")]
+pub struct EndpointEditPage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// Its name.
+    pub name: &'a str,
+    /// The tag of what is changed.
+    pub tag: &'a str,
+    /// What people say of it.
+    pub description: &'a str,
+    /// Its tags, KEY=VALUE in lines.
+    pub tags: &'a str,
+    /// The names of its deployments.
+    pub deployments: Vec<String>,
+    /// The default one; empty for none.
+    pub default: &'a str,
+    /// Why the change was refused; nothing where it was not.
+    pub refused: Refused,
+}
+
+impl EndpointEditPage<'_> {
     /// All of it.
     pub fn html(&self) -> String {
         rendered(self)
@@ -129,7 +164,18 @@ mod tests {
         assert!(!html.contains("<i>of") && !html.contains("<b>") && !html.contains("\"\"x"), "{html}");
         let read_only = EndpointPage { may_call: false, ..page }.html();
         assert!(!read_only.contains("<form class=\"fields\""), "{read_only}");
-        let none = EndpointsPage { chrome: &chrome, endpoints: Vec::new() }.html();
-        assert!(none.contains("prs endpoint create"), "{none}");
+        let none = EndpointsPage {
+            chrome: &chrome,
+            endpoints: Vec::new(),
+            may_create: true,
+            given: ("<x".to_owned(), String::new()),
+            refused: Refused::default(),
+        };
+        let (html, reader) = (none.html(), EndpointsPage { may_create: false, ..none }.html());
+        assert!(html.contains("prs endpoint create") && !html.contains("\"<x"), "{html}");
+        assert!(
+            html.contains("action=\"/endpoints\"") && !reader.contains("action=\"/endpoints\""),
+            "{reader}"
+        );
     }
 }

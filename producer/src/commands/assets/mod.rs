@@ -47,7 +47,9 @@ pub(super) async fn model(command: ModelCommand, format: Format) -> Result<ExitC
 /// Does what is said of registered environments.
 pub(super) async fn environment(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
-        FileCommand::Create(arguments) => Box::pin(create::environment(arguments, format)).await?,
+        FileCommand::Create(arguments) => {
+            Box::pin(create::from_file(Kind::Environment, arguments, format)).await?;
+        }
         FileCommand::Other(command) => other(Kind::Environment, command, format).await?,
     }
     Ok(Code::Completed.into())
@@ -56,7 +58,9 @@ pub(super) async fn environment(command: FileCommand, format: Format) -> Result<
 /// Does what is said of registered components.
 pub(super) async fn component(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
-        FileCommand::Create(arguments) => Box::pin(create::component(arguments, format)).await?,
+        FileCommand::Create(arguments) => {
+            Box::pin(create::from_file(Kind::Component, arguments, format)).await?;
+        }
         FileCommand::Other(command) => other(Kind::Component, command, format).await?,
     }
     Ok(Code::Completed.into())

@@ -1,0 +1,381 @@
+//! Files that are sent before what needs them: which are not there, and one of them. And what names them in other requests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use prs_jobs::blobs::{BlobError, Blobs, LARGEST, Listed, is_digest, key_of};
+use prs_jobs::intake::Staging;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tracing::info;
+
+use super::files::File;
+use super::received::{check_plain, escaped, json as json_body, media_type, wrong_type};
+use crate::app::App;
+use crate::auth::{Known, MaySubmit};
+use crate::http::params::Params;
+use crate::problem::{ErrorAt, Kind, Problem};
+
+/// Blobs that are asked for at once.
+const AT_ONCE: usize = 1_000;
+/// Missing blobs that an answer names.
+const NAMED: usize = 1_000;
+/// How long a body may rest.
+const IDLE: Duration = Duration::from_mins(1);
+const TYPE: &str = "application/octet-stream";
+
+/// A blob that somebody has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    sha256: String,
+    bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    blobs: Vec<Wanted>,
+}
+
+/// A blob that is not there.
+#[derive(Debug, Serialize)]
+struct Missing {
+    sha256: String,
+    /// Where to send it past the server: nowhere.
+    upload_url: Option<String>,
+}
+
+/// An archive that was sent before.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArchiveRef {
+    pub(crate) archive_sha256: String,
+}
+
+/// Files that were sent before.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ManifestRef {
+    pub(crate) manifest_sha256: String,
+}
+
+fn check_digest(digest: &str) -> Result<(), Problem> {
+    if is_digest(digest) {
+        return Ok(());
+    }
+    let detail = format_args!("{digest:?} is no SHA-256: give 64 hexadecimal digits, in small letters.");
+    Err(Problem::new(Kind::BAD_REQUEST, detail))
+}
+
+/// What it means that a blob cannot be used.
+fn problem(error: BlobError, digest: &str) -> Problem {
+    match error {
+        BlobError::Missing(digests) => missing(&digests, "#", "blob"),
+        BlobError::Mismatch(found) => Problem::new(
+            Kind::DIGEST_MISMATCH,
+            format_args!("What came has the SHA-256 {found}, and not {digest}. Nothing of it is kept."),
+        ),
+        BlobError::BrokenOff(why) => {
+            Problem::new(Kind::BAD_REQUEST, format_args!("The body broke off: {why}. Send it again."))
+        }
+        BlobError::Full => no_room(),
+        BlobError::Failed(failure) => Problem::of(&failure, Kind::BAD_UPLOAD),
+    }
+}
+
+fn no_room() -> Problem {
+    Problem::new(Kind::NO_ROOM, "There is no room for it where the jobs are.")
+}
+
+/// The problem that blobs are not there which the request names at `pointer`.
+fn missing(digests: &[String], pointer: &str, what: &str) -> Problem {
+    let error = |digest: &String| ErrorAt {
+        pointer: pointer.to_owned(),
+        key: digest.clone(),
+        line: None,
+        detail: format!("the {what} {digest} is not there: PUT /api/v1/blobs/{digest}"),
+    };
+    let count = digests.len();
+    Problem::new(Kind::UPLOAD_MISSING, format_args!("{count} blob(s) that the request names are not there."))
+        .hint("send them with PUT /api/v1/blobs/SHA256, and the request again; POST /api/v1/uploads/missing tells which")
+        .with_errors(digests.iter().take(NAMED).map(error).collect())
+}
+
+async fn blobs(app: &App) -> Result<Blobs, Problem> {
+    app.desk.blobs().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))
+}
+
+/// `POST /uploads/missing`.
+pub(crate) async fn ask(
+    _: Known,
+    State(app): State<App>,
+    params: Params,
+    request: Request,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    let (asked, _): (Asked, _) = json_body(request).await?;
+    if asked.blobs.len() > AT_ONCE {
+        return Err(Problem::new(
+            Kind::TOO_LARGE,
+            format_args!("A request asks for {AT_ONCE} blobs at most."),
+        ));
+    }
+    for Wanted { sha256, bytes } in &asked.blobs {
+        check_digest(sha256)?;
+        if *bytes > LARGEST {
+            return Err(too_large(*bytes));
+        }
+    }
+    let blobs = blobs(&app).await?;
+    let digests: Vec<&str> = asked.blobs.iter().map(|one| &*one.sha256).collect();
+    let absent = blobs.missing(&digests).await.map_err(|error| problem(error, ""))?;
+    let wanted = asked.blobs.iter().filter(|one| absent.contains(&one.sha256));
+    if blobs.is_too_much(wanted.map(|one| one.bytes).sum()) {
+        return Err(no_room());
+    }
+    let missing: Vec<Missing> =
+        absent.into_iter().map(|sha256| Missing { sha256, upload_url: None }).collect();
+    Ok(Json(json!({ "missing": missing })).into_response())
+}
+
+fn too_large(bytes: u64) -> Problem {
+    Problem::new(
+        Kind::TOO_LARGE,
+        format_args!("A blob of {bytes} bytes is larger than {LARGEST} bytes: cut it."),
+    )
+}
+
+/// `PUT /blobs/{sha256}`.
+pub(crate) async fn put(
+    Known(who): Known,
+    State(app): State<App>,
+    Path(digest): Path<String>,
+    params: Params,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    params.check(&[])?;
+    check_digest(&digest)?;
+    check_plain(request.headers())?;
+    if !media_type(request.headers()).eq_ignore_ascii_case(TYPE) {
+        return Err(wrong_type(TYPE));
+    }
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let length: u64 = length.ok_or_else(|| {
+        Problem::new(
+            Kind::LENGTH_REQUIRED,
+            "The header Content-Length is missing: a blob says its size first.",
+        )
+    })?;
+    if length > LARGEST {
+        return Err(too_large(length));
+    }
+    let blobs = blobs(&app).await?;
+    if blobs.is_too_much(length) {
+        return Err(no_room());
+    }
+    let body = request.into_body().into_data_stream();
+    let body = futures_util::stream::unfold(Some(body), |body| async move {
+        let mut body = body?;
+        match tokio::time::timeout(IDLE, body.next()).await {
+            Ok(Some(Ok(piece))) => Some((Ok(piece), Some(body))),
+            Ok(Some(Err(error))) => Some((Err(error.to_string()), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(format!("nothing came for {} s", IDLE.as_secs())), None)),
+        }
+    });
+    let is_new = blobs.take(&digest, length, body).await.map_err(|error| problem(error, &digest))?;
+    if is_new {
+        info!(digest, bytes = length, who = who.name, "a blob is sent");
+    }
+    Ok(if is_new { StatusCode::CREATED } else { StatusCode::OK })
+}
+
+/// `GET /blobs/{sha256}`.
+pub(crate) async fn get(
+    _: MaySubmit,
+    State(app): State<App>,
+    Path(digest): Path<String>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.check(&[])?;
+    check_digest(&digest)?;
+    let storage = blobs(&app).await?.storage().clone();
+    let answer = File { storage, key: key_of(&digest), is_text: false, tail: None }.answer(&headers).await;
+    answer.map_err(|problem| match problem.kind {
+        Kind::FILE_NOT_FOUND => {
+            Problem::new(Kind::FILE_NOT_FOUND, format_args!("There is no blob {digest}."))
+        }
+        _ => problem,
+    })
+}
+
+/// Takes what a request names of what was sent before: an archive as the code, and manifests as inputs, by their places in the
+/// request.
+pub(crate) async fn take(
+    app: &App,
+    staging: &mut Staging,
+    code: Option<&ArchiveRef>,
+    inputs: &BTreeMap<String, (&'static str, ManifestRef)>,
+) -> Result<(), Problem> {
+    if code.is_none() && inputs.is_empty() {
+        return Ok(());
+    }
+    let blobs = blobs(app).await?;
+    if let Some(ArchiveRef { archive_sha256 }) = code {
+        take_code(&blobs, staging, archive_sha256, "#/code/archive_sha256").await?;
+    }
+    for (name, (place, ManifestRef { manifest_sha256 })) in inputs {
+        let pointer = format!("#/{place}/{}/manifest_sha256", escaped(name));
+        let files = listed(&blobs, manifest_sha256, &pointer).await?;
+        let taken = staging.take_manifest(&blobs, name, &files).await;
+        taken.map_err(|error| at(error, manifest_sha256, &pointer))?;
+    }
+    Ok(())
+}
+
+/// The files of a manifest that a request names at `pointer`.
+pub(crate) async fn manifest(app: &App, digest: &str, pointer: &str) -> Result<Vec<Listed>, Problem> {
+    listed(&blobs(app).await?, digest, pointer).await
+}
+
+async fn listed(blobs: &Blobs, digest: &str, pointer: &str) -> Result<Vec<Listed>, Problem> {
+    check_digest(digest)?;
+    blobs.manifest(digest).await.map_err(|error| at(error, digest, pointer))
+}
+
+async fn take_code(blobs: &Blobs, staging: &mut Staging, digest: &str, pointer: &str) -> Result<(), Problem> {
+    check_digest(digest)?;
+    blobs.need(&[digest]).await.map_err(|error| at(error, digest, pointer))?;
+    staging.take_code_blob(blobs, digest).await.map_err(|error| at(error, digest, pointer))
+}
+
+/// The same as [`problem`], of what a request names at `pointer`.
+fn at(error: BlobError, digest: &str, pointer: &str) -> Problem {
+    match error {
+        BlobError::Missing(digests) => missing(&digests, pointer, "blob"),
+        BlobError::Failed(failure) if failure.is_usage() => {
+            let error = ErrorAt {
+                pointer: pointer.to_owned(),
+                key: digest.to_owned(),
+                line: None,
+                detail: failure.to_string(),
+            };
+            Problem::new(Kind::BAD_UPLOAD, failure).with_errors(vec![error])
+        }
+        error => problem(error, digest),
+    }
+}
+
+/// What stands in a file of JSON in the place of a path: `{"archive_sha256"}` is the code, which paths begin in;
+/// `{"manifest_sha256"}` a folder called `name`, or what is all there is in it, but for a folder where it `is_data`. Both are
+/// replaced by paths.
+pub(crate) async fn take_all(
+    app: &App,
+    staging: &mut Staging,
+    document: &mut Value,
+    (name, is_data): (&str, bool),
+) -> Result<(), Problem> {
+    let mut found = Vec::new();
+    find(document, String::new(), &mut found);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let blobs = blobs(app).await?;
+    for (place, named) in found {
+        let pointer = format!("#{place}/{}", if named.0 { "archive_sha256" } else { "manifest_sha256" });
+        let digest = &named.1;
+        let path = if named.0 {
+            take_code(&blobs, staging, digest, &pointer).await?;
+            ".".to_owned()
+        } else {
+            let files = listed(&blobs, digest, &pointer).await?;
+            let folder = staging.take_files(&blobs, name, &files).await;
+            let folder = folder.map_err(|error| at(error, digest, &pointer))?;
+            let mut path = folder;
+            let kind = document.get("type").and_then(Value::as_str);
+            let is_folder = is_data && kind != Some("uri_file");
+            if let Some(only) = only_entry(&files).filter(|_| !is_folder) {
+                path.push(only);
+            }
+            path.display().to_string()
+        };
+        if let Some(value) = document.pointer_mut(&place) {
+            *value = Value::String(path);
+        }
+    }
+    Ok(())
+}
+
+/// The file or folder that all files are in, or are.
+fn only_entry(files: &[Listed]) -> Option<&str> {
+    let entry = |file: &Listed| file.path.split('/').next().map(str::len);
+    let first = files.first()?;
+    let only = &first.path[..entry(first)?];
+    let is_in = |file: &Listed| file.path.split('/').next() == Some(only);
+    files.iter().all(is_in).then_some(only)
+}
+
+/// Where `value` names something that was sent before, as pointers; whether that is an archive, and its digest.
+fn find(value: &Value, place: String, found: &mut Vec<(String, (bool, String))>) {
+    match value {
+        Value::Object(entries) => {
+            if let (Some((key, Value::String(digest))), 1) = (entries.iter().next(), entries.len())
+                && (key == "archive_sha256" || key == "manifest_sha256")
+            {
+                found.push((place, (key == "archive_sha256", digest.clone())));
+                return;
+            }
+            for (key, value) in entries {
+                find(value, format!("{place}/{}", escaped(key)), found);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                find(item, format!("{place}/{at}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_found_wherever_it_stands() {
+        let document = json!({
+            "path": { "manifest_sha256": "a" },
+            "task": { "code": { "archive_sha256": "b" } },
+            "steps": [{ "x/y": { "manifest_sha256": "c" } }],
+            "tags": { "manifest_sha256": "d", "other": "e" },
+        });
+        let mut found = Vec::new();
+        find(&document, String::new(), &mut found);
+        let expected = [("/path", false, "a"), ("/steps/0/x~1y", false, "c"), ("/task/code", true, "b")];
+        found.sort();
+        let found: Vec<_> =
+            found.iter().map(|(place, (code, digest))| (&**place, *code, &**digest)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_manifest_may_be_one_file_or_one_folder() {
+        let files = |paths: &[&str]| {
+            let listed = |path: &&str| Listed { path: (*path).to_owned(), bytes: 1, sha256: String::new() };
+            paths.iter().map(listed).collect::<Vec<_>>()
+        };
+        assert_eq!(only_entry(&files(&["model/a", "model/b/c"])), Some("model"));
+        assert_eq!(only_entry(&files(&["model.pkl"])), Some("model.pkl"));
+        assert_eq!(only_entry(&files(&["a", "b"])), None);
+        assert_eq!(only_entry(&files(&["a/x", "ab/x"])), None);
+    }
+}
