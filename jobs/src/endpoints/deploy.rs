@@ -225,7 +225,14 @@ pub async fn patch_deployment(
         None => None,
     };
     let text = text.as_deref().zip(patch.allowed);
-    let text = text.map(|(text, allowed)| JobText { text, folder, allowed, sent: None });
+    let text = text.map(|(text, allowed)| JobText {
+        text,
+        folder,
+        root: folder,
+        allowed,
+        sent: None,
+        reach: whereabouts.reach.as_deref(),
+    });
     let new = NewDeployment {
         file: &file,
         text,

@@ -122,7 +122,14 @@ pub(crate) async fn put(
         };
         let new = NewDeployment {
             file: &sent.path(),
-            text: Some(JobText { text: &sent.text, folder: &code, allowed: &fence, sent: None }),
+            text: Some(JobText {
+                text: &sent.text,
+                folder: &code,
+                root: &code,
+                allowed: &fence,
+                sent: None,
+                reach: app.whereabouts.reach.as_deref(),
+            }),
             expected: Some(ExpectedDeployment(&check)),
             set: &[],
             name: Some(&name),
