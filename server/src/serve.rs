@@ -49,7 +49,7 @@ const HEADER: Duration = Duration::from_secs(10);
 /// Bytes of the headers of a request.
 const HEADERS: usize = 32 << 10;
 /// A body of which no byte comes for so long is left.
-const BODY_STALL: Duration = Duration::from_secs(60);
+const BODY_STALL: Duration = Duration::from_mins(1);
 /// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
 /// How long requests that are under way may take when the server ends.

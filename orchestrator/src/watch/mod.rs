@@ -100,7 +100,7 @@ pub async fn watch(
         Err(error) if others_may_serve(job, owner).await => return Err(error),
         Err(error) => return fail_at_once(job, owner, record, error).await,
     };
-    let result = watch.run().await?;
+    let result = Box::pin(watch.run()).await?;
     watch.finish_reports(&result).await;
     Ok(result)
 }
