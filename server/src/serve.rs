@@ -50,7 +50,7 @@ const HEADER: Duration = Duration::from_secs(10);
 /// Bytes of the headers of a request.
 const HEADERS: usize = 32 << 10;
 /// A body of which no byte comes for so long is left.
-const BODY_STALL: Duration = Duration::from_secs(60);
+const BODY_STALL: Duration = Duration::from_mins(1);
 /// Bytes of the body of a request that takes no file.
 const BODY: usize = 1 << 20;
 /// How long a server that others reach goes on taking requests when it is to end: what is before it hears meanwhile, at `/readyz`,

@@ -17,7 +17,8 @@ fn room() -> (TempDir, Tokens) {
 
 /// As another process has them.
 fn over(folder: &TempDir) -> Tokens {
-    Tokens { storage: Arc::new(LocalStorage::new(folder.path())), runs: None, cache: Arc::default() }
+    let storage = Arc::new(LocalStorage::new(folder.path()));
+    Tokens { storage, runs: None, cache: Arc::default(), uses: Arc::default() }
 }
 
 fn new(role: Role, endpoints: &[&str], days: u64) -> NewToken {

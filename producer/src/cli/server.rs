@@ -38,7 +38,7 @@ pub(crate) struct Serve {
     #[arg(long = "allow-path", value_name = "DIR")]
     pub(crate) allowed_paths: Vec<PathBuf>,
     /// A place elsewhere that jobs which are handed in may read, beside the bucket of the storage and public HTTPS servers:
-    /// s3://bucket/prefix, or https://host/prefix wherever that host is; may stand several times.
+    /// `s3://bucket/prefix`, or `https://host/prefix` wherever that host is; may stand several times.
     #[arg(long = "allow-input", value_name = "URL", value_parser = Reach::place)]
     pub(crate) allowed_inputs: Vec<String>,
     /// Who may use it: whoever has a token, its secret or a link that it printed; or everybody who reaches it.

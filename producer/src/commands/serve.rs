@@ -55,7 +55,7 @@ pub(super) async fn serve(arguments: &Serve, format: Format) -> Result<ExitCode,
         allowed_paths: allowed(&arguments.allowed_paths)?,
         allowed_inputs: arguments.allowed_inputs.clone(),
     };
-    let server = Server::start(&options, whereabouts, place.clone()).await.map_err(failure)?;
+    let server = Box::pin(Server::start(&options, whereabouts, place.clone())).await.map_err(failure)?;
     let record = Served { url: server.url().to_owned(), link: server.link() };
     output::print(format, &record, |record| {
         let login = record
