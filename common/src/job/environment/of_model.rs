@@ -226,8 +226,9 @@ mod tests {
              uuid==1.30"
         );
         assert_eq!(read.packages.unwrap().requirements, ["mlflow==2.9.2", "xgboost==1.3.3"]);
-        let many: String = (0..20).map(|number| format!("p{number}\n")).collect();
-        let (read, _folder) = self::read(&[("conda.yaml", CONDA), ("requirements.txt", &many)], MODEL);
+        let many: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
+        let (read, _folder) =
+            self::read(&[("conda.yaml", CONDA), ("requirements.txt", &many.join("\n"))], MODEL);
         assert!(read.notes.last().unwrap().ends_with("p7 and 12 more"), "{:?}", read.notes);
     }
 
