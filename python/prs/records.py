@@ -160,7 +160,7 @@ class Status:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Status:
         """Reads the record of a job, also with the names that some keys had in earlier records."""
-        renamed = {new: record[old] for old, new in _RENAMED.items() if old in record and new not in record}
+        renamed = {new: record[old] for new, old in _RENAMED.items() if old in record and new not in record}
         record = {**record, **renamed}
         output = record["output"]
         return _of(
