@@ -127,6 +127,16 @@ test-kubernetes: test-build ## ops/kubernetes as kustomize puts it together; ale
 	PRS_TEST_KUSTOMIZE="$(TARGET)/kustomize/kustomize" PRS_TEST_BIN_DIR="$(DEBUG)" \
 		$(VENV)/bin/python -m pytest -q tests/kubernetes tests/operations
 
+# Not part of `make test`: it builds Kubernetes with Go, once, which takes some minutes.
+.PHONY: test-control-plane
+test-control-plane: test-build servers ## ops/kubernetes in a control plane of Kubernetes, built from its Go modules; its pods by hand
+	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends bubblewrap; } || \
+		{ echo "pods are run with bubblewrap, which is not here: install it" >&2; exit 1; }
+	ops/kubernetes/install-control-plane "$(TARGET)/control-plane"
+	PRS_TEST_CONTROL_PLANE="$(TARGET)/control-plane" PRS_TEST_BIN_DIR="$(DEBUG)" \
+		$(VENV)/bin/python -m pytest -q tests/control_plane
+
 # Not part of `make test`: it wants a browser, and npm for one file.
 .PHONY: test-portal
 test-portal: test-build ## the pages of prs serve in Chromium: what people do there, and axe-core on every page

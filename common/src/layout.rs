@@ -20,6 +20,8 @@ pub const PLAN: &str = "plan/";
 pub const PLAIN: &str = "plain/";
 /// The result, when the job names no other place.
 pub const OUTPUT: &str = "output/";
+/// Says of a job that was removed that its result stays: nobody tidies it up. The object is empty.
+pub const KEPT: &str = "kept";
 /// The logs (spec section 5).
 pub const LOGS: &str = "logs/";
 /// Lists of the files that mini-batches brought to the output; see [`output_files`].

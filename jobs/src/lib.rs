@@ -7,10 +7,15 @@
 //! | find a job by what people call it | [`homes::naming::resolve`], [`homes::find`] |
 //! | see how it stands | [`look`](homes::Seen) at its [`Home`](homes::Home), then [`records::Job::seen`] |
 //! | end it, wait for its end | `cancel` and `until_ended` of [`homes::JobHome`] |
+//! | see what needs a person about it, and what it does | [`attention::attention`], [`phase::phase`] |
+//! | change what people say of it | [`update::update`] |
 //! | list jobs | [`list::list`] |
-//! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`] |
+//! | read the code that it ran | [`code::files`], [`code::file`] |
+//! | read its settings, logs, errors | [`show::show`], [`mod@logs`], [`errors::errors`], [`errors::failed_mini_batches`], [`error_groups::error_group`] |
 //! | see what it did over time, its nodes and their hosts | [`statistics::published`], [`statistics::nodes`], [`statistics::perf`] |
 //! | find mini-batches and tries, and what they printed | [`mini_batches::list`], [`mini_batches::one`] |
+//! | see two of them beside each other | [`compare::compare`] |
+//! | see the rows of a file of its output | [`preview::preview`] |
 //! | get its result, a page about it | [`result::result`], [`download::outputs`], [`report::page`] |
 //! | register data, models, environments and components; see who uses them | [`mod@assets`] |
 //! | take files that are sent before what needs them | [`blobs::Blobs`] |
@@ -22,13 +27,17 @@
 //!
 //! Its folders and files, from the bottom up: `failure`, `names`, `paths`, `standing`, `interrupts`, `caller`, `homes`,
 //! `fleet`, `blobs`, `tokens`, `idempotency`, `records`, `submit`, `assets`, `endpoints`, `intake`, `list`, `show`, `errors`, `logs`, `result`, `download`,
-//! `statistics`, `mini_batches`, `report`, `remove`; each uses those before it alone.
+//! `statistics`, `phase`, `attention`, `code`, `preview`, `compare`, `mini_batches`, `error_groups`, `report`, `remove`, `update`; each uses those before it alone.
 
 pub mod assets;
+pub mod attention;
 pub mod blobs;
 mod caller;
+pub mod code;
+pub mod compare;
 pub mod download;
 pub mod endpoints;
+pub mod error_groups;
 pub mod errors;
 mod failure;
 pub mod fleet;
@@ -41,6 +50,8 @@ pub mod logs;
 pub mod mini_batches;
 pub mod names;
 pub mod paths;
+pub mod phase;
+pub mod preview;
 pub mod records;
 pub mod remove;
 pub mod report;
@@ -52,6 +63,7 @@ pub mod submit;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
+pub mod update;
 
 pub use caller::{Caller, JobView, Unattended, Uploads};
 pub use failure::{Failure, FailureKind};

@@ -123,6 +123,6 @@ impl From<Doomed> for RemovedJob {
             }
             Leftover::Remains { .. } => (None, None, None),
         };
-        Self { job_id, name, state, submitted, bytes }
+        Self { job_id, name, state, submitted_at: submitted, bytes }
     }
 }

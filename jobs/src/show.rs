@@ -65,8 +65,8 @@ impl JobFile {
             steps,
             job_id: record.job_id,
             state: record.state,
-            submitted: format_us(record.submitted_us),
-            reused: record.result.and_then(|result| result.reused),
+            submitted_at: format_us(record.submitted_us),
+            reused_from: record.result.and_then(|result| result.reused),
             start: record.incarnation,
             version: record.prs_version,
             spec: JobSpec { graph: None, ..record.spec },
@@ -157,7 +157,7 @@ fn steps(job_id: &str, plan: &PipelinePlan, states: &HashMap<String, JobState>) 
 
 /// The keys of a job file that mean `spec`, but for `output`. Absent is what has no value, what can have one value alone,
 /// and what was given in `arguments`.
-fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
+pub(crate) fn settings(spec: &JobSpec) -> Vec<(&'static str, Value)> {
     let stored = spec.stored();
     let is_argument = |key: &Key| {
         let flag = format!("--{}", key.name);

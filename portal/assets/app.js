@@ -16,7 +16,8 @@ function isBusy(part) {
   const selection = document.getSelection();
   const selected = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
   const opened = [...part.querySelectorAll("details")].some((each) => each.open !== each.hasAttribute("data-open"));
-  return selected || opened || part.matches(":hover") || part.contains(document.activeElement);
+  const marked = part.querySelector("input[type=checkbox]:checked");
+  return selected || opened || marked || part.matches(":hover") || part.contains(document.activeElement);
 }
 
 function fill(part, html) {
@@ -74,21 +75,73 @@ if (job && window.EventSource) {
   }, 1000);
 }
 
-// The list of jobs: its rows, asked for now and then.
+// The list of jobs: rows change in their places, and new jobs wait until the reader asks for them. Without events it is asked for now and then.
 const rows = document.querySelector("[data-rows]");
 if (rows) {
-  setInterval(async () => {
-    if (document.hidden || isBusy(rows)) return;
+  const newer = document.querySelector("[data-newer]");
+  const fresh = new Set();
+  let source = null;
+  let hidden = 0;
+  let isDirty = false;
+  let last = 0;
+  const ask = async () => {
+    const answer = await fetch(rows.dataset.rows, { headers: { accept: "text/html" } });
+    if (!answer.ok) throw new Error(answer.status);
+    const made = document.createElement("template");
+    made.innerHTML = policy.createHTML(await answer.text());
+    return made.content;
+  };
+  const renewRows = async () => {
+    isDirty = false;
+    last = Date.now();
     try {
-      const answer = await fetch(rows.dataset.rows, { headers: { accept: "text/html" } });
-      if (!answer.ok) throw new Error(answer.status);
-      const html = await answer.text();
-      if (!isBusy(rows)) fill(rows, html);
-      say("live", "");
+      const found = await ask();
+      for (const row of rows.querySelectorAll("[data-row]")) {
+        const now = found.querySelector(`[data-row="${CSS.escape(row.dataset.row)}"]`);
+        if (!now || now.innerHTML === row.innerHTML || row.matches(":hover") || row.contains(document.activeElement)) continue;
+        const box = row.querySelector("input[type=checkbox]");
+        const mark = now.querySelector("input[type=checkbox]");
+        if (box && mark) mark.checked = box.checked;
+        row.replaceWith(now);
+      }
+      say("live", "live");
     } catch {
       say("stale", "Not new: the server does not answer.");
     }
-  }, 3000);
+  };
+  const close = () => {
+    if (source) source.close();
+    source = null;
+  };
+  const open = () => {
+    close();
+    source = new EventSource("/api/v1/events?types=job");
+    source.addEventListener("list", () => (isDirty = true));
+    source.addEventListener("job", (event) => {
+      const id = JSON.parse(event.data).job_id;
+      if (rows.querySelector(`[data-row="${CSS.escape(id)}"]`)) isDirty = true;
+      else if (!last || !fresh.has(id)) {
+        fresh.add(id);
+        if (newer) {
+          newer.hidden = false;
+          newer.textContent = fresh.size === 1 ? "1 other job is new or changed" : fresh.size + " other jobs are new or changed";
+        }
+      }
+    });
+    source.addEventListener("gone", () => (isDirty = true));
+    source.addEventListener("stale", (event) => say("stale", "Not new: " + JSON.parse(event.data).cause));
+    source.addEventListener("fresh", () => say("live", "live"));
+    source.addEventListener("error", () => say("stale", "Not new: the server does not answer."));
+  };
+  if (window.EventSource) open();
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hidden);
+    if (document.hidden) hidden = setTimeout(close, 30000);
+    else if (!source) open();
+  });
+  setInterval(() => {
+    if (!document.hidden && (isDirty || Date.now() - last > 15000)) renewRows();
+  }, 1000);
 }
 
 // A log that grows: what is new stands at its end.

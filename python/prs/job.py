@@ -141,7 +141,7 @@ class Job:
         `output_path` is a folder to copy the output to, checked with its checksum; nothing there is
         overwritten. A result in object storage asks for one. Raises as `wait`; with `allow_incomplete` not
         for missing items."""
-        ended = self._completed(allow_incomplete, is_copied=output_path is not None).ended
+        ended = self._completed(allow_incomplete, is_copied=output_path is not None).ended_at
         options = [] if output_path is None else ["--output-path", os.path.abspath(os.fspath(output_path))]
         output = Status.of(self._call("result", *options))
         named = output.output_file or output.output
@@ -354,7 +354,7 @@ class Job:
             status = self._after_loss(child)
         else:
             status = self._seen(Status.of(program.record_of(child.printed, child.said, child.exit_code or 0)))
-            self._filled = (_local(status.output_file), status.ended)
+            self._filled = (_local(status.output_file), status.ended_at)
         if (status.reason or "").startswith(_GONE):
             raise Killed(f"job {self._id}: {status.reason}; in Python: job.resume()", self._id, status)
         if check:

@@ -15,6 +15,8 @@ SCHEMA = 1
 R = TypeVar("R")
 
 _FINAL = ("completed", "failed", "canceled")
+# What keys were called in the records of earlier programs.
+_RENAMED = {"submitted_at": "submitted", "ended_at": "ended", "reused_from": "reused"}
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,8 @@ class Status:
     `canceled`. `complete` is true when the job completed with every item; `failures_allowed` when its job
     file says that some may be missing. `seconds` is how long the last start took so far, `eta_seconds` how
     much is left, where that is known. `output` is the folder of the output and `output_file` the result
-    file in it, paths or URLs; `logs` the folder of the logs. `reused` is the job whose output this one was
-    given. `record` is the whole record, as `prs status -o json` prints it."""
+    file in it, paths or URLs; `logs` the folder of the logs. `reused_from` is the job whose output this
+    one was given. `record` is the whole record, as `prs status -o json` prints it."""
 
     job_id: str
     name: str
@@ -138,8 +140,8 @@ class Status:
     reason: str | None
     complete: bool
     failures_allowed: bool
-    submitted: str
-    ended: str | None
+    submitted_at: str
+    ended_at: str | None
     seconds: float
     mini_batches: MiniBatchCounts
     items: ItemCounts
@@ -152,12 +154,14 @@ class Status:
     output_file: str | None
     rows: int
     logs: str
-    reused: str | None
+    reused_from: str | None
     record: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Status:
-        """Reads the record of a job."""
+        """Reads the record of a job, also with the names that some keys had in earlier records."""
+        renamed = {new: record[old] for old, new in _RENAMED.items() if old in record and new not in record}
+        record = {**record, **renamed}
         output = record["output"]
         return _of(
             cls,

@@ -144,9 +144,9 @@ def test_jobs_are_found(folder: Path):
 
 def test_what_was_made_before_is_given(folder: Path):
     first = prs.submit(job_file(folder))
-    assert first.wait().reused is None
+    assert first.wait().reused_from is None
     second = prs.submit(folder / "job.yml")
-    assert second.wait().reused in (first.id, None)
+    assert second.wait().reused_from in (first.id, None)
     assert second.result().read_text() == first.result().read_text()
 
 

@@ -10,16 +10,19 @@ use prs_common::layout;
 use prs_common::ledger::JobState;
 use prs_common::registry::Use;
 use prs_common::timestamp::now_us;
+use prs_jobs::attention::attention;
 use prs_jobs::homes::{self, Home, Seen};
+use prs_jobs::phase::phase;
 use prs_jobs::{Failure, Whereabouts};
 use prs_orchestrator::job::record::{ItemCounts, MiniBatchCounts};
+use prs_portal::attention::Attention;
 use tokio::sync::Mutex;
 
 /// How old the list may be: of a folder, and of a fleet, where a look costs requests.
 const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(2));
 
 /// What a list says of a job.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) job_id: String,
     pub(crate) name: String,
@@ -40,8 +43,16 @@ pub(crate) struct Summary {
     /// Mini-batches a second; 0 where it does not run.
     pub(crate) per_second: f64,
     pub(crate) eta_seconds: Option<f64>,
-    /// What needs a person, in one line; nothing where all is well.
-    pub(crate) attention: Option<String>,
+    /// What needs a person, the worst of it; nothing where all is well.
+    pub(crate) attention: Option<Attention>,
+    /// What it does at the moment; nothing once it has ended.
+    pub(crate) phase: Option<String>,
+    /// When its last start was asked for, microseconds since the Unix epoch.
+    pub(crate) started_us: u64,
+    /// Who handed it in.
+    pub(crate) submitted_by: Option<String>,
+    /// The pipeline that it is a step of.
+    pub(crate) parent: Option<String>,
     /// Which start of the job it is, from 1.
     pub(crate) start: u32,
     /// What is registered and it uses.
@@ -97,6 +108,13 @@ impl Index {
         let snapshot = Arc::new(Snapshot { jobs, made_us: now_us() });
         *kept = Kept { known, snapshot: Arc::clone(&snapshot), made: Some(Instant::now()) };
         Ok(snapshot)
+    }
+
+    /// Looks at the job that is called so again, whatever was seen of it.
+    pub(crate) async fn forget(&self, called: &str) {
+        let mut kept = self.kept.lock().await;
+        kept.known.remove(called);
+        kept.made = None;
     }
 
     /// Looks at the jobs that may have changed.
@@ -155,7 +173,11 @@ impl Summary {
             seconds: result.seconds,
             per_second: if runs { shown.status.per_second } else { 0.0 },
             eta_seconds: shown.status.eta_seconds.filter(|_| runs),
-            attention: attention(seen),
+            attention: attention(seen, None, &result.job_id).into_iter().next(),
+            phase: phase(seen, None),
+            started_us: record.started_us,
+            submitted_by: record.spec.submitted_by.as_ref().map(|by| by.name.clone()),
+            parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             start: record.incarnation,
             uses: uses(seen),
         }
@@ -181,30 +203,4 @@ fn uses(seen: &Seen) -> Vec<Use> {
     uses.sort_unstable();
     uses.dedup();
     uses
-}
-
-/// What needs a person, in one line.
-pub(crate) fn attention(seen: &Seen) -> Option<String> {
-    let Seen { record, result, .. } = seen;
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let error = || {
-        let error = result.findings.errors.first()?;
-        Some(first(&format!("{}: {}", error.category, error.message)))
-    };
-    match result.state {
-        JobState::Failed => result.reason.as_deref().map(first),
-        JobState::Completed if !result.findings.complete => {
-            let missing = match result.items.failed {
-                0 => "items are missing".to_owned(),
-                1 => "1 item is missing".to_owned(),
-                many => format!("{many} items are missing"),
-            };
-            Some(error().map_or(missing.clone(), |error| format!("{missing}: {error}")))
-        }
-        state if state.is_final() => None,
-        _ => seen.shown().remark_in_short().or_else(|| {
-            let seen = record.status.errors.first()?;
-            Some(first(&format!("{}: {}", seen.category, seen.message)))
-        }),
-    }
 }

@@ -113,8 +113,8 @@ mod tests {
             (Method::GET, "/api/v1/jobs", Need::Role(Role::Read)),
             (Method::HEAD, "/api/v1/jobs/{job}/logs/{*path}", Need::Role(Role::Read)),
             (Method::POST, "/api/v1/jobs/{job}/cancel", Need::Role(Role::Submit)),
-            (Method::DELETE, "/api/v1/jobs/{job}", Need::Role(Role::Admin)),
-            (Method::POST, "/jobs/{job}/remove", Need::Role(Role::Admin)),
+            (Method::DELETE, "/api/v1/jobs/{job}", Need::Role(Role::Submit)),
+            (Method::POST, "/jobs/{job}/remove", Need::Role(Role::Submit)),
             (Method::PUT, "/api/v1/jobs", Need::Role(Role::Admin)),
             (Method::GET, "/api/v1/of-tomorrow", Need::Role(Role::Admin)),
         ] {

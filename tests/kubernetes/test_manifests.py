@@ -101,13 +101,30 @@ def test_alerts_are_over_metrics_that_exist_and_are_documented() -> None:
         assert f"| `{rule['alert']}` |" in page
 
 
-def test_the_workers_port_is_the_one_that_is_collected() -> None:
-    (deployment,) = read(MANIFESTS / "overlays/workers-deployment/deployment.yaml")
+def test_every_alert_leads_to_its_paragraph_of_the_runbook() -> None:
+    text = (ROOT / "docs/runbook.md").read_text()
+    headings = {heading.lower() for heading in re.findall(r"(?m)^### (Prs\w+)$", text)}
+    rules = [rule for group in alerts() for rule in group["rules"]]
+    assert {rule["alert"].lower() for rule in rules} == headings
+    for rule in rules:
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+
+
+def test_the_ports_are_those_that_are_collected() -> None:
+    (deployment,) = read(MANIFESTS / "components/workers/deployment.yaml")
     (worker,) = deployment["spec"]["template"]["spec"]["containers"]
     (port,) = worker["ports"]
     assert f"0.0.0.0:{port['containerPort']}" in worker["args"]
-    (monitor,) = read(MANIFESTS / "overlays/monitoring/pod-monitor.yaml")
-    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
+    monitors = {
+        one["metadata"]["name"]: one for one in read(MANIFESTS / "overlays/monitoring/pod-monitors.yaml")
+    }
+    for monitor in monitors.values():
+        assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == port["name"]
+    (server,) = read(MANIFESTS / "overlays/server/deployment.yaml")
+    labels = server["spec"]["template"]["metadata"]["labels"]
+    assert monitors["prs-server"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    assert port["name"] in [one["name"] for one in container["ports"]]
     policies = {one["metadata"]["name"]: one for one in read(MANIFESTS / "base/network-policies.yaml")}
     opened = policies["collect-metrics"]["spec"]["ingress"][0]["ports"]
     assert [one["port"] for one in opened] == [port["containerPort"]]
@@ -136,7 +153,7 @@ def test_the_autoscaler_asks_where_the_server_answers() -> None:
 
 
 def test_a_scaled_worker_is_the_deployed_one_that_ends_when_it_is_idle() -> None:
-    (deployment,) = read(MANIFESTS / "overlays/workers-deployment/deployment.yaml")
+    (deployment,) = read(MANIFESTS / "components/workers/deployment.yaml")
     scaled = read(MANIFESTS / "overlays/keda/scaled-job.yaml")[-1]
     there, here = (pod_of(one)["spec"] for one in (deployment, scaled))
     assert here.pop("restartPolicy") == "Never"

@@ -16,6 +16,7 @@ from objects import MANIFESTS, Object, check, containers, name_of, pod_of, unsaf
 OVERLAYS = [
     "base",
     "overlays/workers-deployment",
+    "overlays/server",
     "overlays/monitoring",
     "overlays/keda",
     "overlays/demo",

@@ -239,6 +239,53 @@ def test_an_error_leads_to_its_mini_batch_and_what_that_printed(site: Site, page
     assert "index=4-6" in page.url
 
 
+def test_a_frame_of_a_traceback_leads_to_the_line_of_the_code(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}")
+    page.click("p.place a")
+    page.wait_for_url(re.compile(r"/code/main\.py#L8$"))
+    expect(page.locator(".l:target")).to_contain_text("raise ConnectionError")
+    page.click("text=All files")
+    expect(page.locator("table.jobs")).to_contain_text("main.py")
+
+
+def test_only_what_an_error_cost_is_resumed_after_it_is_said(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs/{site.id_of('ended')}")
+    page.click("text=Resume only these…")
+    expect(page.locator("[role=note]").first).to_contain_text("What other errors cost stays as it is")
+
+
+def test_jobs_are_searched_with_words_selected_and_compared(site: Site, page: Page) -> None:
+    job = site.id_of("ended")
+    page.goto(f"{site.url}/jobs")
+    page.fill("#words", "state:incomplete name:ended since:1d")
+    page.click("main button:has-text('Search')")
+    expect(page.locator("table.jobs tbody tr")).to_have_count(1)
+    expect(page.locator("#words")).to_have_value("state:incomplete name:ended since:1d")
+    page.check(f"input[value='{job}']")
+    page.click("button:has-text('Resubmit…')")
+    expect(page.locator("h1")).to_have_text("Resubmit 1 job?")
+    page.click("button:has-text('Resubmit 1 job')")
+    page.click("td.says a")
+    expect(page.locator(".chip").first).to_have_text(re.compile("completed"), timeout=DEADLINE * 1000)
+    page.click("text=Compare…")
+    page.click(f"a[href$='b={job}']")
+    expect(page.locator("h1")).to_have_text("Compare jobs")
+    expect(page.locator("text=Both ran the same code.")).to_be_visible()
+
+
+def test_rows_of_the_list_change_in_their_places(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/jobs")
+    expect(page.locator("[data-newer]")).to_be_hidden()
+    program = site.start("later", 4)
+    job = site.id_of("later")
+    expect(page.locator("[data-newer]")).to_be_visible(timeout=DEADLINE * 1000)
+    assert page.locator(f"tr[data-row='{job}']").count() == 0, "nothing jumps"
+    page.click("[data-newer]")
+    row = page.locator(f"tr[data-row='{job}']")
+    expect(row).to_contain_text("completed", timeout=DEADLINE * 1000)
+    assert program.wait(DEADLINE) == 0
+
+
 def test_text_is_found_in_the_logs(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/jobs/{site.id_of('ended')}/logs")
     page.fill("#text", "UPSTREAM api")
@@ -369,6 +416,8 @@ def test_pages_can_be_used_by_everybody(
     others = [
         "/jobs",
         "/jobs?q=nothing",
+        f"/compare?a={job}&b={job}",
+        f"/compare?a={job}",
         "/submit",
         "/endpoints",
         "/endpoints/letters-batch",
@@ -380,7 +429,15 @@ def test_pages_can_be_used_by_everybody(
     ]
     tabs += [
         f"/jobs/{job}{tab}"
-        for tab in ["/nodes", "/mini-batches", "/mini-batches?state=all", "/mini-batches/3"]
+        for tab in [
+            "/code",
+            "/code/main.py",
+            "/graph",
+            "/nodes",
+            "/mini-batches",
+            "/mini-batches?state=all",
+            "/mini-batches/3",
+        ]
     ]
     tabs += [f"/jobs/{job}/logs?q=upstream"]
     wrong = []

@@ -194,7 +194,7 @@ fn what_is_shown_is_what_was_understood_and_a_job_runs_again_with_changes() {
         (&json!(2), &json!({ "files": 2 }))
     );
     assert!(
-        shown["submitted"].as_str().unwrap().starts_with("20") && shown["version"].is_string(),
+        shown["submitted_at"].as_str().unwrap().starts_with("20") && shown["version"].is_string(),
         "{shown}"
     );
     let table = job.command(&["show", id]);

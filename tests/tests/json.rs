@@ -39,7 +39,8 @@ fn every_command_prints_its_record(job: &Job, printed: &Value) {
     assert_eq!(json_of(job, &["list", "-n", "0"], 0)["left_out"], 1);
 
     assert_eq!((&printed["schema"], &printed["complete"]), (&json!(1), &json!(false)));
-    let (submitted, ended) = (printed["submitted"].as_str().unwrap(), printed["ended"].as_str().unwrap());
+    let (submitted, ended) =
+        (printed["submitted_at"].as_str().unwrap(), printed["ended_at"].as_str().unwrap());
     assert!(submitted < ended, "{submitted} {ended}");
     assert_eq!(printed["tries"], json!({ "failed": 1, "made_good": 0 }));
     let error = &printed["errors"][0];
@@ -73,8 +74,8 @@ fn a_job_has_one_record_in_all_commands() {
 
     let id = printed["job_id"].as_str().unwrap();
     let removed = json_of(&job, &["rm", id, "--yes"], 0);
-    let expected = (&json!("completed"), &printed["submitted"]);
-    assert_eq!((&removed["jobs"][0]["state"], &removed["jobs"][0]["submitted"]), expected);
+    let expected = (&json!("completed"), &printed["submitted_at"]);
+    assert_eq!((&removed["jobs"][0]["state"], &removed["jobs"][0]["submitted_at"]), expected);
     assert_eq!(json_of(&job, &["list"], 0)["jobs"], json!([]));
 }
 
@@ -85,7 +86,7 @@ fn the_same_on_a_fleet() {
     job.write_job_file();
     let id = json_of(&job, &["submit", "job.yml", "--detach"], 0)["job_id"].as_str().unwrap().to_owned();
     let queued = json_of(&job, &["status", &id], 0);
-    assert_eq!((&queued["state"], &queued["ended"]), (&json!("queued"), &Value::Null));
+    assert_eq!((&queued["state"], &queued["ended_at"]), (&json!("queued"), &Value::Null));
     assert_eq!((&queued["workers"]["idle"], &queued["output"]["file"]), (&json!(0), &Value::Null));
     let canceled = json_of(&job, &["cancel", &id], 0);
     assert_eq!((&canceled["state"], &canceled["job_id"]), (&json!("canceled"), &json!(id)));

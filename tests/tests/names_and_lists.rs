@@ -95,7 +95,7 @@ fn the_newest_jobs_are_listed_first_with_the_reason_they_failed_for() {
     for (arguments, expected) in table {
         assert_eq!(ids(&listed(arguments)), *expected, "{arguments:?}");
     }
-    assert!(listed(&[])["jobs"][0]["submitted"].as_str().unwrap().ends_with('Z'));
+    assert!(listed(&[])["jobs"][0]["submitted_at"].as_str().unwrap().ends_with('Z'));
 
     let ended = job.command(&["list", "-n", "2"]);
     ended.expect_code(0);

@@ -81,7 +81,7 @@ fn ran(job: &Job) -> usize {
 fn is_given(job: &Job, former: &Value) -> Value {
     let ended = submit_with(job, &[]);
     let result = ended.expect_completed();
-    assert_eq!(result["reused"], former["job_id"], "{}", ended.stderr);
+    assert_eq!(result["reused_from"], former["job_id"], "{}", ended.stderr);
     assert_eq!(ran(job), 0, "nothing runs");
     let note =
         format!("note: job {} had the same code, settings and inputs: its output is given", id(former));
@@ -101,7 +101,7 @@ fn is_given(job: &Job, former: &Value) -> Value {
 fn runs(job: &Job) -> Value {
     let ended = submit_with(job, &[]);
     let result = ended.expect_completed();
-    assert_eq!(result["reused"], Value::Null, "{}", ended.stderr);
+    assert_eq!(result["reused_from"], Value::Null, "{}", ended.stderr);
     assert!(ran(job) > 0, "{}", ended.stderr);
     result
 }
@@ -131,7 +131,7 @@ fn the_same_job_again_is_given_the_former_output_and_says_so_everywhere() {
     }
     assert!(job.command(&["list"]).stdout.contains(&format!("given the output of {first}")));
     for command in ["show", "status", "result"] {
-        assert_eq!(job.command(&[command, second, "-o", "json"]).json()["reused"], first, "{command}");
+        assert_eq!(job.command(&[command, second, "-o", "json"]).json()["reused_from"], first, "{command}");
     }
     let resumed = job.command(&["resume", second]);
     resumed.expect_code(0);
@@ -144,7 +144,7 @@ fn the_same_job_again_is_given_the_former_output_and_says_so_everywhere() {
     let removed = job.command(&["rm", first, "--yes"]);
     removed.expect_code(0);
     let third = submit(&job);
-    assert_eq!((&third["reused"], ran(&job)), (&json!(second), 0));
+    assert_eq!((&third["reused_from"], ran(&job)), (&json!(second), 0));
     let removed = job.command(&["rm", second, third["job_id"].as_str().unwrap(), "--yes"]);
     removed.expect_code(0);
     runs(&job);
@@ -178,7 +178,7 @@ fn a_job_that_differs_runs() {
     is_given(&job, &last);
 
     let anew = submit_with(&job, &["--set", "allow_reuse=false"]).expect_completed();
-    assert!(anew["reused"].is_null() && ran(&job) > 0);
+    assert!(anew["reused_from"].is_null() && ran(&job) > 0);
     // What was asked to run is the latest that can give its output.
     is_given(&job, &anew);
 }
@@ -281,7 +281,7 @@ fn a_former_output_that_is_gone_or_damaged_is_made_anew() {
             id(&first)
         );
         assert!(ended.stderr.contains(&told), "{}", ended.stderr);
-        assert!(result["reused"].is_null() && ran(&job) > 0);
+        assert!(result["reused_from"].is_null() && ran(&job) > 0);
         assert_eq!(rows(&result), whole);
         job.command(&["rm", id(&result), "--yes"]).expect_code(0);
     };
@@ -330,7 +330,7 @@ fn files_of_the_script_are_given_and_checked_too() {
     let ended = submit_with(&job, &[]);
     assert!(ended.stderr.contains("of-0004.txt is not what the job wrote; the job runs"), "{}", ended.stderr);
     let anew = ended.expect_completed();
-    assert!(anew["reused"].is_null() && ran(&job) > 0);
+    assert!(anew["reused_from"].is_null() && ran(&job) > 0);
     assert_eq!(fs::read_dir(output(&anew)).unwrap().count(), 6);
 }
 
@@ -363,7 +363,7 @@ def run(mini_batch):
     let second = runs(&job);
     is_given(&job, &second);
     let resubmitted = job.command(&["resubmit", id(&second), "-o", "json"]).expect_completed();
-    assert!(resubmitted["reused"].is_null() && ran(&job) > 0);
+    assert!(resubmitted["reused_from"].is_null() && ran(&job) > 0);
     let third = is_given(&job, &resubmitted);
     assert_eq!(rows(&third), rows(&second));
 }
@@ -376,7 +376,7 @@ fn two_at_once_and_one_that_is_killed_leave_whole_jobs() {
     let both = [(); 2].map(|()| job.start(&["submit", &file, "-o", "json"]));
     for one in both {
         let result = one.wait().expect_completed();
-        assert_eq!((&result["reused"], rows(&result)), (&first["job_id"], rows(&first)));
+        assert_eq!((&result["reused_from"], rows(&result)), (&first["job_id"], rows(&first)));
     }
     assert_eq!(ran(&job), 0);
     // It dies with the output in its place and no result in its record.
@@ -385,7 +385,7 @@ fn two_at_once_and_one_that_is_killed_leave_whole_jobs() {
     assert!(job.path("out/parallel_run_step.txt").is_file());
     let job = job.with_own_variable("PRS_FAILPOINT", "");
     let latest = job.command(&["resume", "@latest", "-o", "json"]).expect_completed();
-    assert!(latest["reused"].is_null() && ran(&job) > 0, "it runs as if nothing had been there");
+    assert!(latest["reused_from"].is_null() && ran(&job) > 0, "it runs as if nothing had been there");
     assert_eq!(rows(&latest), rows(&first));
 }
 
@@ -425,7 +425,7 @@ fn a_fleet_gives_a_former_output_without_a_worker() {
     assert!(!served(id(&second)), "nobody is to serve it: {:?}", fleet.active());
     let listed = job.command(&["list", "-o", "json"]).json();
     assert!(
-        listed["jobs"].as_array().unwrap().iter().any(|one| one["reused"] == first["job_id"]),
+        listed["jobs"].as_array().unwrap().iter().any(|one| one["reused_from"] == first["job_id"]),
         "{listed}"
     );
     let refused = submit_with(&job, &[]);
@@ -436,10 +436,10 @@ fn a_fleet_gives_a_former_output_without_a_worker() {
     let detached = submit_with(&job, &["--detach"]);
     detached.expect_code(0);
     let third = detached.json()["job_id"].as_str().unwrap().to_owned();
-    assert_eq!(job.command(&["status", &third, "-o", "json"]).json()["reused"], first["job_id"]);
+    assert_eq!(job.command(&["status", &third, "-o", "json"]).json()["reused_from"], first["job_id"]);
     assert!(!job.path("out-2").exists());
     let followed = job.command(&["stream", &third, "-o", "json"]);
-    assert_eq!(followed.expect_completed()["reused"], first["job_id"]);
+    assert_eq!(followed.expect_completed()["reused_from"], first["job_id"]);
 
     // Dead in the middle: nothing of it is a job.
     let job = job.with_own_variable("PRS_FAILPOINT", "output_given");
@@ -457,7 +457,7 @@ fn a_fleet_gives_a_former_output_without_a_worker() {
     }
     let job = job.with("output", "out-3");
     let ended = submit_with(&job, &[]).expect_completed();
-    assert_eq!((&ended["reused"], ran(&job)), (&fourth["job_id"], 0));
+    assert_eq!((&ended["reused_from"], ran(&job)), (&fourth["job_id"], 0));
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn a_fleet_compares_buckets_by_their_etags_and_finds_damage() {
     let told = "its output cannot be given: parallel_run_step.txt is not what the job wrote; the job runs";
     assert!(ended.stderr.contains(told), "{}", ended.stderr);
     let second = ended.expect_completed();
-    assert!(second["reused"].is_null() && ran(&job) > 0);
+    assert!(second["reused_from"].is_null() && ran(&job) > 0);
     assert_eq!(fleet.stored(id(&second)).result(), b"ALPHA\nBETA\nGAMMA\n");
     is_given(&job, &second);
 }

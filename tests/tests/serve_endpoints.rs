@@ -265,15 +265,15 @@ fn a_deployment_is_put_and_changed_by_who_has_seen_it() {
     completed(&web, &format!("/endpoints/heart/jobs/{id}"));
     assert!(web.get(&format!("/api/v1/jobs/{id}/result")).text().contains("0000.txt,one,3"));
 
-    let patch = |headers: &[(&str, &str)], body: &Value| {
+    let change_it = |headers: &[(&str, &str)], body: &Value| {
         web.send("PATCH", path, &[&[JSON], headers].concat(), body.to_string().as_bytes())
     };
     let change = json!({ "description": "of hearts", "settings": { "mini_batch_size": 5 } });
-    assert_eq!(patch(&[], &change).status, 428);
-    let changed = patch(&[("If-Match", &tag)], &change).json(200);
+    assert_eq!(change_it(&[], &change).status, 428);
+    let changed = change_it(&[("If-Match", &tag)], &change).json(200);
     assert_eq!((&changed["revision"], &changed["description"]), (&json!(2), &json!("of hearts")));
     assert_eq!(changed["definition"]["settings"]["mini_batch_size"], 5);
-    assert_eq!(patch(&[("If-Match", &tag)], &change).status, 412);
+    assert_eq!(change_it(&[("If-Match", &tag)], &change).status, 412);
     assert_eq!(put("", &[("If-Match", &tag)], DEPLOYMENT).status, 412);
     for (body, status) in [
         (json!({ "name": "other" }), 422),
@@ -281,7 +281,7 @@ fn a_deployment_is_put_and_changed_by_who_has_seen_it() {
         (json!({ "code_configuration": { "code": "/etc" } }), 422),
         (json!({ "tags": null }), 400),
     ] {
-        let told = patch(&[("If-Match", "*")], &body).json(status);
+        let told = change_it(&[("If-Match", "*")], &body).json(status);
         assert!(!told.to_string().contains("cache"), "{told}");
     }
     let broken = DEPLOYMENT.replace("score.py", "nothing.py");
@@ -304,9 +304,9 @@ fn a_deployment_is_put_and_changed_by_who_has_seen_it() {
     // Two who saw the same change it at once.
     let tag = web.get(path).header("etag").unwrap().to_owned();
     let mut statuses = std::thread::scope(|scope| {
-        let (patch, tag) = (&patch, &tag);
+        let (change_it, tag) = (&change_it, &tag);
         let change = |text: &'static str| {
-            scope.spawn(move || patch(&[("If-Match", tag)], &json!({ "description": text })).status)
+            scope.spawn(move || change_it(&[("If-Match", tag)], &json!({ "description": text })).status)
         };
         [change("one"), change("two")].map(|one| one.join().unwrap())
     });

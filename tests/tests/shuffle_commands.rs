@@ -174,7 +174,7 @@ fn the_output_of_a_former_job_is_given_at_once() {
     let second = submit(&[]);
     second.expect_code(0);
     let told = second.json();
-    assert_eq!(told["reused"], first.json()["job_id"], "{}", second.stderr);
+    assert_eq!(told["reused_from"], first.json()["job_id"], "{}", second.stderr);
     assert_eq!((job.marks("run").len(), &told["items"]["succeeded"]), (runs, &json!(5)));
     assert_eq!(fs::read_to_string(told["output"]["file"].as_str().unwrap()).unwrap(), ROWS);
     let id = told["job_id"].as_str().unwrap();
@@ -182,15 +182,15 @@ fn the_output_of_a_former_job_is_given_at_once() {
     assert!(refused.stderr.contains("ran nothing: it was given the output of job"), "{}", refused.stderr);
     // It gives its output on, and can be run anew.
     let third = submit(&[]).json();
-    assert!(third["reused"].is_string());
+    assert!(third["reused_from"].is_string());
     let again = job.command(&["resubmit", id, "--runs", "runs", "-o", "json"]);
     again.expect_code(0);
-    assert_eq!((job.marks("run").len(), &again.json()["reused"]), (runs * 2, &Value::Null));
+    assert_eq!((job.marks("run").len(), &again.json()["reused_from"]), (runs * 2, &Value::Null));
     // Another setting is another job.
     let job = job.with("partition_keys", json!(["n"]));
     job.write_job_file();
     let other = job.command(&["submit", "job.yml", "--runs", "runs", "-o", "json"]).json();
-    assert_eq!((&other["reused"], &other["mini_batches"]["scheduled"]), (&Value::Null, &json!(5)));
+    assert_eq!((&other["reused_from"], &other["mini_batches"]["scheduled"]), (&Value::Null, &json!(5)));
 }
 
 #[test]
@@ -263,11 +263,14 @@ fn on_a_fleet_it_is_one_job_too() {
     assert_eq!(resumed.json()["items"]["succeeded"], 5, "{}", resumed.stderr);
     let again = job.command(&["resubmit", id, "-o", "json"]);
     again.expect_code(0);
-    assert_eq!((&again.json()["items"]["succeeded"], &again.json()["reused"]), (&json!(5), &Value::Null));
+    assert_eq!(
+        (&again.json()["items"]["succeeded"], &again.json()["reused_from"]),
+        (&json!(5), &Value::Null)
+    );
     // The code of the second start is that of both.
     let given = fleet.start_submit(&job, &[]).wait().json();
     assert_eq!(
-        (&given["reused"], &given["items"]["succeeded"]),
+        (&given["reused_from"], &given["items"]["succeeded"]),
         (&again.json()["job_id"], &json!(5)),
         "{given}"
     );

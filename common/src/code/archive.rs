@@ -118,6 +118,42 @@ pub fn files(body: &[u8]) -> io::Result<BTreeMap<PathBuf, (String, bool)>> {
     Ok(files)
 }
 
+/// The files of an archive with their sizes, in their order.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sizes(body: &[u8]) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut archive = Archive::new(GzDecoder::new(body).take(LARGEST_TAR + SLACK));
+    let mut files = Vec::new();
+    for entry in archive.entries()? {
+        let entry = entry?;
+        files.push((entry.path()?.into_owned(), entry.size()));
+    }
+    Ok(files)
+}
+
+/// The size of a file of an archive and, where that is no more than `most` bytes, its content; nothing where there is no such file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn file(body: &[u8], path: &Path, most: u64) -> io::Result<Option<(u64, Option<Vec<u8>>)>> {
+    let mut archive = Archive::new(GzDecoder::new(body).take(LARGEST_TAR + SLACK));
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if *entry.path()? != *path {
+            continue;
+        }
+        let size = entry.size();
+        if size > most {
+            return Ok(Some((size, None)));
+        }
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content)?;
+        return Ok(Some((size, Some(content))));
+    }
+    Ok(None)
+}
+
 /// Unpacks an archive into `folder`, which is made. It need not be one that [`pack`] made: nothing gets outside of the
 /// folder, and no more into it than [`LARGEST`].
 pub fn unpack(body: &[u8], folder: &Path) -> Result<(), CodeError> {

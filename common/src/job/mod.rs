@@ -78,6 +78,7 @@ pub use side_inputs::SideInput;
 pub use source::STANDARD_INPUT;
 pub use spec::{
     CsvFormat, Deployed, JobSpec, LoggingLevel, MiniBatchSize, OutputAction, OutputFormat, PlainFormat,
+    Submitter,
 };
 pub use takes::Takes;
 pub use text::{Called, JobText};

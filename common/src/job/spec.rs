@@ -153,6 +153,12 @@ pub struct JobSpec {
     /// The deployment that was called, where the job is a call of an endpoint. Never from a job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Box<Deployed>>,
+    /// Who handed the job in; nothing where no program said so. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<Box<Submitter>>,
+    /// The job that this one runs again. Never from a job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resubmitted_from: Option<String>,
     /// What the job file calls the output, where the id of the job is in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_job_id: Option<Box<WithJobId>>,
@@ -185,6 +191,13 @@ impl JobSpec {
         settings.extend(required.as_object().cloned().unwrap_or_default());
         let spec = Self::of_stored(settings);
         Self { source_directory: source_directory.into(), inputs, ..spec }
+    }
+
+    /// Takes over what people say of a job, which changes nothing of what it does, from `other`.
+    pub fn take_words(&mut self, other: &Self) {
+        self.display_name.clone_from(&other.display_name);
+        self.description.clone_from(&other.description);
+        self.tags.clone_from(&other.tags);
     }
 
     /// Where the files of all inputs and side inputs are named.
@@ -227,6 +240,16 @@ pub struct Deployed {
     /// Who called, where a server took the call: the id of a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_by: Option<String>,
+}
+
+/// Who handed a job in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitter {
+    /// What people call them.
+    pub name: String,
+    /// What a server tells them from others of the same name by; nothing where no server took the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// How much input goes into one mini-batch.

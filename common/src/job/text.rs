@@ -11,7 +11,7 @@ use super::inputs;
 use super::names::Names;
 use super::validate::check_name;
 use super::yaml::{self, Key, Node, Value};
-use super::{Deployed, JobSpec, Loaded, RunsOn};
+use super::{Deployed, JobSpec, Loaded, RunsOn, Submitter};
 use crate::dataset::input::{InputMode, InputSource};
 
 /// What messages call it.
@@ -43,6 +43,9 @@ pub struct Called {
     pub tags: BTreeMap<String, String>,
     /// The deployment that is called.
     pub deployed: Option<Deployed>,
+    /// Who hands it in.
+    #[serde(default)]
+    pub submitted_by: Option<Submitter>,
 }
 
 impl JobText<'_> {
@@ -289,6 +292,13 @@ impl Called {
         if let Some(deployed) = &self.deployed {
             spec.deployed = Some(Box::new(deployed.clone()));
         }
+        self.sign(spec);
+    }
+
+    fn sign(&self, spec: &mut JobSpec) {
+        if let Some(who) = &self.submitted_by {
+            spec.submitted_by = Some(Box::new(who.clone()));
+        }
     }
 
     /// Calls a job so.
@@ -301,6 +311,9 @@ impl Called {
             Loaded::Job(spec) => put(spec),
             Loaded::Pipeline(loaded) => {
                 put(&mut loaded.spec);
+                for step in &mut loaded.pipeline.steps {
+                    self.sign(&mut step.spec);
+                }
                 // Of one job to the user, its own settings are those of a step, and all steps have its name.
                 if let Some(main) = &loaded.pipeline.main {
                     for step in &mut loaded.pipeline.steps {

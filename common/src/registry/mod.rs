@@ -192,15 +192,13 @@ impl Registry {
         let (number, is_new) = self
             .change(kind, &new.name, |asset| {
                 let asset = asset.unwrap_or_else(|| Asset::new(&new.name, new.kind));
-                match asset.version_at(new, &place).filter(|_| is_there) {
-                    Some(version) => Ok((asset, (version, false))),
-                    None => {
-                        let count = asset.versions.len();
-                        let (asset, version) = asset.with(new, place.clone(), created_us)?;
-                        let is_new = asset.versions.len() > count;
-                        Ok((asset, (version, is_new)))
-                    }
+                if let Some(version) = asset.version_at(new, &place).filter(|_| is_there) {
+                    return Ok((asset, (version, false)));
                 }
+                let count = asset.versions.len();
+                let (asset, version) = asset.with(new, place.clone(), created_us)?;
+                let is_new = asset.versions.len() > count;
+                Ok((asset, (version, is_new)))
             })
             .await?;
         let (asset, _) = self.read(kind, &new.name).await?.ok_or_else(|| self.vanished(kind, &new.name))?;

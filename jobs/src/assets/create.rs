@@ -120,7 +120,7 @@ impl NewVersion<'_> {
 }
 
 /// Where what is new is, and what was found out of it.
-struct Source {
+struct Found {
     kind: AssetType,
     source: NewSource,
     given: String,
@@ -158,7 +158,7 @@ pub async fn create(
         }
     }
     let names = whereabouts.names.anew();
-    let Source { kind, source, given, uses } = match kind {
+    let Found { kind, source, given, uses } = match kind {
         Kind::Data => Box::pin(data(new, &read, &names, whereabouts)).await?,
         Kind::Model => Box::pin(model(new, &mut read, &names, scratch.path(), whereabouts)).await?,
         Kind::Environment => environment(new, &read, scratch.path(), whereabouts)?,
@@ -217,12 +217,12 @@ async fn data(
     read: &AssetFile,
     names: &Names,
     whereabouts: &Whereabouts,
-) -> Result<Source, Failure> {
+) -> Result<Found, Failure> {
     let kind = new.type_of.or(read.kind).unwrap_or(AssetType::UriFolder);
     let (given, folder) = new.place(read)?;
     let find = || new.of_path(names, || data_source(&given, &folder, kind, names));
     let source = found(&given, names, find, whereabouts).await?;
-    Ok(Source { kind, source, given, uses: Vec::new() })
+    Ok(Found { kind, source, given, uses: Vec::new() })
 }
 
 async fn model(
@@ -231,7 +231,7 @@ async fn model(
     names: &Names,
     scratch: &Path,
     whereabouts: &Whereabouts,
-) -> Result<Source, Failure> {
+) -> Result<Found, Failure> {
     let kind = new.type_of.or(read.kind).unwrap_or(AssetType::CustomModel);
     let (given, folder) = new.place(read)?;
     let find = || new.of_path(names, || model_source(&given, &folder, kind, names));
@@ -244,7 +244,7 @@ async fn model(
         read.about.flavors = flavors;
     }
     let source = NewSource::Local(Local { keeps_name: path.is_dir(), path });
-    Ok(Source { kind, source, given, uses: Vec::new() })
+    Ok(Found { kind, source, given, uses: Vec::new() })
 }
 
 fn environment(
@@ -252,7 +252,7 @@ fn environment(
     read: &AssetFile,
     scratch: &Path,
     whereabouts: &Whereabouts,
-) -> Result<Source, Failure> {
+) -> Result<Found, Failure> {
     let file = new.file.unwrap_or(Path::new("environment"));
     let make = || environment_document(read, file);
     let (document, notes) = new.within(&whereabouts.names, make)?;
@@ -260,7 +260,7 @@ fn environment(
     let path = scratch.join(ENVIRONMENT);
     std::fs::write(&path, document).with_context(|| format!("cannot write {}", path.display()))?;
     let source = NewSource::Local(Local { path, keeps_name: false });
-    Ok(Source { kind: AssetType::Environment, source, given: given(new, file), uses: Vec::new() })
+    Ok(Found { kind: AssetType::Environment, source, given: given(new, file), uses: Vec::new() })
 }
 
 async fn component(
@@ -269,13 +269,13 @@ async fn component(
     names: &Names,
     scratch: &Path,
     whereabouts: &Whereabouts,
-) -> Result<Source, Failure> {
+) -> Result<Found, Failure> {
     let file = new.file.unwrap_or(Path::new("component"));
     let stage = || new.within(names, || stage_component(read, file, names, scratch));
     let staged = found("the component", names, stage, whereabouts).await?;
     note_all(&staged.notes, whereabouts);
     let source = NewSource::Local(Local { path: staged.archive, keeps_name: false });
-    Ok(Source { kind: staged.kind, source, given: given(new, file), uses: staged.uses })
+    Ok(Found { kind: staged.kind, source, given: given(new, file), uses: staged.uses })
 }
 
 /// Where its author had it.

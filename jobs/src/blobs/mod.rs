@@ -116,12 +116,11 @@ impl Blobs {
     /// # Errors
     /// The storage cannot be used.
     pub async fn open(whereabouts: &Whereabouts) -> Result<Self, Failure> {
-        let storage = match Reader::connect(whereabouts).await? {
-            Some(reader) => Arc::clone(reader.storage()),
-            None => {
-                registry::make(&whereabouts.runs)?;
-                registry::storage_of(whereabouts).await?
-            }
+        let storage = if let Some(reader) = Reader::connect(whereabouts).await? {
+            Arc::clone(reader.storage())
+        } else {
+            registry::make(&whereabouts.runs)?;
+            registry::storage_of(whereabouts).await?
         };
         Ok(Self { whereabouts: whereabouts.clone(), storage })
     }

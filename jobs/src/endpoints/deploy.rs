@@ -37,7 +37,10 @@ pub struct ScriptRefused(String);
 
 /// Whether the deployment that is there, or that none is, is what a caller expects.
 #[derive(Clone, Copy)]
-pub struct ExpectedDeployment<'a>(pub &'a (dyn Fn(Option<(&Endpoint, &Deployment)>) -> bool + Sync));
+pub struct ExpectedDeployment<'a>(pub &'a IsExpected<'a>);
+
+/// Whether a deployment of an endpoint, or that it has none of the name, is what is expected.
+pub type IsExpected<'a> = dyn Fn(&Endpoint, Option<&Deployment>) -> bool + Sync + 'a;
 
 impl fmt::Debug for ExpectedDeployment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +50,7 @@ impl fmt::Debug for ExpectedDeployment<'_> {
 
 impl ExpectedDeployment<'_> {
     fn holds(self, endpoint: &Endpoint, name: &str) -> bool {
-        (self.0)(endpoint.deployment(name).ok().map(|found| (endpoint, found)))
+        (self.0)(endpoint, endpoint.deployment(name).ok())
     }
 }
 
@@ -116,7 +119,7 @@ async fn create(
 ) -> Result<Option<Made>, Failure> {
     let set = with_options(new.set, &[("name", new.name), ("endpoint_name", new.endpoint)]);
     let read = match &new.text {
-        Some(sent) => DeploymentFile::of_text(sent.text, &sent.folder.join(DEPLOYMENT_FILE), &set),
+        Some(text) => DeploymentFile::of_text(text.text, &text.folder.join(DEPLOYMENT_FILE), &set),
         None => DeploymentFile::read(new.file, &set),
     };
     let mut read = read.map_err(Failure::usage)?;

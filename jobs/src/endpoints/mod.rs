@@ -18,8 +18,8 @@ use crate::homes::{Whereabouts, registry};
 
 pub(crate) use deploy::archive_of;
 pub use deploy::{
-    ExpectedDeployment, Made, NewDeployment, Patch, ScriptRefused, change_deployment, create_deployment,
-    patch_deployment, put_deployment,
+    ExpectedDeployment, IsExpected, Made, NewDeployment, Patch, ScriptRefused, change_deployment,
+    create_deployment, patch_deployment, put_deployment,
 };
 pub(crate) use invoke::route;
 pub use invoke::{Invoke, invoke};

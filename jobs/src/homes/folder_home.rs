@@ -157,7 +157,7 @@ impl JobHome for FolderHome {
         })
     }
 
-    async fn clear(&self, start: Option<u32>) -> Result<bool, Failure> {
-        run_folder::remove(&self.folder, start).await
+    async fn clear(&self, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure> {
+        run_folder::remove(&self.folder, start, keeps_output).await
     }
 }

@@ -71,8 +71,9 @@ pub trait JobHome: fmt::Debug + Send + Sync {
     async fn until_ended(&self, seen: Seen, view: Sender<Shown>) -> Result<JobResult, Failure>;
     /// Cancels the job for `who`, and waits until it has ended.
     async fn cancel(&self, who: &str) -> Result<JobResult, Failure>;
-    /// Removes everything of the job, as it was seen at its `start`; false where it is in use, or was started again since.
-    async fn clear(&self, start: Option<u32>) -> Result<bool, Failure>;
+    /// Removes everything of the job, as it was seen at its `start`, but for its result where that is to be kept; false where it is in
+    /// use, or was started again since.
+    async fn clear(&self, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure>;
 }
 
 /// A job at one moment.
@@ -260,8 +261,13 @@ impl dyn JobHome + '_ {
     /// Removes the job, as it was seen at its `start`; one that was started again since stays, which is an error of usage.
     /// What was interrupted can be done again.
     pub async fn remove(&self, start: Option<u32>) -> Result<(), Failure> {
+        self.remove_but(start, false).await
+    }
+
+    /// The same, which leaves the result where it is to be kept.
+    pub async fn remove_but(&self, start: Option<u32>, keeps_output: bool) -> Result<(), Failure> {
         failpoint::pass("removes_job");
-        if self.clear(start).await? {
+        if self.clear(start, keeps_output).await? {
             return Ok(());
         }
         Err(Failure::wrong(format!(

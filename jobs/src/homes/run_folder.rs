@@ -123,29 +123,32 @@ pub fn find(name: &str, runs: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Removes a run, as it was seen at its `start`, but for an output elsewhere. Its record goes last: until then it is in the
-/// list. False when it works, or was started again since: then all of it stays.
-pub async fn remove(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
-    let removed = remove_locked(folder, start).await;
+/// list. With `keeps_output` the result in it stays, too. False when it works, or was started again since: then all of it stays.
+pub async fn remove(folder: &Path, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure> {
+    let removed = remove_locked(folder, start, keeps_output).await;
     // Another program may remove it, too.
-    if folder.exists() { removed } else { Ok(true) }
+    if folder.join(layout::JOB).exists() { removed } else { Ok(true) }
 }
 
-async fn remove_locked(folder: &Path, start: Option<u32>) -> Result<bool, Failure> {
+async fn remove_locked(folder: &Path, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure> {
     let Some(_locked) = lock(folder)? else { return Ok(false) };
     let record = JobRecord::read(&LocalStorage::new(folder)).await.map_err(Failure::usage)?;
     if Some(record.incarnation) != start {
         return Ok(false);
     }
+    let output = folder.join(layout::OUTPUT);
+    let keeps_output = keeps_output && output.read_dir().is_ok_and(|mut files| files.next().is_some());
     let remove = || {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if !path.ends_with(layout::JOB) && !path.ends_with(LOCK) {
+            let stays = keeps_output && path == output;
+            if !(stays || path.ends_with(layout::JOB) || path.ends_with(LOCK)) {
                 remove_tree(&path)?;
             }
         }
         // Before the lock, which the next one would make anew.
         remove_tree(&folder.join(layout::JOB))?;
-        remove_tree(folder)
+        if keeps_output { remove_tree(&folder.join(LOCK)) } else { remove_tree(folder) }
     };
     remove().with_context(|| format!("cannot remove {}", folder.display()))?;
     Ok(true)

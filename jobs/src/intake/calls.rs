@@ -23,7 +23,7 @@ use crate::homes::{self, Home, Whereabouts, registry, run_folder};
 use crate::idempotency::{Begun, Held, Requests};
 use crate::submit::code_choice::{Changes, CodeChoice};
 use crate::submit::run::new_id;
-use crate::submit::{self, Start};
+use crate::submit::{self, Sent, Start};
 
 /// What came with a request that a killed server left goes after so long.
 const LEFT_FOR: Duration = Duration::from_hours(24);
@@ -335,6 +335,7 @@ impl Desk {
         former: &str,
         set: Vec<(String, String)>,
         called: Called,
+        staging: Option<Staging>,
         held: &mut Option<Box<Held>>,
     ) -> Result<String, Failure> {
         let picked = held.as_ref().and_then(|held| held.job_id()).map(str::to_owned);
@@ -351,12 +352,23 @@ impl Desk {
         pick(held, &id, None).await?;
         if self.whereabouts.urls.is_some() {
             let start = self.start(&id);
-            kept(held, Box::pin(submit::resubmit(former, &set, &called, &start))).await?;
+            let (code, inputs) = match &staging {
+                Some(staging) => (staging.has_code().then(|| staging.code()), staging.inputs(staging.path())),
+                None => (None, BTreeMap::new()),
+            };
+            let came = Sent { code: code.as_ref(), inputs: &inputs };
+            let again = kept(held, Box::pin(submit::resubmit(former, &set, &called, came, &start))).await;
+            again.map_err(|failure| match &staging {
+                Some(staging) => failure.without(staging.path()),
+                None => failure,
+            })?;
             return Ok(id);
         }
         let former = folder_of(&home)?.display().to_string();
-        let what = What::Resubmit { former, set, called };
-        kept(held, Box::pin(self.run_here(self.staging()?, &id, what))).await?;
+        let staging = staging.map_or_else(|| self.staging(), Ok)?;
+        let (has_code, inputs) = (staging.has_code(), staging.inputs(&self.run(&id)));
+        let what = What::Resubmit { former, set, called, has_code, inputs };
+        kept(held, Box::pin(self.run_here(staging, &id, what))).await?;
         Ok(id)
     }
 
@@ -368,6 +380,7 @@ impl Desk {
         &self,
         id: &str,
         set: Vec<(String, String)>,
+        only_group: Option<String>,
         staging: Option<Staging>,
         held: &mut Option<Box<Held>>,
     ) -> Result<Resumed, Failure> {
@@ -392,7 +405,8 @@ impl Desk {
         let came = staging.as_ref().filter(|staging| staging.has_code());
         if self.whereabouts.urls.is_some() {
             let code = came.map(Staging::code);
-            let resumed = kept(held, Box::pin(self.resume_on(id, &set, code.as_deref()))).await;
+            let resumed =
+                kept(held, Box::pin(self.resume_on(id, &set, code.as_deref(), only_group.as_deref()))).await;
             resumed.map_err(|failure| match &staging {
                 Some(staging) => failure.without(staging.path()),
                 None => failure,
@@ -406,7 +420,7 @@ impl Desk {
         if let Some(came) = came {
             came.move_code(&code)?;
         }
-        let what = What::Resume { set, code: came.map(|_| code.clone()) };
+        let what = What::Resume { set, code: came.map(|_| code.clone()), only_group };
         let (order, file) = (Order { folder, job_id: id.to_owned(), what }, own.with_extension("json"));
         order.write(&file)?;
         let resumed = kept(held, Box::pin(self.program.run(&file, &order.folder))).await;
@@ -429,12 +443,14 @@ impl Desk {
         id: &str,
         set: &[(String, String)],
         code: Option<&Path>,
+        only_group: Option<&str>,
     ) -> Result<(), Failure> {
         let changes = Changes {
             name: id,
             set,
             code: Some(CodeChoice::Old),
             sent: code,
+            only_group,
             ask: &|_, _| Ok(None),
             whereabouts: &self.whereabouts,
         };
@@ -457,7 +473,7 @@ impl Desk {
         let seen = homes::of_id(id, &self.whereabouts).await?.look().await?;
         if !seen.result.state.is_final() && !homes::active_ids(&self.whereabouts).await?.contains(id) {
             // Its record was stored, and workers do not know of it.
-            self.resume_on(id, &[], None).await?;
+            self.resume_on(id, &[], None, None).await?;
         }
         Ok(true)
     }

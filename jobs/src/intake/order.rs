@@ -14,7 +14,7 @@ use super::staging::{SENT, code_in};
 use crate::failure::{Failure, FailureKind};
 use crate::homes::{Whereabouts, run_folder};
 use crate::submit::code_choice::{Changes, CodeChoice};
-use crate::submit::{self, Start};
+use crate::submit::{self, Sent, Start};
 
 /// Name of the file, among what came along.
 const FILE: &str = "order.json";
@@ -47,9 +47,25 @@ pub(super) enum What {
         allowed: Vec<PathBuf>,
     },
     /// It is a former one again.
-    Resubmit { former: String, set: Vec<(String, String)>, called: Called },
+    Resubmit {
+        former: String,
+        set: Vec<(String, String)>,
+        called: Called,
+        /// Whether code came along, in place of its own.
+        #[serde(default)]
+        has_code: bool,
+        /// What takes the place of which input.
+        #[serde(default)]
+        inputs: BTreeMap<String, PathBuf>,
+    },
     /// It goes on, with this code in place of its own.
-    Resume { set: Vec<(String, String)>, code: Option<PathBuf> },
+    Resume {
+        set: Vec<(String, String)>,
+        code: Option<PathBuf>,
+        /// The error group whose mini-batches alone run again.
+        #[serde(default)]
+        only_group: Option<String>,
+    },
 }
 
 /// What the program says.
@@ -163,16 +179,19 @@ pub async fn take_up(file: &Path, whereabouts: &Whereabouts) -> Result<(), Failu
             };
             Box::pin(submit::submit_text(text, given, &start)).await?;
         }
-        What::Resubmit { former, set, called } => {
-            Box::pin(submit::resubmit(&former, &set, &called, &start)).await?;
+        What::Resubmit { former, set, called, has_code, inputs } => {
+            let code = code_in(&folder);
+            let came = Sent { code: has_code.then_some(&code), inputs: &inputs };
+            Box::pin(submit::resubmit(&former, &set, &called, came, &start)).await?;
         }
-        What::Resume { set, code } => {
+        What::Resume { set, code, only_group } => {
             let called = run_folder::called(&folder);
             let changes = Changes {
                 name: &called,
                 set: &set,
                 code: Some(CodeChoice::Old),
                 sent: code.as_deref(),
+                only_group: only_group.as_deref(),
                 ask: &|_, _| Ok(None),
                 whereabouts,
             };

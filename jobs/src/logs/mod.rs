@@ -1,5 +1,6 @@
 //! The logs of a job: which there are, one of them piece by piece, text in them, and all of what its processes say, line by line.
 
+pub mod archive;
 mod search;
 mod tail;
 

@@ -2,7 +2,10 @@
 
 use prs_common::ledger::JobState;
 use prs_common::source_line::SourceLine;
+use prs_common::statistics;
+use prs_common::timestamp::format_us;
 use prs_orchestrator::job::errors::{ErrorGroup, Example};
+use prs_orchestrator::report::group_id_of;
 use serde::{Deserialize, Serialize};
 
 /// The errors of a job; of one that has not ended, those so far.
@@ -28,6 +31,8 @@ pub struct Errors {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DistinctError {
+    /// Id of the group of its tries, the same in every start of the job; null where they are of no mini-batch.
+    pub group: Option<String>,
     /// How the tries ended: `RUN_EXCEPTION`, `RUN_TIMEOUT`, ...; `RUN_DONE` where only items are missing.
     status: String,
     /// Class of the exception, or what stands for it.
@@ -139,9 +144,108 @@ struct FailedTry {
     process: String,
 }
 
+/// An error group of a job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ErrorGroupRecord {
+    /// Id of the job.
+    job_id: String,
+    #[serde(flatten)]
+    error: DistinctError,
+    /// When the first and the last of its tries began: UTC, RFC 3339; null where that was not published.
+    first_at: Option<String>,
+    last_at: Option<String>,
+    /// The nodes with most of its tries, and how many each had.
+    tries_by_node: Vec<NodeTries>,
+    /// How many nodes had it; null where that was not published.
+    nodes_total: Option<u64>,
+    /// When they began; null where that was not published.
+    curve: Option<CurveRecord>,
+    /// Some of them, those whose items are missing first.
+    examples: Vec<TryExample>,
+}
+
+/// Tries of a node.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct NodeTries {
+    /// The node.
+    node_id: u32,
+    /// How many.
+    tries: u64,
+}
+
+/// How many tries began when.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct CurveRecord {
+    /// When the first bin begins: UTC, RFC 3339.
+    from_at: String,
+    /// How long each is.
+    step_seconds: u32,
+    /// The bins.
+    tries: Vec<u64>,
+}
+
+/// A try that stands for others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct TryExample {
+    /// Its mini-batch, from 0.
+    index: u64,
+    /// Which try it was, from 1.
+    r#try: u32,
+    /// The node.
+    node_id: u32,
+    /// The process.
+    process: String,
+    /// What the mini-batch consists of.
+    detail: String,
+    /// When it began: UTC, RFC 3339.
+    started_at: String,
+    /// Whether its mini-batch got no other try.
+    is_lost: bool,
+}
+
+impl ErrorGroupRecord {
+    /// An error of the job `job_id`, with what its orchestrator `told` of it.
+    pub(crate) fn new(job_id: String, error: DistinctError, told: Option<&statistics::ErrorGroup>) -> Self {
+        let example = |one: &statistics::ErrorExample| TryExample {
+            index: one.index,
+            r#try: one.number,
+            node_id: one.node_id,
+            process: one.process.clone(),
+            detail: one.detail.clone(),
+            started_at: format_us(one.started_us),
+            is_lost: one.is_lost,
+        };
+        let curve = |told: &statistics::ErrorGroup| CurveRecord {
+            from_at: format_us(told.curve.origin_us()),
+            step_seconds: told.curve.step_s(),
+            tries: told.curve.bins().to_vec(),
+        };
+        Self {
+            job_id,
+            error,
+            first_at: told.map(|told| format_us(told.first_us)),
+            last_at: told.map(|told| format_us(told.last_us)),
+            tries_by_node: told
+                .iter()
+                .flat_map(|told| &told.nodes)
+                .map(|(node_id, tries)| NodeTries { node_id: *node_id, tries: *tries })
+                .collect(),
+            nodes_total: told.map(|told| told.nodes_total),
+            curve: told.map(curve),
+            examples: told.iter().flat_map(|told| &told.examples).map(example).collect(),
+        }
+    }
+}
+
 impl From<ErrorGroup> for DistinctError {
     fn from(group: ErrorGroup) -> Self {
+        let id = || group_id_of(&group.status, &group.category, group.frame.as_ref(), &group.message);
         Self {
+            group: (!group.example.mini_batch_id.is_empty()).then(id),
             status: group.status,
             category: group.category,
             message: group.message,

@@ -30,20 +30,20 @@ pub struct Job {
     /// Why it failed or was canceled.
     pub reason: Option<String>,
     /// The job whose output this one was given, because it had the same code, settings and inputs; null where it ran.
-    reused: Option<String>,
+    reused_from: Option<String>,
     /// Whether the job completed and every item is in the result.
     complete: bool,
     /// Whether the job file says how many items or mini-batches may fail.
     failures_allowed: bool,
     /// When the job was submitted: UTC, RFC 3339.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    submitted: String,
+    submitted_at: String,
     /// When it ended; null before, and where nobody knows.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    ended: Option<String>,
+    ended_at: Option<String>,
     /// When `prs gc` may remove it: UTC, RFC 3339; null before its end, and where it is kept until `rm` removes it.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    kept_until: Option<String>,
+    keep_until: Option<String>,
     /// How long the last start of the job took, or takes so far.
     pub seconds: f64,
     /// Counts of mini-batches.
@@ -187,12 +187,12 @@ impl Job {
             name: result.name.clone(),
             state: result.state,
             reason: result.reason.clone(),
-            reused: result.reused.clone(),
+            reused_from: result.reused.clone(),
             complete: findings.complete,
             failures_allowed: findings.failures_allowed,
-            submitted: format_us(result.submitted_us),
-            ended: result.ended_us.map(format_us),
-            kept_until: result.kept_until_us.map(format_us),
+            submitted_at: format_us(result.submitted_us),
+            ended_at: result.ended_us.map(format_us),
+            keep_until: result.kept_until_us.map(format_us),
             seconds: result.seconds,
             mini_batches: result.mini_batches,
             items: result.items,

@@ -103,7 +103,7 @@ pub struct RemovedJob {
     pub state: Option<JobState>,
     /// When it was submitted, UTC, RFC 3339; null where it had no record any more.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    pub submitted: Option<String>,
+    pub submitted_at: Option<String>,
     /// What it took, with its logs and results.
     pub bytes: u64,
 }
@@ -132,7 +132,7 @@ pub struct ExpiredJob {
     pub name: String,
     /// Until when it was to be kept, UTC, RFC 3339.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    pub kept_until: String,
+    pub keep_until: String,
     /// What it takes, with its logs and results.
     pub bytes: u64,
 }

@@ -30,7 +30,7 @@ pub use assets::{Asset, AssetList, Data, DataList, Registered, RegisteredName};
 pub use endpoints::{
     AzureJob, AzureJobs, Deployment, Deployments, Downloaded, Endpoint, Endpoints, scoring_uri,
 };
-pub use errors::{DistinctError, Errors, FailedItems, FailedMiniBatch, Item};
+pub use errors::{DistinctError, ErrorGroupRecord, Errors, FailedItems, FailedMiniBatch, Item};
 pub use job::Job;
 pub use lists::{
     Collected, ExpiredJob, Jobs, Leftover, Log, Logs, Removed, RemovedJob, ReportMade, Served, Submitted,

@@ -15,9 +15,9 @@ pub struct Shown {
     pub(crate) state: JobState,
     /// When it was submitted: UTC, RFC 3339.
     #[cfg_attr(feature = "schema", schemars(extend("format" = "date-time")))]
-    pub(crate) submitted: String,
+    pub(crate) submitted_at: String,
     /// The job whose output this one was given (`allow_reuse`); null where it ran, or has not ended.
-    pub(crate) reused: Option<String>,
+    pub(crate) reused_from: Option<String>,
     /// Which start of the job this is: 1, and one more with each `resume`.
     pub(crate) start: u32,
     /// The version of prs that wrote the settings.

@@ -10,6 +10,9 @@ mod nodes;
 mod parts;
 mod perf;
 
+use prs_common::layout;
+use prs_common::statistics::{self, FOLDER, Live, Part};
+use prs_common::storage::StorageExt;
 use prs_orchestrator::JobRecord;
 use prs_orchestrator::report::{page, read_statistics};
 use prs_portal::view::Published;
@@ -20,6 +23,22 @@ use crate::homes::JobHome;
 pub use self::nodes::{NodeOrder, NodeRecord, nodes};
 pub use self::parts::{PARTS, part, waiting};
 pub use self::perf::{METRICS, Point, Series, Window, perf};
+
+/// Where a job stood when its orchestrator said so last; nothing where it never did, or that cannot be read now. Nobody is waited for.
+pub async fn live(home: &dyn JobHome, record: &JobRecord) -> Option<Live> {
+    let published = match home.ledger(record).await {
+        Ok(Some(ledger)) => {
+            ledger.statistics(&[Live::NAME]).await.ok().and_then(|parts| parts.into_iter().next()?)
+        }
+        _ => None,
+    };
+    let bytes = match published {
+        Some(bytes) => bytes.to_vec(),
+        None => home.storage().get(&format!("{}{FOLDER}{}", layout::LOGS, Live::NAME)).await.ok()?.to_vec(),
+    };
+    let live: Live = statistics::decode(&bytes).ok()?;
+    (live.incarnation == record.incarnation).then_some(live)
+}
 
 /// What is published of a job, as it was seen: while it runs on a fleet that of its ledger.
 pub async fn published(home: &dyn JobHome, record: &JobRecord) -> Result<Published, Failure> {

@@ -51,6 +51,8 @@ pub struct Changes<'a> {
     pub code: Option<CodeChoice>,
     /// A folder with code that came along: it runs the rest, and nobody is asked.
     pub sent: Option<&'a Path>,
+    /// The error group whose mini-batches run again, in place of all that failed.
+    pub only_group: Option<&'a str>,
     /// Else who says it when code differs.
     pub ask: AskCode<'a>,
     /// Where the job is, and the caller.
@@ -108,7 +110,7 @@ pub(crate) async fn next_start(
     own: &[&Path],
 ) -> Result<NextStart, Failure> {
     let here = std::env::current_dir().context("there is no current folder").map_err(Failure::usage)?;
-    let Changes { name, set, code, sent, ask, whereabouts } = *changes;
+    let Changes { name, set, code, sent, ask, whereabouts, .. } = *changes;
     let (caller, runs_on) = (&*whereabouts.caller, whereabouts.runs_on());
     let read = |names: &Names| adjust(&record.spec, name, set, &here, runs_on, names);
     let spec = Box::pin(registry::settings(whereabouts, read)).await?;

@@ -35,4 +35,4 @@ pub(crate) mod script_check;
 
 pub use ended::Ended;
 pub use resume::resume;
-pub use run::{Start, note_settings, resubmit, submit, submit_text};
+pub use run::{Sent, Start, note_settings, resubmit, submit, submit_text};

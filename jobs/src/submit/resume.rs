@@ -3,6 +3,7 @@
 use anyhow::Context;
 use prs_common::servers::ServerUrls;
 use prs_orchestrator::publish::Notes;
+use prs_orchestrator::segments::carry::{self, Carried};
 use prs_orchestrator::{JobRecord, JobResult};
 use prs_worker::connect_fleet;
 
@@ -40,8 +41,10 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
     caller.prepare()?;
     let fleet = connect_fleet(urls).await?;
     if record.pipeline.is_some() {
+        refuse_group(changes, &record)?;
         return pipeline::resume_on(&fleet, record, changes, detach).await;
     }
+    let carried = carried(&*home, &record, changes).await?;
     let target = match record.spec.output.as_deref().filter(|_| !detach) {
         Some(output) => {
             let notes = Notes::read(&**storage).await.map_err(Failure::server)?;
@@ -54,7 +57,7 @@ async fn resume_on(urls: &ServerUrls, changes: &Changes<'_>, detach: bool) -> Re
     let next = next_start(changes, &record, &**storage, &[]).await?;
     let mut interrupts = caller.interrupts()?;
     let hint = ResumeHint::default();
-    let resumed = fleet::resume(&fleet, record, next, &hint, caller);
+    let resumed = fleet::resume(&fleet, record, (next, carried), &hint, caller);
     let submitted = Box::pin(hint.unless_interrupted(&mut *interrupts, resumed)).await?;
     caller.note(&format_args!("job {} goes on", submitted.job.id));
     caller.begins(&submitted.job.id);
@@ -75,8 +78,10 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     }
     caller.prepare()?;
     if record.pipeline.is_some() {
+        refuse_group(changes, &record)?;
         return pipeline::resume_here(folder, record, changes).await;
     }
+    let carried = carried(&*home, &record, changes).await?;
     let next = next_start(changes, &record, &**storage, &[&folder]).await?;
     check_side_inputs(&next.spec, &folder)?;
     let python = Python::find(&next.spec)?;
@@ -86,11 +91,49 @@ async fn resume_here(changes: &Changes<'_>) -> Result<Ended, Failure> {
     next.store(&**storage).await?;
     next.begin(&mut record, Some(&python.interpreter));
     record.write(&**storage).await.context("cannot store the job")?;
+    if let Some(carried) = carried {
+        let written = carried.write(&**storage, record.incarnation).await;
+        written.context("cannot carry over what does not run again")?;
+    }
     caller.note(&format_args!("job {} goes on in {}", record.job_id, shown(&folder)));
     caller.begins(&record.job_id);
     let run = embedded::Run { folder, record, python, interrupts: &mut *interrupts, caller, outer: None };
     let result = embedded::run(run).await?;
     Ok(Ended::job(result, home.called()))
+}
+
+/// What does not run again, where one error group alone does.
+async fn carried(
+    home: &dyn JobHome,
+    record: &JobRecord,
+    changes: &Changes<'_>,
+) -> Result<Option<Carried>, Failure> {
+    let Some(group) = changes.only_group else { return Ok(None) };
+    let found = carry::look(home.storage(), record.incarnation, group).await;
+    let found = found.map_err(home.cannot("read what failed"))?;
+    if found.open == 0 {
+        let id = home.called();
+        return Err(Failure::wrong(format!(
+            "only_group: no mini-batch of job {id} is lost because of an error of the group {group:?}; prs errors {id} -o json names the groups"
+        )));
+    }
+    changes.whereabouts.caller.note(&format_args!(
+        "of what failed, {} mini-batch(es) of the group {group} run again, and {} stay as they are",
+        found.open,
+        found.kept()
+    ));
+    Ok(Some(found))
+}
+
+/// Refuses an error group of a pipeline, which has none of its own.
+fn refuse_group(changes: &Changes<'_>, record: &JobRecord) -> Result<(), Failure> {
+    match changes.only_group {
+        Some(_) => Err(Failure::wrong(format!(
+            "only_group: {} has steps, and its errors are theirs; leave it out, and all that failed runs again",
+            record.job_id
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The result of a job of which nothing is left to do, when it still is in its output; a job that this program cannot go on

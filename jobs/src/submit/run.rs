@@ -1,10 +1,13 @@
 //! A job that runs anew: of a job file, or of a former job; in this process or on a fleet.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use prs_common::job::{Called, Given, JobSpec, JobText, Loaded, Names, change};
+use prs_common::code::archive::{CodeArchive, pack};
+use prs_common::dataset::input::{InputMode, InputSource};
+use prs_common::job::{Called, Given, JobSpec, JobText, Loaded, Names, RunsOn, change, script_below};
 use prs_common::layout;
 use prs_common::storage::{LocalStorage, Storage};
 use prs_common::timestamp::now_us;
@@ -122,6 +125,7 @@ pub async fn resubmit(
     name: &str,
     set: &[(String, String)],
     called: &Called,
+    came: Sent<'_>,
     start: &Start<'_>,
 ) -> Result<Ended, Failure> {
     let home = Box::pin(homes::find_to_run(name, start.whereabouts)).await?;
@@ -131,22 +135,107 @@ pub async fn resubmit(
     let (archive, listings) =
         (home.code(&record, "submit the job file again").await?, home.listings(&record));
     let former = record.as_given();
+    let (mut archive, mut code) = (archive, former.code.clone());
     let runs_on = start.whereabouts.runs_on();
     let read = |names: &Names| change(&former.spec, name, set, &here, runs_on, names);
     let mut spec = Box::pin(registry::settings(start.whereabouts, read)).await?;
     called.put_on(&mut spec).map_err(Failure::usage)?;
-    start.caller().note(&describe_resubmitted(&former, &archive));
+    if called.submitted_by.is_none() {
+        spec.submitted_by = None;
+    }
+    spec.resubmitted_from = Some(former.job_id.clone());
+    came.put_inputs(&mut spec)?;
+    match came.code {
+        Some(folder) => {
+            let packed = sent_code(folder, &mut spec, start).await?;
+            (archive, code) = (packed.body.into(), layout::code_archive(&packed.checksum));
+        }
+        None => start.caller().note(&describe_resubmitted(&former, &archive)),
+    }
     match Loaded::of_job(spec) {
         Loaded::Job(spec) => {
             let id = start.id_of(&spec.name);
-            let new =
-                NewJob { id, is_named: start.is_named(), spec: *spec, code: former.code, archive, listings };
+            let new = NewJob { id, is_named: start.is_named(), spec: *spec, code, archive, listings };
             Box::pin(run(new, start)).await
         }
         Loaded::Pipeline(loaded) => {
-            Box::pin(pipeline::resubmit(*loaded, &(former.code, archive), listings, start)).await
+            Box::pin(pipeline::resubmit(*loaded, &(code, archive), listings, start)).await
         }
     }
+}
+
+/// What came with a former job that runs again, in place of what it had.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent<'a> {
+    /// A folder with its code.
+    pub code: Option<&'a PathBuf>,
+    /// The data of inputs and side inputs, by their names.
+    pub inputs: &'a BTreeMap<String, PathBuf>,
+}
+
+/// Nothing, for [`Sent`].
+static NOTHING: BTreeMap<String, PathBuf> = BTreeMap::new();
+
+impl Sent<'static> {
+    /// Nothing came along.
+    pub const NOTHING: Self = Self { code: None, inputs: &NOTHING };
+}
+
+impl Sent<'_> {
+    /// Puts the data in the place of what the job had.
+    fn put_inputs(&self, spec: &mut JobSpec) -> Result<(), Failure> {
+        for (name, path) in self.inputs {
+            let source = InputSource::Paths(vec![path.display().to_string()]);
+            if let Some(input) = spec.inputs.iter_mut().find(|input| input.name == *name) {
+                if input.mltable.is_some() {
+                    return Err(Failure::wrong(format!(
+                        "input {name} is an MLTable, whose files its own file names: submit the job with its file and input.{name}"
+                    )));
+                }
+                (input.source, input.mode) = (source, InputMode::Upload);
+            } else if let Some(side) = spec.side_inputs.iter_mut().find(|side| side.name == *name) {
+                (side.source, side.mode, side.seen, side.changed_lately) =
+                    (source, InputMode::Upload, None, false);
+            } else {
+                let known: Vec<&str> = spec
+                    .inputs
+                    .iter()
+                    .map(|input| &*input.name)
+                    .chain(spec.side_inputs.iter().map(|side| &*side.name))
+                    .collect();
+                return Err(Failure::wrong(format!(
+                    "the job has no input {name:?}; its inputs and side inputs are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The code that came with a job that runs again.
+async fn sent_code(folder: &Path, spec: &mut JobSpec, start: &Start<'_>) -> Result<CodeArchive, Failure> {
+    let (caller, runs_on) = (start.caller(), start.whereabouts.runs_on());
+    if spec.has_no_code() {
+        return Err(Failure::wrong("the job has no code, so it takes none: leave it out"));
+    }
+    let former = std::mem::replace(&mut spec.source_directory, folder.to_owned());
+    if script_below(folder, &spec.entry_script).is_none() {
+        let script = &spec.entry_script;
+        return Err(Failure::wrong(format!(
+            "the entry script {script} is not in the code that came along: send it, too, or leave the code out"
+        )));
+    }
+    if let Some(check) = ScriptCheck::start(spec, runs_on, true)? {
+        check.finish(caller).await?;
+    }
+    let packed = pack(folder).map_err(Failure::usage)?;
+    code_notes::check(spec, &packed.files, caller)?;
+    if runs_on == RunsOn::Workers {
+        // It is gone with the request.
+        spec.source_directory = former;
+    }
+    Ok(packed)
 }
 
 /// Runs a new job.

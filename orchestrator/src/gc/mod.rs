@@ -36,7 +36,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use prs_common::layout::BLOBS;
+use prs_common::layout::{self, BLOBS};
 use prs_common::storage::{ObjectMeta, Storage, StorageError, StorageExt};
 use prs_common::timestamp::now_us;
 use serde::Serialize;
@@ -218,6 +218,10 @@ async fn leftovers(
             _ => return Ok(None),
         }
         let objects = storage.list_all(&named::prefix(&id)).await?;
+        if objects.iter().any(|object| object.key == named::prefix(&id) + layout::KEPT) {
+            // What is left of it was to stay.
+            return Ok(None);
+        }
         let is_left = !objects.is_empty() && objects.iter().all(|object| is_older(object, age));
         Ok(is_left.then_some((id, objects)))
     });

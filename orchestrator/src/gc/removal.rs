@@ -4,20 +4,26 @@
 //! the job cannot be started again; a start that came first keeps the job. The mark is deleted last: the next removal goes
 //! on where one was interrupted.
 
+use futures_util::TryStreamExt;
 use prs_common::failpoint;
 use prs_common::layout;
-use prs_common::storage::{PutMode, Storage, StorageExt};
+use prs_common::storage::{PutMode, Storage, StorageError, StorageExt};
 
 use crate::job::fleet::{INDEX, job_storage};
 use crate::job::record::{CONFLICTS, JobRecord, JobRecordError, REMOVED, is_conflict};
 use crate::job::reuse;
 
+/// Objects that are deleted together.
+const DELETED_TOGETHER: usize = 1_000;
+
 /// Removes a job that has ended, as it was seen at its `start` (1 for the first; nothing where it had no record). False
-/// when it was started again since: then all of it stays. May be repeated.
+/// when it was started again since: then all of it stays. With `keeps_output` its result stays, where it is among what the job has.
+/// May be repeated.
 pub async fn remove_job(
     storage: &dyn Storage,
     job_id: &str,
     start: Option<u32>,
+    keeps_output: bool,
 ) -> Result<bool, JobRecordError> {
     let job = job_storage(storage, job_id);
     // First, so that no entry is left of a job that is gone; one that stays is not found by others, and no more.
@@ -29,11 +35,25 @@ pub async fn remove_job(
     }
     failpoint::pass("job_withdrawn");
     let rest = async {
-        job.delete_below("", Some(layout::JOB)).await?;
+        if keeps_output && job.list(layout::OUTPUT, "").try_next().await?.is_some() {
+            // First, so that nobody tidies up what is to stay.
+            job.put(layout::KEPT, "".into(), PutMode::Overwrite).await?;
+            delete_all_but_output(&*job).await?;
+        } else {
+            job.delete_below("", Some(layout::JOB)).await?;
+        }
         storage.delete(&format!("{INDEX}{job_id}")).await?;
         job.delete(layout::JOB).await
     };
     rest.await.map(|()| true).map_err(JobRecordError::Storage)
+}
+
+async fn delete_all_but_output(job: &dyn Storage) -> Result<(), StorageError> {
+    let keys = job.list("", "").map_ok(|object| object.key);
+    let goes = |key: &str| !key.starts_with(layout::OUTPUT) && key != layout::JOB && key != layout::KEPT;
+    let keys = keys.try_filter(|key| std::future::ready(goes(key)));
+    let together = keys.try_chunks(DELETED_TOGETHER).map_err(|error| error.1);
+    together.try_for_each(|keys| async move { job.delete_all(&keys).await }).await
 }
 
 /// Puts the mark in place of the record; false where this is of another start, or of one that has not ended.
@@ -94,15 +114,15 @@ mod tests {
         record.start_again();
         record.write(&*job).await.unwrap();
         for start in [Some(1), Some(2), None] {
-            assert!(!remove_job(&storage, "job-1", start).await.unwrap(), "{start:?}");
+            assert!(!remove_job(&storage, "job-1", start, false).await.unwrap(), "{start:?}");
         }
         end(&mut record);
         record.write(&*job).await.unwrap();
-        assert!(!remove_job(&storage, "job-1", Some(1)).await.unwrap());
+        assert!(!remove_job(&storage, "job-1", Some(1), false).await.unwrap());
         assert_eq!((count(&storage).await, JobRecord::read(&*job).await.unwrap()), (4, record));
-        assert!(remove_job(&storage, "job-1", Some(2)).await.unwrap());
+        assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap());
         assert_eq!(count(&storage).await, 0);
-        assert!(remove_job(&storage, "job-1", Some(2)).await.unwrap(), "another program did it");
+        assert!(remove_job(&storage, "job-1", Some(2), false).await.unwrap(), "another program did it");
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +131,7 @@ mod tests {
             let (_folder, storage, job, mut record) = ended().await;
             record.start_again();
             let resume = tokio::spawn(async move { record.write(&*job).await.is_ok() });
-            let removed = remove_job(&storage, "job-1", Some(1)).await.unwrap();
+            let removed = remove_job(&storage, "job-1", Some(1), false).await.unwrap();
             assert_ne!(resume.await.unwrap(), removed);
             assert_eq!(count(&storage).await, if removed { 0 } else { 4 });
         }
@@ -126,7 +146,7 @@ mod tests {
         record.start_again();
         assert!(record.write(&*job).await.is_err());
         assert!(record.write_unless_ended(&*job).await.is_err());
-        assert!(remove_job(&storage, "job-1", None).await.unwrap());
+        assert!(remove_job(&storage, "job-1", None, false).await.unwrap());
         assert_eq!(count(&storage).await, 0);
     }
 }

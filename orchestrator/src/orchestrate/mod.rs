@@ -148,7 +148,7 @@ async fn lease_is_lost(job: &JobContext, owner: &str) -> &'static str {
 async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, WatchError> {
     let record = recorded(job).await?;
     if let Some(panicked) = panics::are_enough(job).await? {
-        return end_without_a_look(job, owner, record, panicked).await;
+        return Box::pin(end_without_a_look(job, owner, record, panicked)).await;
     }
     failpoint::pass("watches");
     let Some(record) = record else { return Ok(Some(WatchEnd::Over)) };
@@ -174,7 +174,7 @@ async fn watch_over(job: &JobContext, owner: &str) -> Result<Option<WatchEnd>, W
         tracing::info!(job = job.id, ended = recovered.ended, "outcomes were found in storage");
     }
     let (view, _seen) = tokio::sync::watch::channel(View::default());
-    end(job, owner, watch(job, owner, record, &job.id, &view).await).await
+    end(job, owner, Box::pin(watch(job, owner, record, &job.id, &view)).await).await
 }
 
 /// Whether the ledger has the outcomes that the result of a job counts.

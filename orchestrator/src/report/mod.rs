@@ -12,7 +12,7 @@ pub(crate) mod statistics;
 pub mod summaries;
 pub(crate) mod try_table;
 
-pub use statistics::read as read_statistics;
+pub use statistics::{group_id_of, read as read_statistics};
 
 use prs_common::timestamp::push_seconds;
 

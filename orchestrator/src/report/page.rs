@@ -83,7 +83,7 @@ pub fn facts(
         other_tries: errors.others,
         failed_list: lists_failed
             .then(|| FailedList { uri: format!("{}/{FAILED_MINI_BATCHES}", result.output.folder()) }),
-        steps: result.steps.iter().map(|step| of_step(step, place)).collect(),
+        steps: result.steps.iter().map(|step| of_step(step, needs(record, step), place)).collect(),
         statistics,
         now_us: now_us(),
     }
@@ -122,6 +122,7 @@ fn error(group: &ErrorGroup, statistics: Option<&Errors>) -> ErrorFact {
         code: group.frame.as_ref().map(|frame| frame.text.clone()).unwrap_or_default(),
         cost: words::cost(group),
         tries: group.tries,
+        lost: group.mini_batches_lost,
         nodes: group.nodes.iter().copied().collect(),
         times: statistics.and_then(|statistics| times(group, statistics)),
         example: ErrorPlace { what, log: log.clone() },
@@ -142,12 +143,19 @@ fn times(group: &ErrorGroup, statistics: &Errors) -> Option<ErrorTimes> {
     })
 }
 
-fn of_step(step: &StepResult, place: PageLocation<'_>) -> StepFact {
+/// The steps that a step of a pipeline needs.
+fn needs(record: &JobRecord, step: &StepResult) -> Vec<String> {
+    let plan = record.pipeline.iter().flat_map(|plan| &plan.pipeline.steps);
+    plan.filter(|planned| planned.name == step.name).flat_map(|planned| planned.needs.clone()).collect()
+}
+
+fn of_step(step: &StepResult, needs: Vec<String>, place: PageLocation<'_>) -> StepFact {
     let result = step.result.as_deref();
     let reason = result.and_then(|result| result.reason.as_deref()?.lines().next());
     StepFact {
         name: step.name.clone(),
         job_id: step.job_id.clone(),
+        needs,
         state: result.map(|result| result.state),
         complete: result.is_some_and(|result| result.findings.complete),
         reason: reason.unwrap_or_default().to_owned(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bundles;
+pub mod carry;
 pub(crate) mod catalog;
 pub mod damage;
 pub(crate) mod durations;

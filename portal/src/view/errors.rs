@@ -2,7 +2,9 @@
 
 use crate::chart::Curve;
 use crate::text::times::{clock, day_and_clock};
-use crate::text::{Run, counted, cut, runs};
+use crate::text::{counted, cut, runs};
+
+use super::frames::{Piece, of_place, pieces};
 
 /// Letters of a message, and of a line of code, that are shown.
 const LETTERS: usize = 600;
@@ -32,6 +34,8 @@ pub struct ErrorFact {
     pub cost: String,
     /// So many tries.
     pub tries: u64,
+    /// Mini-batches that it cost.
+    pub lost: u64,
     /// Nodes that had it.
     pub nodes: Vec<u32>,
     /// When they had it, and how often; nothing where there are no statistics of it.
@@ -80,7 +84,11 @@ pub(crate) struct ErrorCard {
     pub(crate) code: String,
     pub(crate) example: String,
     pub(crate) log: String,
-    pub(crate) traceback: Vec<Run>,
+    /// Where the place leads; empty where it leads nowhere.
+    pub(crate) place_link: String,
+    pub(crate) traceback: Vec<Piece>,
+    /// Whether it cost mini-batches.
+    pub(crate) lost: bool,
     pub(crate) is_open: bool,
 }
 
@@ -95,7 +103,13 @@ pub(crate) struct ErrorCards {
 }
 
 /// The cards of `errors`, `most` at most, with tracebacks as long as these need no more than `room` bytes of HTML.
-pub(crate) fn cards(errors: &[ErrorFact], other_tries: u64, most: usize, mut room: usize) -> ErrorCards {
+pub(crate) fn cards(
+    errors: &[ErrorFact],
+    other_tries: u64,
+    most: usize,
+    mut room: usize,
+    code: Option<&str>,
+) -> ErrorCards {
     let mut without = 0;
     let mut cards = Vec::new();
     for (at, error) in errors.iter().take(most).enumerate() {
@@ -106,7 +120,7 @@ pub(crate) fn cards(errors: &[ErrorFact], other_tries: u64, most: usize, mut roo
             room -= length;
         }
         without += usize::from(is_there && !fits);
-        cards.push(card(error, fits, at == 0));
+        cards.push(card(error, fits, at == 0, code));
     }
     let mut rest = Vec::new();
     if errors.len() > most {
@@ -123,7 +137,7 @@ pub(crate) fn cards(errors: &[ErrorFact], other_tries: u64, most: usize, mut roo
     ErrorCards { cards, folded, rest: if rest.is_empty() { rest } else { format!("{rest}.") } }
 }
 
-fn card(error: &ErrorFact, has_traceback: bool, is_open: bool) -> ErrorCard {
+fn card(error: &ErrorFact, has_traceback: bool, is_open: bool, code: Option<&str>) -> ErrorCard {
     let (first, rest) = error.message.trim_end().split_once('\n').unwrap_or((error.message.trim_end(), ""));
     let mut cost = vec![error.cost.clone()];
     let nodes = error.times.as_ref().map(counted_nodes);
@@ -149,7 +163,9 @@ fn card(error: &ErrorFact, has_traceback: bool, is_open: bool) -> ErrorCard {
         code: cut(error.code.trim(), LETTERS),
         example: cut(&error.example.what, LETTERS),
         log: error.example.log.clone(),
-        traceback: if has_traceback { runs(error.traceback.trim_end()) } else { Vec::new() },
+        place_link: of_place(&error.place, code),
+        traceback: if has_traceback { pieces(error.traceback.trim_end(), code) } else { Vec::new() },
+        lost: error.lost > 0,
         is_open,
     }
 }
@@ -217,7 +233,7 @@ mod tests {
     #[test]
     fn cards_say_what_is_left_out() {
         let errors = [error("a<b"), error("0123456789"), error("x")];
-        let found = cards(&errors, 7, 2, 12);
+        let found = cards(&errors, 7, 2, 12, None);
         assert_eq!(found.cards.len(), 2);
         assert_eq!(
             found.rest,
@@ -229,7 +245,7 @@ mod tests {
         assert_eq!(first.traceback[0].text, "a<b");
         assert!(found.cards[1].traceback.is_empty() && !found.cards[1].is_open);
         assert!(first.when.is_empty() && first.curve.is_none());
-        assert_eq!(cards(&[], 0, 2, 12), ErrorCards::default());
+        assert_eq!(cards(&[], 0, 2, 12, None), ErrorCards::default());
     }
 
     #[test]
@@ -267,7 +283,7 @@ mod tests {
         ];
         for (times, nodes, when) in table {
             let error = ErrorFact { times: Some(times), ..error("") };
-            let card = &cards(&[error], 0, 1, 0).cards[0];
+            let card = &cards(&[error], 0, 1, 0, None).cards[0];
             assert_eq!((card.cost.rsplit(" \u{b7} ").next(), &*card.when), (Some(nodes), when));
             assert!(card.curve.is_some());
         }

@@ -127,6 +127,8 @@ pub struct StepFact {
     pub name: String,
     /// Id of its job.
     pub job_id: String,
+    /// The steps that it needs, by their names.
+    pub needs: Vec<String>,
     /// Its state; nothing where it was not run.
     pub state: Option<JobState>,
     /// Whether it completed with every item.

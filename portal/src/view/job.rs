@@ -33,6 +33,8 @@ pub(crate) struct JobView<'a> {
     pub(crate) made: (String, String),
     /// What stands in front of the name of a log in a link to it; nothing where links to logs lead nowhere.
     pub(crate) logs: Option<String>,
+    /// Whether who looks may go on with it, which has ended.
+    pub(crate) may_resume: bool,
 }
 
 /// A line of attention.
@@ -84,7 +86,10 @@ impl<'a> JobView<'a> {
         Self {
             header: Header::new(facts),
             attention: attention(&signals(facts)).into_iter().map(|said| line(said, &present)).collect(),
-            errors: cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks),
+            errors: {
+                let code = logs.is_some().then(|| format!("/jobs/{}/code", facts.job_id));
+                cards(&facts.errors, facts.other_tries, detail.errors, detail.tracebacks, code.as_deref())
+            },
             slowest,
             running,
             nodes: nodes.map(|of| nodes::table(of, &nodes::slow(of), facts.state.is_final(), detail.rows.0)),
@@ -105,6 +110,7 @@ impl<'a> JobView<'a> {
             figures,
             facts,
             logs,
+            may_resume: false,
         }
     }
 }
@@ -151,7 +157,7 @@ fn line(said: Attention, present: &[&str]) -> Line {
     Line { family, word, said, link }
 }
 
-fn step(step: &super::StepFact) -> Step {
+pub(crate) fn step(step: &super::StepFact) -> Step {
     let (items, missing) = step.items;
     Step {
         name: step.name.clone(),

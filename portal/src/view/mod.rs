@@ -2,6 +2,7 @@
 
 mod errors;
 mod facts;
+mod frames;
 mod header;
 mod job;
 mod nodes;
@@ -17,11 +18,13 @@ pub use errors::{ErrorFact, ErrorPlace, ErrorTimes};
 pub use facts::{Facts, FailedList, OutputFact, Published, StartFact, StepFact};
 pub use header::Header;
 pub use report::{MOST_BYTES, report};
+pub use signals::signals;
 pub use site::{
-    AgainPage, ApiPage, ApiRoute, Choice, Chrome, ConfirmPage, DeletePage, DeploymentRow, EndpointEditPage,
-    EndpointPage, EndpointRow, EndpointsPage, FleetPage, GivenCall, JobPage, JobRow, JobsPage, LogEntry,
-    LogHit, LogLines, LogPage, LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodesPage,
-    OutputFile, OutputPage, Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused, RegistryPage,
-    SettingsPage, StateCount, SubmitPage, Tab, TargetRow, TryFact, TryLine, VersionPage, VersionRow,
-    VersionsPage, WorkerRow,
+    AgainPage, ApiPage, ApiRoute, Choice, Chrome, CodePage, CodeRow, ComparePage, ComparedFile, ComparedJob,
+    ConfirmPage, DeletePage, DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage,
+    FleetPage, GivenCall, GraphPage, JobPage, JobRow, JobsPage, LogEntry, LogHit, LogLines, LogPage,
+    LogSearch, LoginPage, MiniBatchPage, MiniBatchesPage, NameRow, NodesPage, OutputFile, OutputPage,
+    Planned, Preview, PrintedText, ProblemPage, ProblemsPage, Refused, RegistryPage, RemovePage,
+    SelectedPage, SelectedRow, SettingsPage, StateCount, SubmitPage, Tab, TargetRow, TryFact, TryLine,
+    VersionPage, VersionRow, VersionsPage, WorkerRow,
 };

@@ -9,7 +9,7 @@ use crate::attention::{InitTrouble, Signals};
 use crate::chart::BANDS;
 
 /// The numbers of the job.
-pub(crate) fn signals(facts: &Facts) -> Signals {
+pub fn signals(facts: &Facts) -> Signals {
     let published = &facts.statistics;
     let has_ended = facts.state.is_final();
     let live = published.live.as_ref();

@@ -34,6 +34,8 @@ pub(crate) enum AzureJobCommand {
     Download(DownloadJob),
     /// End a job; what is done is kept.
     Cancel(NamedJob),
+    /// Change what is said of a job: its name for people, description, tags, and until when it is kept.
+    Update(UpdateJob),
 }
 
 impl AzureJobCommand {
@@ -42,6 +44,7 @@ impl AzureJobCommand {
             Self::Create(CreateJob { whereabouts, .. })
             | Self::List(ListAzureJobs { whereabouts, .. })
             | Self::Download(DownloadJob { meant: NamedJob { whereabouts, .. }, .. })
+            | Self::Update(UpdateJob { meant: NamedJob { whereabouts, .. }, .. })
             | Self::Show(NamedJob { whereabouts, .. })
             | Self::Stream(NamedJob { whereabouts, .. })
             | Self::Cancel(NamedJob { whereabouts, .. }) => whereabouts,
@@ -82,6 +85,16 @@ pub(crate) struct NamedJob {
     pub(crate) web: bool,
     #[command(flatten)]
     pub(crate) whereabouts: WhereaboutsArguments,
+}
+
+/// Change what is said of a job.
+#[derive(Debug, Args)]
+pub(crate) struct UpdateJob {
+    #[command(flatten)]
+    pub(crate) meant: NamedJob,
+    /// `display_name`, `description`, `tags.NAME`, or `keep_until`, a time in RFC 3339; nothing behind the `=` takes it away. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value, num_args = 1.., required = true)]
+    pub(crate) set: Vec<(String, String)>,
 }
 
 /// List jobs.

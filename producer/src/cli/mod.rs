@@ -35,7 +35,9 @@ pub(crate) use assets::{
     DatasetCommand, DownloadModel, Environment, FileCommand, ListAssets, Model, ModelCommand, OneVersion,
     ShowAsset, UpdateAsset,
 };
-pub(crate) use azure_jobs::{AzureJobCommand, AzureJobs, CreateJob, DownloadJob, ListAzureJobs, NamedJob};
+pub(crate) use azure_jobs::{
+    AzureJobCommand, AzureJobs, CreateJob, DownloadJob, ListAzureJobs, NamedJob, UpdateJob,
+};
 pub(crate) use endpoints::{
     Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint, Deployment, DeploymentCommand,
     Endpoint, EndpointCommand, Invoke, ListDeployments, ListEndpoints, NamedDeployment, NamedEndpoint,

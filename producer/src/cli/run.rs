@@ -186,6 +186,9 @@ pub(crate) struct Resume {
     /// Which code runs the rest, where `source_directory` is no longer what the job was submitted with.
     #[arg(long, value_enum)]
     pub(crate) code: Option<CodeChoice>,
+    /// Of what failed run the mini-batches of one error group alone: its id, as `errors -o json` has it.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) only_group: Option<String>,
     /// Override a setting that leaves the mini-batches as they are; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<(String, String)>,

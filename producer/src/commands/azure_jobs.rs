@@ -8,13 +8,15 @@ use prs_jobs::homes::{self, Home, Seen};
 use prs_jobs::list::{Wanted, list as list_jobs};
 use prs_jobs::records::{AzureJob, AzureJobs, Downloaded};
 use prs_jobs::submit::{self, Start};
+use prs_jobs::update::{Words, update};
 use prs_jobs::{Whereabouts, download};
 
 use super::endpoints::{note_azure, page, print_call, print_jobs};
-use super::who::who;
+use super::who::{signed, who};
 use super::{browser, stream};
 use crate::cli::{
     AzureJobCommand, AzureJobs as Arguments, CreateJob, DownloadJob, Format, Job, ListAzureJobs, NamedJob,
+    UpdateJob,
 };
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
@@ -38,6 +40,12 @@ pub(super) async fn job(arguments: Arguments, format: Format) -> Result<ExitCode
             let (home, _) = find(&arguments).await?;
             home.cancel(&who()).await?;
             show(&*home, arguments.web).await?;
+        }
+        AzureJobCommand::Update(UpdateJob { meant, set }) => {
+            let words = Words::parse(&set)?;
+            let (home, _) = find(&meant).await?;
+            update(&*home, &words).await?;
+            show(&*home, meant.web).await?;
         }
     }
     Ok(Code::Completed.into())
@@ -76,7 +84,8 @@ async fn create(arguments: &CreateJob, format: Format) -> Result<ExitCode, Failu
         return Err(Failure::wrong(format!("--name: {message}")));
     }
     let names = whereabouts.names.anew();
-    let given = Given { overrides: set, names: Some(&names), ..Given::default() };
+    let called = signed();
+    let given = Given { overrides: set, names: Some(&names), called: Some(&called), ..Given::default() };
     let detach = whereabouts.urls.is_some() && !stream;
     let start =
         Start { whereabouts: &whereabouts, run_dir: None, id: name.as_deref(), is_picked: false, detach };

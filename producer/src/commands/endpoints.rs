@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
 
 use console::Term;
-use prs_common::job::{CallFile, Called, EndpointFile};
+use prs_common::job::{CallFile, EndpointFile};
 use prs_common::registry;
 use prs_common::timestamp::format_us;
 use prs_jobs::Whereabouts;
@@ -18,6 +18,7 @@ use prs_jobs::records::{AzureJob, AzureJobs, Deployment, Deployments, Endpoint, 
 use prs_jobs::submit::{Ended, Start};
 
 use super::summary;
+use super::who::signed;
 use crate::cli::{
     Call, CreateDeployment, CreateEndpoint, DeleteDeployment, DeleteEndpoint,
     Deployment as DeploymentArguments, DeploymentCommand, Endpoint as EndpointArguments, EndpointCommand,
@@ -355,7 +356,7 @@ async fn call(endpoint: &str, call: &Call, format: Format) -> Result<ExitCode, F
         deployment: call.deployment_name.as_deref(),
         set: &set,
         invocation: &invocation,
-        called: &Called::default(),
+        called: &signed(),
     };
     let ended = Box::pin(endpoints::invoke(&calling, &start)).await?;
     print_call(ended, &whereabouts, format).await

@@ -92,7 +92,7 @@ async fn doomed(arguments: &Collect) -> Result<Vec<Doomed>, Failure> {
         let shown = match leftover {
             Leftover::Job { name, kept_until_us: Some(until), .. } if until <= now_us() => {
                 let (_, bytes) = home.amount().await?;
-                Shown::Expired(ExpiredJob { job_id, name, kept_until: format_us(until), bytes })
+                Shown::Expired(ExpiredJob { job_id, name, keep_until: format_us(until), bytes })
             }
             Leftover::Remains { removed: true } => {
                 let (objects, bytes) = home.amount().await?;
@@ -151,8 +151,8 @@ fn collected(removed: bool, doomed: Vec<Doomed>, found: Found) -> Collected {
 /// The same for people.
 fn lines(collected: &Collected) -> Vec<String> {
     let Collected { jobs, leftovers, inputs, .. } = collected;
-    let job = |ExpiredJob { job_id, kept_until, bytes, .. }: &ExpiredJob| {
-        format!("job {job_id}, kept until {} UTC, {}", kept_until[..16].replace('T', " "), HumanBytes(*bytes))
+    let job = |ExpiredJob { job_id, keep_until, bytes, .. }: &ExpiredJob| {
+        format!("job {job_id}, kept until {} UTC, {}", keep_until[..16].replace('T', " "), HumanBytes(*bytes))
     };
     let leftover = |records::Leftover { job_id, bytes, .. }: &records::Leftover| {
         format!("what is left of {job_id}, which is no job, {}", HumanBytes(*bytes))

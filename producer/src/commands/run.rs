@@ -4,15 +4,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use prs_common::job::{Called, Given};
+use prs_common::job::Given;
 use prs_jobs::Whereabouts;
 use prs_jobs::records::Submitted;
 use prs_jobs::submit::code_choice::Changes;
-use prs_jobs::submit::{self, Ended, Start};
+use prs_jobs::submit::{self, Ended, Sent, Start};
 
 use super::ask_code::ask_code;
 use super::id_file::IdFile;
 use super::summary::report;
+use super::who::signed;
 use crate::cli::{Format, Resubmit, Resume, Submit, not_on_a_fleet};
 use crate::failure::{Code, Failure};
 use crate::terminal::output;
@@ -24,10 +25,12 @@ pub(super) async fn submit(arguments: &Submit, format: Format) -> Result<ExitCod
     check(&whereabouts, run_dir.as_deref(), *detach)?;
     let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
     let (names, invocation) = (servers.names(), of_deployment.invocation());
+    let called = signed();
     let given = Given {
         overrides: &arguments.set,
         invocation: Some(&invocation),
         names: Some(&names),
+        called: Some(&called),
         ..Given::default()
     };
     let start = Start {
@@ -47,12 +50,12 @@ pub(super) async fn resubmit(arguments: &Resubmit, format: Format) -> Result<Exi
     check(&whereabouts, run_dir.as_deref(), *detach)?;
     let (whereabouts, run_dir) = (&whereabouts, run_dir.as_deref());
     let start = Start { whereabouts, run_dir, id: None, is_picked: false, detach: *detach };
-    print(submit::resubmit(&job.name, set, &Called::default(), &start).await?, format)
+    print(submit::resubmit(&job.name, set, &signed(), Sent::NOTHING, &start).await?, format)
 }
 
 /// Goes on with a former job.
 pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCode, Failure> {
-    let Resume { job, set, code, detach, id_file } = arguments;
+    let Resume { job, set, code, only_group, detach, id_file } = arguments;
     let whereabouts = job.whereabouts.settled()?;
     check(&whereabouts, None, *detach)?;
     let whereabouts = whereabouts.heard_by(Arc::new(IdFile::at(id_file.clone())));
@@ -61,6 +64,7 @@ pub(super) async fn resume(arguments: &Resume, format: Format) -> Result<ExitCod
         set,
         code: code.map(Into::into),
         sent: None,
+        only_group: only_group.as_deref(),
         ask: &ask_code,
         whereabouts: &whereabouts,
     };

@@ -1,6 +1,7 @@
 //! Who gives a command, as others read it: in the result of a canceled job (spec S13), in the list of tokens.
 
 use prs_common::host_name;
+use prs_common::job::{Called, Submitter};
 
 /// `ana@lab`.
 pub(super) fn who() -> String {
@@ -9,6 +10,11 @@ pub(super) fn who() -> String {
     let user = user.or_else(|| name_of(id, &std::fs::read_to_string("/etc/passwd").ok()?));
     let user = user.unwrap_or_else(|| format!("user {id}"));
     format!("{user}@{}", host_name())
+}
+
+/// A job that is called as its file says, and handed in by who gives the command.
+pub(super) fn signed() -> Called {
+    Called { submitted_by: Some(Submitter { name: who(), id: None }), ..Called::default() }
 }
 
 /// The name of a user in the system's list of users.

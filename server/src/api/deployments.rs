@@ -116,8 +116,8 @@ pub(crate) async fn put(
     let sent = AssetText::receive(&app, request, ("model", false)).await?;
     to_the_end(move || async move {
         let (code, fence) = (sent.staging.code(), sent.fence(&app));
-        let check = |there: Option<(&registry::Endpoint, &registry::Deployment)>| {
-            let tag = there.map(|(endpoint, one)| tag_of(endpoint, one));
+        let check = |endpoint: &registry::Endpoint, there: Option<&registry::Deployment>| {
+            let tag = there.map(|one| tag_of(endpoint, one));
             expects.as_ref().is_none_or(|expects| expects.holds(tag.as_deref()))
         };
         let new = NewDeployment {
@@ -193,8 +193,8 @@ pub(crate) async fn patch(
         ));
     }
     to_the_end(move || async move {
-        let check = |there: Option<(&registry::Endpoint, &registry::Deployment)>| {
-            let tag = there.map(|(endpoint, one)| tag_of(endpoint, one));
+        let check = |endpoint: &registry::Endpoint, there: Option<&registry::Deployment>| {
+            let tag = there.map(|one| tag_of(endpoint, one));
             expects.as_ref().is_none_or(|expects| expects.holds(tag.as_deref()))
         };
         let patch = Patch {

@@ -5,6 +5,7 @@ use axum::Json;
 use serde_json::{Map, Value, json};
 
 use super::Route;
+use super::answers::{answer, schemas};
 use crate::problem::ALL;
 
 const LIMIT: (&str, &str) = ("limit", "entries of a page, 1 to 500 [50]");
@@ -31,6 +32,8 @@ routes! {
         ("target", "a compute target"),
         ("endpoint", "calls of this endpoint"),
         ("deployment", "calls that this deployment answered"),
+        ("submitted_by", "who handed it in"),
+        ("parent", "the id of a pipeline: the jobs of its steps in place of all others"),
         ("tag", "key:value; several: all of them"),
         ("since", "submitted since: RFC 3339, or 2d, 6h"),
         ("until", "submitted until"),
@@ -44,14 +47,22 @@ routes! {
         ("timeout", "seconds, at most 60 [30]"),
         ("fields", "keys, with commas between them; all without it")
     ], "A job, as prs status -o json has it, with more.";
-    delete "/api/v1/jobs/{job}", "admin", [], "Removes a job that has ended.";
+    patch "/api/v1/jobs/{job}", "submit", [], "Changes what is said of a job, also while it runs: display_name, description, tags, keep_until.";
+    delete "/api/v1/jobs/{job}", "submit", [
+        ("output", "keep, or remove: whether the result that lies among what the job has goes, too [keep]")
+    ], "Removes a job that has ended: one that you handed in; those of others need the role admin.";
     post "/api/v1/jobs/{job}/cancel", "submit", [], "Cancels a job; what is done is kept.";
     post "/api/v1/jobs/{job}/resume", "submit", [], "Runs what is missing or failed of a job that has ended, in this job. Takes an Idempotency-Key.";
     post "/api/v1/jobs/{job}/resubmit", "submit", [], "Runs all of a job again as a new one, with changes. Takes an Idempotency-Key.";
     get "/api/v1/jobs/{job}/spec", "read", [], "Its settings: JSON, or with Accept: application/yaml a job file.";
+    get "/api/v1/jobs/{job}/code", "read", [], "The files of the code that it ran last.";
+    get "/api/v1/jobs/{job}/code.tar.gz", "read", [], "All of that code.";
+    get "/api/v1/jobs/{job}/code/{path}", "read", [], "A file of it as text, at most 2 MiB.";
     get "/api/v1/jobs/{job}/steps", "read", [], "The jobs of the steps of a pipeline, as far as they began.";
     get "/api/v1/jobs/{job}/report.html", "read", [], "The page about it as one file.";
     get "/api/v1/jobs/{job}/errors", "read", [], "Its distinct errors, those that cost most first.";
+    get "/api/v1/jobs/{job}/errors/{group}", "read", [], "One of them: when and where its tries ran, and three of these.";
+    get "/api/v1/jobs/{job}/errors/{group}/items", "read", [], "The mini-batches that it cost; with Accept: text/plain one item a line.";
     get "/api/v1/jobs/{job}/failed-items", "read", [], "The mini-batches of which items are missing; with Accept: text/plain one item a line.";
     get "/api/v1/jobs/{job}/statistics", "read", [
         ("parts", "timeline, activity, durations, plan_map, slowest, recent, running, shares, nodes; several with commas [all but nodes]")
@@ -92,6 +103,13 @@ routes! {
     get "/api/v1/jobs/{job}/outputs", "read", [("prefix", "beginning of the name"), LIMIT, CURSOR], "Lists the files of its output.";
     get "/api/v1/jobs/{job}/outputs/{path}", "read", [], "A file of its output, or a range of it.";
     get "/api/v1/jobs/{job}/result", "read", [], "Its result file, or a range of it.";
+    get "/api/v1/jobs/{job}/output-preview", "read", [
+        ("path", "a file of its output [the result]"), ("from", "start or end [start]"), ("rows", "at most 500 [20]")
+    ], "The first or the last rows of a file of its output; 256 KiB of it are looked at.";
+    get "/api/v1/jobs/{job}/logs.tar.gz", "read", [
+        ("kind", "result, error, stdout, stderr, system, perf or progress; several: any of them"), ("node", "those of a node")
+    ], "Its logs as one archive, 2 GiB at most.";
+    get "/api/v1/events", "read", [("types", "job")], "What changes in the list of jobs, as server-sent events: job with the job as a list has it, gone with its id.";
     get "/api/v1/endpoints", "any", [], "Lists batch endpoints; with a token of the role invoke those that it names.";
     get "/api/v1/endpoints/{endpoint}", "any", [], "A batch endpoint, and where it is called.";
     put "/api/v1/endpoints/{endpoint}", "submit", [], "Creates it (If-None-Match: *), or replaces what is said of it (If-Match); its deployments stay.";
@@ -155,6 +173,8 @@ pub(crate) async fn openapi() -> Json<Value> {
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
         entry[route.method] = operation(route);
     }
+    let mut schemas = schemas();
+    schemas.insert("Problem".to_owned(), problem());
     Json(json!({
         "openapi": "3.1.0",
         "info": {
@@ -165,7 +185,7 @@ pub(crate) async fn openapi() -> Json<Value> {
         "paths": paths,
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": { "Problem": problem() },
+            "schemas": schemas,
         },
     }))
 }
@@ -184,7 +204,7 @@ fn operation(route: &Route) -> Value {
         "operationId": format!("{} {}", route.method, route.path),
         "parameters": parameters,
         "responses": {
-            "2XX": { "description": "What was asked for." },
+            "2XX": answer(route.method, route.path),
             "default": {
                 "description": "A problem.",
                 "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } },

@@ -216,13 +216,13 @@ pub(crate) async fn invoke(
     let fingerprint = hexadecimal(&Sha256::digest(body.to_string()));
     let body: CallBody = serde_json::from_value(body)
         .map_err(|error| Problem::new(Kind::BAD_REQUEST, format_args!("The body is not a call: {error}.")))?;
-    let (mut set, mut sent) = (Vec::new(), BTreeMap::new());
+    let (mut set, mut manifests) = (Vec::new(), BTreeMap::new());
     let (of_manifests, inputs): (Map<_, _>, Map<_, _>) =
         body.inputs.into_iter().partition(|(_, bound)| bound.get("manifest_sha256").is_some());
     for (name, bound) in of_manifests {
         let (files, kind) = manifest_of(&app, &name, bound).await?;
         set.push((format!("inputs.{name}.type"), kind));
-        sent.insert(name, files);
+        manifests.insert(name, files);
     }
     for (kind, bindings) in [("inputs", inputs), ("outputs", body.outputs)] {
         set.extend(bound(kind, bindings)?);
@@ -238,12 +238,12 @@ pub(crate) async fn invoke(
             ..Invocation::default()
         },
         called: Called { display_name: body.display_name, tags: body.tags, ..Called::default() },
-        sent,
+        sent: manifests,
     };
     let (job_id, is_replayed) = call_once(&app, who, key, fingerprint, call).await?;
     let (_, seen) = app.seen(&job_id).await?;
     let at = format!("/api/v1/jobs/{job_id}");
-    let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response();
+    let mut response = (StatusCode::ACCEPTED, [(LOCATION, at)], JobObject::of(&seen)).into_response();
     if is_replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -331,6 +331,8 @@ pub(crate) async fn call_once(
         }
         let endpoint = call.endpoint.clone();
         let called_by = Some(who.id().to_owned());
+        let mut call = call;
+        call.called.submitted_by = Some(who.submitter());
         let done = async {
             let submission = app.desk.call(call, called_by).await?;
             Box::pin(app.desk.submit(submission, &mut held)).await

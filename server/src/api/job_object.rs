@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use axum::http::HeaderMap;
-use axum::response::Response;
-use prs_common::timestamp::format_us;
+use axum::response::{IntoResponse, Response};
+use prs_common::ledger::JobState;
+use prs_common::statistics::{Live, Threshold};
+use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::attention::attention;
 use prs_jobs::homes::Seen;
+use prs_jobs::phase::phase;
 use prs_jobs::records::{Job, Versioned};
+use prs_portal::attention::{Attention, Severity};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::http::conditional::{self, short_checksum};
-use crate::index::{Summary, attention};
+use crate::index::Summary;
 use crate::problem::{Kind, Problem};
 
 /// Addresses about a job.
@@ -42,6 +48,41 @@ impl Links {
     }
 }
 
+/// What needs a person.
+#[derive(Debug, Serialize)]
+pub(crate) struct AttentionLine {
+    /// What it is about.
+    code: &'static str,
+    /// `note`, `warning` or `error`.
+    severity: &'static str,
+    /// When that began; null where nobody knows.
+    since: Option<String>,
+    /// What is the matter.
+    text: String,
+    /// The page that has more.
+    link: String,
+    /// A command that helps; null where none does.
+    command: Option<String>,
+}
+
+impl AttentionLine {
+    fn of(one: &Attention, job_id: &str) -> Self {
+        let anchor = if one.part.is_empty() { String::new() } else { format!("#{}", one.part) };
+        Self {
+            code: one.code,
+            severity: match one.severity {
+                Severity::Note => "note",
+                Severity::Warning => "warning",
+                Severity::Error => "error",
+            },
+            since: None,
+            text: one.text.clone(),
+            link: format!("/jobs/{job_id}{anchor}"),
+            command: Some(one.command.clone()).filter(|command| !command.is_empty()),
+        }
+    }
+}
+
 /// A job as a list has it.
 #[derive(Debug, Serialize)]
 pub(crate) struct JobSummary<'a> {
@@ -50,20 +91,28 @@ pub(crate) struct JobSummary<'a> {
     name: &'a str,
     display_name: Option<&'a str>,
     state: &'static str,
+    /// What it does at the moment; null once it has ended.
+    phase: Option<&'a str>,
     complete: Option<bool>,
     reason: Option<&'a str>,
+    canceled_by: Option<&'a str>,
     target: &'a str,
     submitted_at: String,
+    /// When its last start was asked for.
+    started_at: String,
     ended_at: Option<String>,
+    submitted_by: Option<&'a str>,
     tags: &'a BTreeMap<String, String>,
     endpoint: Option<&'a str>,
     deployment: Option<&'a str>,
+    parent: Option<&'a str>,
     mini_batches: prs_orchestrator::job::record::MiniBatchCounts,
     items: prs_orchestrator::job::record::ItemCounts,
     seconds: f64,
     per_second: f64,
     eta_seconds: Option<f64>,
-    attention: Option<&'a str>,
+    /// The worst of what needs a person; null where nothing does.
+    attention: Option<AttentionLine>,
     incarnation: u32,
     links: Links,
 }
@@ -76,24 +125,57 @@ impl<'a> From<&'a Summary> for JobSummary<'a> {
             name: &of.name,
             display_name: of.display_name.as_deref(),
             state: of.state.as_str(),
+            phase: of.phase.as_deref(),
             complete: of.complete,
             reason: of.reason.as_deref(),
+            canceled_by: canceled_by(of.state, of.reason.as_deref()),
             target: &of.target,
             submitted_at: format_us(of.submitted_us),
+            started_at: format_us(of.started_us),
             ended_at: of.ended_us.map(format_us),
+            submitted_by: of.submitted_by.as_deref(),
             tags: &of.tags,
             endpoint: of.deployed.as_ref().map(|(endpoint, _)| endpoint.as_str()),
             deployment: of.deployed.as_ref().map(|(_, deployment)| deployment.as_str()),
+            parent: of.parent.as_deref(),
             mini_batches: of.mini_batches,
             items: of.items,
             seconds: of.seconds,
             per_second: of.per_second,
             eta_seconds: of.eta_seconds,
-            attention: of.attention.as_deref(),
+            attention: of.attention.as_ref().map(|one| AttentionLine::of(one, &of.job_id)),
             incarnation: of.start,
             links: Links::of(&of.job_id),
         }
     }
+}
+
+/// Who canceled a job that ended so, as its reason says.
+fn canceled_by(state: JobState, reason: Option<&str>) -> Option<&str> {
+    let first = reason?.lines().next()?;
+    first.strip_prefix("canceled by ").filter(|_| state == JobState::Canceled)
+}
+
+/// A limit of a job.
+#[derive(Debug, Serialize)]
+struct ThresholdLine {
+    /// Its key in the job file.
+    name: String,
+    limit: i64,
+    /// What counts so far.
+    used: u64,
+}
+
+/// Counts of tries, of all starts as far as they were published.
+#[derive(Debug, Serialize)]
+struct TryCounts {
+    /// All that ended; null where nothing was published.
+    total: Option<u64>,
+    failed: u64,
+    /// Those of which a later try succeeded; null while the job runs.
+    made_good: Option<u64>,
+    /// Those that were lost with their nodes; null where nothing was published.
+    node_losses: Option<u64>,
 }
 
 /// A job.
@@ -106,37 +188,117 @@ pub(crate) struct JobObject {
     experiment_name: Option<String>,
     tags: BTreeMap<String, String>,
     target: String,
+    phase: Option<String>,
+    canceled_by: Option<String>,
+    started_at: String,
+    submitted_by: Option<String>,
     endpoint: Option<String>,
     deployment: Option<String>,
     parent: Option<String>,
     incarnation: u32,
-    attention: Option<String>,
+    resubmitted_from: Option<String>,
+    /// Whether all mini-batches are planned.
+    planned: bool,
+    /// Mini-batches that wait, that nodes have in hand, and of which a try failed; null where nothing was published.
+    waiting: Option<u64>,
+    in_flight: Option<u64>,
+    retried: Option<u64>,
+    rows: u64,
+    nodes_wanted: u32,
+    items_per_second: f64,
+    thresholds: Vec<ThresholdLine>,
+    /// What its author should know of the job file.
+    notes: Vec<String>,
+    attention: Vec<AttentionLine>,
     links: Links,
+    #[serde(skip)]
+    tries: TryCounts,
+    /// When what is said here was so, microseconds since the Unix epoch.
+    #[serde(skip)]
+    as_of_us: u64,
+    #[serde(skip)]
+    has_ended: bool,
 }
 
 impl JobObject {
     /// The job as it was seen.
     pub(crate) fn of(seen: &Seen) -> Self {
-        let record = &seen.record;
+        Self::with(seen, None)
+    }
+
+    /// The job as it was seen, with what its orchestrator said last.
+    pub(crate) fn with(seen: &Seen, live: Option<&Live>) -> Self {
+        let Seen { record, result, .. } = seen;
+        let (spec, has_ended) = (&record.spec, result.state.is_final());
+        let status = &record.status;
+        let progress = &status.progress;
+        let runs = |count: u64| if has_ended { 0 } else { count };
+        let failed = if has_ended { result.findings.tries.failed } else { status.failed_tries };
         Self {
-            display_name: record.spec.display_name.clone(),
-            description: record.spec.description.clone(),
-            experiment_name: record.spec.experiment_name.clone(),
-            tags: record.spec.tags.clone(),
-            target: record.spec.compute_target.clone(),
-            endpoint: record.spec.deployed.as_ref().map(|it| it.endpoint.clone()),
-            deployment: record.spec.deployed.as_ref().map(|it| it.deployment.clone()),
+            display_name: spec.display_name.clone(),
+            description: spec.description.clone(),
+            experiment_name: spec.experiment_name.clone(),
+            tags: spec.tags.clone(),
+            target: spec.compute_target.clone(),
+            phase: phase(seen, live),
+            canceled_by: canceled_by(result.state, result.reason.as_deref()).map(str::to_owned),
+            started_at: format_us(record.started_us),
+            submitted_by: spec.submitted_by.as_ref().map(|by| by.name.clone()),
+            endpoint: spec.deployed.as_ref().map(|it| it.endpoint.clone()),
+            deployment: spec.deployed.as_ref().map(|it| it.deployment.clone()),
             parent: record.parent.as_ref().map(|parent| parent.job_id.clone()),
             incarnation: record.incarnation,
-            attention: attention(seen),
+            resubmitted_from: spec.resubmitted_from.clone(),
+            planned: progress.checkpoint.complete || live.is_some_and(|live| live.is_planned),
+            waiting: live.map(|live| runs(live.waiting)),
+            in_flight: live.map(|live| runs(live.in_flight)),
+            retried: live.map(|live| live.retried),
+            rows: if has_ended { result.output.rows } else { live.map_or(0, |live| live.rows) },
+            nodes_wanted: spec.node_count,
+            items_per_second: if has_ended { 0.0 } else { status.items_per_second },
+            thresholds: live
+                .into_iter()
+                .flat_map(|live| &live.thresholds)
+                .filter(|one| one.limit >= 0)
+                .map(threshold)
+                .collect(),
+            notes: spec.notes.clone(),
+            attention: attention(seen, live, &record.job_id)
+                .iter()
+                .map(|one| AttentionLine::of(one, &record.job_id))
+                .collect(),
             links: Links::of(&record.job_id),
+            tries: TryCounts {
+                total: live.map(|live| live.tries),
+                failed,
+                made_good: has_ended.then_some(result.findings.tries.made_good),
+                node_losses: live.map(|live| live.node_losses),
+            },
+            as_of_us: status.updated_us.max(record.submitted_us),
+            has_ended,
             record: Job::seen(seen).into(),
         }
     }
 
+    /// All keys but those that say how old it is.
+    pub(crate) fn lasting(&self) -> Value {
+        let mut whole = serde_json::to_value(self).unwrap_or_default();
+        whole["tries"] = serde_json::to_value(&self.tries).unwrap_or_default();
+        whole
+    }
+
+    /// All keys.
+    pub(crate) fn whole(&self) -> Value {
+        let mut whole = self.lasting();
+        let age = now_us().saturating_sub(self.as_of_us) as f64 / 1e6;
+        whole["as_of"] = format_us(self.as_of_us).into();
+        whole["stale_seconds"] = if self.has_ended { 0.0 } else { (age * 10.0).round() / 10.0 }.into();
+        whole
+    }
+
     /// The same with the keys alone that are named; all where none is.
     pub(crate) fn with_fields(&self, fields: Option<&str>) -> Result<Value, Problem> {
-        let mut whole = serde_json::to_value(self).unwrap_or_default();
+        let mut whole = self.whole();
         let (Some(fields), Some(object)) = (fields, whole.as_object_mut()) else { return Ok(whole) };
         let wanted: Vec<&str> = fields.split(',').map(str::trim).collect();
         if let Some(unknown) = wanted.iter().find(|name| !object.contains_key(**name)) {
@@ -149,7 +311,24 @@ impl JobObject {
     /// An answer with it, for who may have it already.
     pub(crate) fn answer(&self, headers: &HeaderMap, fields: Option<&str>) -> Result<Response, Problem> {
         let body = self.with_fields(fields)?;
-        let tag = format!("W/\"{}.{}\"", self.incarnation, short_checksum(body.to_string().as_bytes()));
-        Ok(conditional::answer(headers, &tag, axum::Json(body)))
+        // What only grows older is the same still.
+        let lasting = self.lasting().to_string();
+        let tag = format!(
+            "W/\"{}.{}\"",
+            self.incarnation,
+            short_checksum([lasting.as_bytes(), fields.unwrap_or_default().as_bytes()].concat().as_slice())
+        );
+        Ok(conditional::answer(headers, &tag, Json(body)))
+    }
+}
+
+fn threshold(one: &Threshold) -> ThresholdLine {
+    ThresholdLine { name: one.name.clone(), limit: one.limit, used: one.used }
+}
+
+/// A job as JSON, all of it.
+impl IntoResponse for JobObject {
+    fn into_response(self) -> Response {
+        Json(self.whole()).into_response()
     }
 }

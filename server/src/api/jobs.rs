@@ -1,4 +1,4 @@
-//! Jobs: list, one, cancel, remove.
+//! Jobs: list, one, cancel.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,14 +11,16 @@ use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LINK, LO
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use prs_common::timestamp::{format_us, now_us};
+use prs_jobs::homes::{JobHome, Seen};
 use prs_jobs::records::Versioned;
+use prs_jobs::statistics::live;
 use prs_jobs::{homes, report as reports, show};
 use serde::Serialize;
 use tracing::{info, warn};
 
 use super::job_object::{JobObject, JobSummary};
 use crate::app::App;
-use crate::auth::{May, MayAdmin, MayRead, MaySubmit};
+use crate::auth::{May, MayRead, MaySubmit};
 use crate::http::cursor;
 use crate::http::params::{Params, bad};
 use crate::index::{Snapshot, Summary};
@@ -32,13 +34,15 @@ const STATES: [&str; 7] =
     ["queued", "scheduling", "running", "finalizing", "completed", "failed", "canceled"];
 const SORTS: [&str; 5] = ["submitted_at", "ended_at", "seconds", "state", "name"];
 /// The parameters of a list.
-pub(crate) const KNOWN: [&str; 12] = [
+pub(crate) const KNOWN: [&str; 14] = [
     "state",
     "name",
     "q",
     "target",
     "endpoint",
     "deployment",
+    "submitted_by",
+    "parent",
     "tag",
     "since",
     "until",
@@ -74,6 +78,9 @@ pub(crate) struct Wanted {
     target: Option<String>,
     endpoint: Option<String>,
     deployment: Option<String>,
+    submitted_by: Option<String>,
+    /// The pipeline whose steps are asked for, in place of all other jobs.
+    pub(crate) parent: Option<String>,
     tags: Vec<(String, String)>,
     since_us: u64,
     until_us: Option<u64>,
@@ -112,6 +119,8 @@ impl Wanted {
             target: params.one("target")?.map(str::to_owned),
             endpoint: params.one("endpoint")?.map(str::to_owned),
             deployment: params.one("deployment")?.map(str::to_owned),
+            submitted_by: params.one("submitted_by")?.map(str::to_owned),
+            parent: params.one("parent")?.map(str::to_owned),
             tags: params.all("tag").into_iter().map(tag).collect::<Result<_, _>>()?,
             since_us: params.moment("since", now)?.unwrap_or(0),
             until_us: params.moment("until", now)?,
@@ -128,6 +137,7 @@ impl Wanted {
         self.name.as_deref().is_none_or(|name| job.name.starts_with(name))
             && self.target.as_ref().is_none_or(|target| *target == job.target)
             && self.is_called(job)
+            && self.submitted_by.as_deref().is_none_or(|by| is_by(by, job.submitted_by.as_deref()))
             && self.tags.iter().all(|(key, value)| job.tags.get(key) == Some(value))
             && job.submitted_us >= self.since_us
             && self.until_us.is_none_or(|until| job.submitted_us <= until)
@@ -135,7 +145,7 @@ impl Wanted {
                 || contains(&job.name)
                 || job.display_name.as_deref().is_some_and(contains)
                 || job.reason.as_deref().is_some_and(contains)
-                || job.attention.as_deref().is_some_and(contains))
+                || job.attention.as_ref().is_some_and(|one| contains(&one.text)))
     }
 
     /// Whether it answers a call that is asked for.
@@ -211,6 +221,27 @@ impl Wanted {
     }
 }
 
+/// Whether a job was handed in by who is called `wanted`: a name, or of `ana@lab` what stands before the `@`.
+fn is_by(wanted: &str, by: Option<&str>) -> bool {
+    by.is_some_and(|by| by == wanted || by.split('@').next() == Some(wanted))
+}
+
+/// The jobs that a list is taken from: all, or the steps of one pipeline.
+pub(crate) async fn snapshot(app: &App, wanted: &Wanted) -> Result<Arc<Snapshot>, Problem> {
+    let refused = |failure| Problem::of(&failure, Kind::REFUSED);
+    let Some(parent) = &wanted.parent else {
+        return app.index.snapshot().await.map_err(|failure| Problem::of(&failure, Kind::INTERNAL));
+    };
+    let (home, seen) = app.seen(parent).await?;
+    let mut jobs = Vec::new();
+    if seen.record.pipeline.is_some() {
+        let steps = homes::steps_of(&home.called(), &app.whereabouts).await.map_err(refused)?;
+        let seen = homes::look_at_all(steps, &*app.whereabouts.caller).await.map_err(refused)?;
+        jobs = seen.iter().map(|seen| Arc::new(Summary::of(seen))).collect();
+    }
+    Ok(Arc::new(Snapshot { jobs, made_us: now_us() }))
+}
+
 /// The number or the text that a list is sorted by, when the job was submitted, its id.
 type Position = (f64, String, u64, String);
 
@@ -227,8 +258,7 @@ pub(crate) struct Found {
 pub(crate) async fn list(_: MayRead, State(app): State<App>, params: Params) -> Result<Response, Problem> {
     params.check(&KNOWN)?;
     let (wanted, limit) = (Wanted::parse(&params)?, params.limit()?);
-    let snapshot = app.index.snapshot().await;
-    let snapshot = snapshot.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let snapshot = Box::pin(snapshot(&app, &wanted)).await?;
     let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
     let link = found.next.as_ref().map(|next| {
         let rest = params.without(&["cursor"]);
@@ -262,18 +292,18 @@ pub(crate) async fn one(
     if let Some(other) = wait_for.filter(|for_what| !["ended", "changed"].contains(for_what)) {
         return Err(bad("wait_for", format_args!("{other:?} is neither ended nor changed")));
     }
-    let (_, seen) = app.seen(&id).await?;
-    let mut object = JobObject::of(&seen);
+    let (home, seen) = app.seen(&id).await?;
+    let mut object = object_of(&*home, &seen).await;
     if let Some(for_what) = wait_for.filter(|_| !seen.result.state.is_final()) {
-        let before = object.with_fields(None)?;
+        let before = object.lasting();
         let mut ticks = app.watches.follow(&id);
         let waits = async {
             while ticks.changed().await.is_ok() {
                 let tick = Arc::clone(&ticks.borrow_and_update());
                 let Some(seen) = tick.seen.as_deref() else { continue };
-                let now = JobObject::of(seen);
-                let is_so = seen.result.state.is_final()
-                    || (for_what == "changed" && now.with_fields(None).is_ok_and(|now| now != before));
+                let now = JobObject::with(seen, tick.live.as_deref());
+                let is_so =
+                    seen.result.state.is_final() || (for_what == "changed" && now.lasting() != before);
                 if is_so {
                     return Some(now);
                 }
@@ -284,12 +314,19 @@ pub(crate) async fn one(
             waited = tokio::time::timeout(Duration::from_secs(timeout), waits) => waited.ok().flatten(),
             () = app.stop.cancelled() => None,
         };
-        object = match waited {
-            Some(now) => now,
-            None => JobObject::of(&app.seen(&id).await?.1),
+        object = if let Some(now) = waited {
+            now
+        } else {
+            let (home, seen) = app.seen(&id).await?;
+            object_of(&*home, &seen).await
         };
     }
     object.answer(&headers, params.one("fields")?)
+}
+
+/// The job as it was seen, with what its orchestrator said last.
+pub(crate) async fn object_of(home: &dyn JobHome, seen: &Seen) -> JobObject {
+    JobObject::with(seen, live(home, &seen.record).await.as_ref())
 }
 
 /// Begins to cancel the job with this id, which goes on when the request has its answer.
@@ -320,30 +357,7 @@ pub(crate) async fn cancel(
     begin_to_cancel(&app, &id, &who.name).await?;
     let (_, seen) = app.seen(&id).await?;
     let at = format!("/api/v1/jobs/{id}");
-    Ok((StatusCode::ACCEPTED, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response())
-}
-
-/// Removes the job with this id.
-pub(crate) async fn remove_job(app: &App, id: &str) -> Result<(), Problem> {
-    let (home, seen) = app.seen(id).await?;
-    if !home.has_ended(&seen.record) {
-        return Err(Problem::new(Kind::JOB_IS_ACTIVE, "The job has not ended: cancel it first."));
-    }
-    let refused = |failure| Problem::of(&failure, Kind::REFUSED);
-    let start = home.leftover().await.map_err(refused)?.start();
-    home.remove(start).await.map_err(refused)
-}
-
-/// `DELETE /jobs/{job}`.
-pub(crate) async fn remove(
-    _: MayAdmin,
-    State(app): State<App>,
-    Path(id): Path<String>,
-    params: Params,
-) -> Result<StatusCode, Problem> {
-    params.check(&[])?;
-    Box::pin(remove_job(&app, &id)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok((StatusCode::ACCEPTED, [(LOCATION, at)], JobObject::of(&seen)).into_response())
 }
 
 /// `GET /jobs/{job}/spec`.
@@ -379,7 +393,7 @@ pub(crate) async fn steps(
         let found = homes::steps_of(&home.called(), &app.whereabouts).await;
         for step in found.map_err(|failure| Problem::of(&failure, Kind::REFUSED))? {
             let seen = step.look().await.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
-            steps.push(JobObject::of(&seen));
+            steps.push(JobObject::of(&seen).whole());
         }
     }
     let total = Some(steps.len() as u64);

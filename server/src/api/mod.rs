@@ -2,16 +2,21 @@
 //!
 //! | file | addresses |
 //! |---|---|
-//! | `jobs` | jobs: list, one, cancel, remove |
+//! | `jobs` | jobs: list, one, cancel |
+//! | `change` | what is said of a job, and that it is removed |
 //! | `submit` | jobs that are handed in, go on, and run again |
 //! | `received` | what comes with these requests |
 //! | `once` | `Idempotency-Key`: what comes twice is done once |
 //! | `job_object` | how a job is written |
-//! | `errors` | its errors and failed items |
+//! | `code` | the code that it ran |
+//! | `errors` | its errors, what one of them cost, and failed items |
 //! | `events` | what happens to it, as it happens |
+//! | `list_events` | what changes in the list of jobs, likewise |
 //! | `fleet` | targets of the fleet, for autoscalers; its workers |
 //! | `logs` | its logs: list, one, a window of one, text in them |
+//! | `log_archive` | its logs as one archive |
 //! | `outputs` | its result and its files |
+//! | `preview` | the first or the last rows of a file of its output |
 //! | `mini_batches` | its mini-batches and their tries |
 //! | `statistics` | what it did over time, its nodes and their hosts |
 //! | `tokens` | tokens: list, create, revoke |
@@ -22,10 +27,14 @@
 //! | `asset_file` | bodies that say what is to be registered |
 //! | `uploads` | files that are sent before what needs them |
 //! | `azure` | the same calls in the shapes of Azure's REST |
+//! | `answers` | the schemas of answers in it |
 //! | `document` | the list of all of them |
 
+mod answers;
 mod asset_file;
 pub(crate) mod azure;
+pub(crate) mod change;
+pub(crate) mod code;
 pub(crate) mod deployments;
 mod document;
 pub(crate) mod endpoints;
@@ -35,10 +44,13 @@ pub(crate) mod files;
 pub(crate) mod fleet;
 mod job_object;
 pub(crate) mod jobs;
+mod list_events;
+mod log_archive;
 pub(crate) mod logs;
 pub(crate) mod mini_batches;
 pub(crate) mod once;
 pub(crate) mod outputs;
+mod preview;
 pub(crate) mod received;
 pub(crate) mod registry;
 mod service;
@@ -81,14 +93,19 @@ pub(crate) fn router() -> Router<App> {
     let at = |path: &str, methods: MethodRouter<App>| Router::new().route(path, methods);
     Router::new()
         .merge(at("/api/v1/jobs", get(jobs::list).post(submit::submit.layer(large()))))
-        .merge(at("/api/v1/jobs/{job}", get(jobs::one).delete(jobs::remove)))
+        .merge(at("/api/v1/jobs/{job}", get(jobs::one).patch(change::patch).delete(change::delete)))
         .merge(at("/api/v1/jobs/{job}/cancel", post(jobs::cancel)))
         .merge(at("/api/v1/jobs/{job}/resume", post(submit::resume.layer(large()))))
         .merge(at("/api/v1/jobs/{job}/resubmit", post(submit::resubmit.layer(large()))))
         .merge(at("/api/v1/jobs/{job}/spec", get(jobs::spec)))
+        .merge(at("/api/v1/jobs/{job}/code", get(code::list)))
+        .merge(at("/api/v1/jobs/{job}/code.tar.gz", get(code::archive)))
+        .merge(at("/api/v1/jobs/{job}/code/{*path}", get(code::one)))
         .merge(at("/api/v1/jobs/{job}/steps", get(jobs::steps)))
         .merge(at("/api/v1/jobs/{job}/report.html", get(jobs::report)))
         .merge(at("/api/v1/jobs/{job}/errors", get(errors::list)))
+        .merge(at("/api/v1/jobs/{job}/errors/{group}", get(errors::group)))
+        .merge(at("/api/v1/jobs/{job}/errors/{group}/items", get(errors::items)))
         .merge(at("/api/v1/jobs/{job}/failed-items", get(errors::failed_items)))
         .merge(at("/api/v1/jobs/{job}/statistics", get(statistics::statistics)))
         .merge(at("/api/v1/jobs/{job}/nodes", get(statistics::list)))
@@ -104,6 +121,9 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/api/v1/jobs/{job}/outputs", get(outputs::list)))
         .merge(at("/api/v1/jobs/{job}/outputs/{*path}", get(outputs::one)))
         .merge(at("/api/v1/jobs/{job}/result", get(outputs::result)))
+        .merge(at("/api/v1/jobs/{job}/output-preview", get(preview::preview)))
+        .merge(at("/api/v1/jobs/{job}/logs.tar.gz", get(log_archive::archive)))
+        .merge(at("/api/v1/events", get(events::of_jobs)))
         .merge(at("/api/v1/targets", get(fleet::targets)))
         .merge(at("/api/v1/targets/{target}", get(fleet::target)))
         .merge(at("/api/v1/workers", get(fleet::workers)))

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::http::header::{HeaderName, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -121,7 +120,7 @@ pub(crate) async fn answer(
 ) -> Result<Response, Problem> {
     let (_, seen) = app.seen(job_id).await?;
     let at = format!("/api/v1/jobs/{job_id}");
-    let mut response = (status, [(LOCATION, at)], Json(JobObject::of(&seen))).into_response();
+    let mut response = (status, [(LOCATION, at)], JobObject::of(&seen)).into_response();
     if is_replayed {
         response.headers_mut().insert(REPLAYED, "true".parse().expect("it is a header's value"));
     }

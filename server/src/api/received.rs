@@ -89,6 +89,9 @@ enum Code {
 pub(crate) struct Changed {
     /// `same`: with the job's own code; or an archive that was sent before.
     code: Option<Code>,
+    /// The error group whose mini-batches alone run again.
+    only_group: Option<String>,
+    inputs: BTreeMap<String, ManifestRef>,
     set: Map<String, Value>,
     name: Option<String>,
     display_name: Option<String>,
@@ -100,7 +103,9 @@ pub(crate) struct Changed {
 pub(crate) struct Change {
     pub(crate) set: Vec<(String, String)>,
     pub(crate) called: Called,
-    /// Code that came along.
+    /// The error group whose mini-batches alone run again.
+    pub(crate) only_group: Option<String>,
+    /// Code and inputs that came along.
     pub(crate) staging: Option<Staging>,
     pub(crate) fingerprint: String,
     pub(crate) key: Option<String>,
@@ -199,7 +204,8 @@ pub(crate) async fn job(app: &App, request: Request) -> Result<Received, Problem
             ));
         }
     };
-    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    let called =
+        Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     let set = set_of(body.set)?;
     let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     let mut inputs = BTreeMap::new();
@@ -293,6 +299,7 @@ pub(crate) async fn save(mut part: Field<'_>, file: &Path) -> Result<(u64, Vec<u
 struct Fields {
     set: Vec<(String, String)>,
     called: Called,
+    only_group: Option<String>,
     key: Option<String>,
 }
 
@@ -306,6 +313,7 @@ impl Fields {
             "display_name" => self.called.display_name = given(),
             "set" => self.set.extend(pairs(name, text)?),
             "tag" => self.called.tags.extend(pairs(name, text)?),
+            "only_group" => self.only_group = given(),
             "idempotency_key" => self.key = given(),
             _ => return Ok(false),
         }
@@ -421,24 +429,48 @@ pub(crate) async fn change(app: &App, request: Request, is_new: bool) -> Result<
     let body: Changed = serde_json::from_value(body).map_err(|error| {
         Problem::new(Kind::BAD_REQUEST, format_args!("The body is not what the address takes: {error}."))
     })?;
-    let staging = match body.code {
+    let code = match body.code {
         None => None,
         Some(Code::Word(word)) if word == "same" => None,
-        Some(Code::Archive(archive)) if !is_new => {
-            let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
-            uploads::take(app, &mut staging, Some(&archive), &BTreeMap::new()).await?;
-            Some(staging)
-        }
-        Some(_) => {
+        Some(Code::Archive(archive)) => Some(archive),
+        Some(Code::Word(_)) => {
             return Err(Problem::new(
                 Kind::BAD_REQUEST,
-                "code is \"same\", the job's own; a job that goes on takes other code as {\"archive_sha256\": SHA256}, or as the file code of a form (multipart/form-data).",
+                "code is \"same\", the job's own; other code comes as {\"archive_sha256\": SHA256}, or as the file code of a form (multipart/form-data).",
             ));
         }
     };
-    let called = Called { name: body.name, display_name: body.display_name, tags: body.tags, deployed: None };
+    if !is_new && !body.inputs.is_empty() {
+        return Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "inputs are for resubmit: a job that goes on keeps its inputs.",
+        ));
+    }
+    let called =
+        Called { name: body.name, display_name: body.display_name, tags: body.tags, ..Called::default() };
     check_called(&called, is_new)?;
-    Ok(Change { set: set_of(body.set)?, called, staging, fingerprint, key: None })
+    let only_group = body.only_group;
+    check_group(only_group.as_deref(), is_new)?;
+    let set = set_of(body.set)?;
+    let staging = if code.is_some() || !body.inputs.is_empty() {
+        let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+        let inputs = body.inputs.into_iter().map(|(name, manifest)| (name, ("inputs", manifest))).collect();
+        uploads::take(app, &mut staging, code.as_ref(), &inputs).await?;
+        Some(staging)
+    } else {
+        None
+    };
+    Ok(Change { set, called, only_group, staging, fingerprint, key: None })
+}
+
+fn check_group(group: Option<&str>, is_new: bool) -> Result<(), Problem> {
+    match group {
+        Some(_) if is_new => Err(Problem::new(
+            Kind::BAD_REQUEST,
+            "only_group is for resume: a job that runs again runs all of its mini-batches.",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_called(called: &Called, is_new: bool) -> Result<(), Problem> {
@@ -454,21 +486,31 @@ fn check_called(called: &Called, is_new: bool) -> Result<(), Problem> {
 async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Change, Problem> {
     let mut staging = app.desk.staging().map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
     let (mut parts, mut fields) = (Parts::of(request).await?, Fields::default());
+    let mut has_files = false;
     loop {
         let file = staging.file();
         let Some((name, part)) = parts.next().await? else { break };
-        let digest = if name == "code" && !is_new {
+        let input = name.strip_prefix("input.").filter(|_| is_new);
+        let digest = if name == "code" || input.is_some() {
             let own = part.file_name().unwrap_or_default().to_owned();
             let (size, digest) = save(part, &file).await?;
             if size > 0 || !own.is_empty() {
-                let taken = tokio::task::block_in_place(|| staging.take_code(&file));
+                let taken = tokio::task::block_in_place(|| match input {
+                    Some(input) => staging.take_input(input, &own, &file),
+                    None => staging.take_code(&file),
+                });
                 taken.map_err(|failure| unusable(&failure, &name))?;
+                has_files = true;
             }
-            digest
+            [own.as_bytes(), &digest].concat()
         } else {
             let text = text(part).await?;
             if !fields.take(&name, &text)? {
-                let known = if is_new { "set, name, display_name, tag" } else { "code, set" };
+                let known = if is_new {
+                    "code, input.NAME, set, name, display_name, tag"
+                } else {
+                    "code, set, only_group"
+                };
                 return Err(unknown(&name, known));
             }
             if name == "idempotency_key" { Vec::new() } else { Sha256::digest(&text).to_vec() }
@@ -477,8 +519,10 @@ async fn change_in_form(app: &App, request: Request, is_new: bool) -> Result<Cha
     }
     check_called(&fields.called, is_new)?;
     let fingerprint = parts.fingerprint();
-    let staging = Some(staging).filter(Staging::has_code);
-    Ok(Change { set: fields.set, called: fields.called, staging, fingerprint, key: fields.key })
+    check_group(fields.only_group.as_deref(), is_new)?;
+    let staging = Some(staging).filter(|_| has_files);
+    let Fields { set, called, only_group, key } = fields;
+    Ok(Change { set, called, only_group, staging, fingerprint, key })
 }
 
 /// What it is to who handed it in that a job is refused.

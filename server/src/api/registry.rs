@@ -191,7 +191,7 @@ pub(crate) async fn list(
 
 /// A page of versions, the newest first.
 pub(crate) struct Versions {
-    pub(crate) versions: Vec<AssetVersion>,
+    pub(crate) value: Vec<AssetVersion>,
     /// The one that `@latest` means.
     pub(crate) latest: Option<String>,
     pub(crate) next_cursor: Option<String>,
@@ -219,7 +219,7 @@ pub(crate) async fn versions_page(
     let has_more = versions.len() > limit;
     versions.truncate(limit);
     let next_cursor = versions.last().filter(|_| has_more).map(|last| cursor::write(&of, &last.version));
-    Ok(Versions { versions, latest, next_cursor, total })
+    Ok(Versions { value: versions, latest, next_cursor, total })
 }
 
 /// `GET /registry/{kind}/{name}` and `GET /registry/{kind}/{name}/versions`.
@@ -230,13 +230,13 @@ pub(crate) async fn versions(
     params: Params,
 ) -> Result<Response, Problem> {
     params.check(&["limit", "cursor"])?;
-    let Versions { versions, latest, next_cursor, total } =
+    let Versions { value, latest, next_cursor, total } =
         versions_page(&app, kind_of(&kind)?, &name, &params).await?;
     let record = |one: AssetVersion| {
         let is_latest = latest.as_ref() == Some(&one.version);
         Versioned::from(Registered::new(one, Some(is_latest)))
     };
-    let value: Vec<_> = versions.into_iter().map(record).collect();
+    let value: Vec<_> = value.into_iter().map(record).collect();
     Ok(Json(Page { value, next_cursor, total: Some(total), as_of: format_us(now_us()) }).into_response())
 }
 
@@ -383,8 +383,9 @@ pub(crate) async fn put(
 /// What of a version a request changes.
 #[derive(Debug, Default)]
 struct Change {
-    description: Option<Option<String>>,
-    stage: Option<Option<String>>,
+    /// Whether the description changes, and to what.
+    description: (bool, Option<String>),
+    stage: (bool, Option<String>),
     tags: Vec<(String, Option<String>)>,
     properties: Vec<(String, Option<String>)>,
     labels: Option<BTreeSet<String>>,
@@ -411,8 +412,8 @@ impl Change {
         };
         for (key, value) in body {
             match &*key {
-                "description" => change.description = Some(text(&key, value)?),
-                "stage" => change.stage = Some(text(&key, value)?),
+                "description" => change.description = (true, text(&key, value)?),
+                "stage" => change.stage = (true, text(&key, value)?),
                 "tags" => change.tags = texts(&key, value)?,
                 "properties" => change.properties = texts(&key, value)?,
                 "labels" => {
@@ -440,11 +441,12 @@ impl Change {
     /// What becomes of a version.
     fn put_on(&self, there: &AssetVersion) -> Edited {
         let mut about: About = there.about.clone();
-        if let Some(description) = &self.description {
-            about.description.clone_from(description);
-        }
-        if let Some(stage) = &self.stage {
-            about.stage.clone_from(stage);
+        for (own, (changes, text)) in
+            [(&mut about.description, &self.description), (&mut about.stage, &self.stage)]
+        {
+            if *changes {
+                own.clone_from(text);
+            }
         }
         for (texts, changes) in [(&mut about.tags, &self.tags), (&mut about.properties, &self.properties)] {
             for (name, value) in changes {
@@ -598,7 +600,7 @@ mod tests {
     fn of_a_version_changes_what_people_say_of_it() {
         let made = change(json!({ "description": null, "tags": { "a": "1", "b": null }, "archived": true }));
         let made = made.unwrap();
-        assert_eq!((made.description, made.archived, made.stage), (Some(None), Some(true), None));
+        assert_eq!((made.description, made.archived, made.stage), ((true, None), Some(true), (false, None)));
         assert_eq!(made.tags, [("a".to_owned(), Some("1".to_owned())), ("b".to_owned(), None)]);
         for (body, kind) in [
             (json!({ "path": "s3://b/x" }), Kind::IMMUTABLE),

@@ -51,7 +51,8 @@ pub(crate) async fn submit_job(
     key: Key,
     received: Received,
 ) -> Result<Made, Problem> {
-    let Received { submission, form, fingerprint, .. } = received;
+    let Received { mut submission, form, fingerprint, .. } = received;
+    submission.called.submitted_by = Some(who.submitter());
     let once = key.begin(&app, &who, "POST /api/v1/jobs", &fingerprint).await?;
     let mut held = match once {
         Once::Do(held) => held,
@@ -70,14 +71,16 @@ pub(crate) async fn resubmit_job(
     who: Principal,
     key: Key,
     former: String,
-    change: Change,
+    mut change: Change,
 ) -> Result<Made, Problem> {
+    change.called.submitted_by = Some(who.submitter());
     let route = format!("POST /api/v1/jobs/{former}/resubmit");
     let mut held = match key.begin(&app, &who, &route, &change.fingerprint).await? {
         Once::Do(held) => held,
         Once::Done(job_id) => return Ok(Made { job_id, is_replayed: true }),
     };
-    let done = Box::pin(app.desk.resubmit(&former, change.set, change.called, &mut held)).await;
+    let done =
+        Box::pin(app.desk.resubmit(&former, change.set, change.called, change.staging, &mut held)).await;
     end(held, done.as_deref()).await;
     let job_id = done.map_err(|failure| refused(&failure, None))?;
     info!(job_id, former, who = who.name, "runs again");
@@ -97,7 +100,7 @@ pub(crate) async fn resume_job(
         Once::Do(held) => held,
         Once::Done(job_id) => return Ok(Made { job_id, is_replayed: true }),
     };
-    let done = Box::pin(app.desk.resume(&id, change.set, change.staging, &mut held)).await;
+    let done = Box::pin(app.desk.resume(&id, change.set, change.only_group, change.staging, &mut held)).await;
     match &done {
         Ok(Resumed::GoesOn) => end(held, Ok(&id)).await,
         Err(failure) => end(held, Err(failure)).await,

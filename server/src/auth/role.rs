@@ -1,5 +1,6 @@
 //! Who asks.
 
+use prs_common::job::{JobSpec, Submitter};
 use prs_common::timestamp::format_us;
 use prs_jobs::tokens::{self, Role};
 use serde::{Serialize, Serializer};
@@ -51,6 +52,16 @@ impl Principal {
     /// What tells it from all others: names may be those of several tokens.
     pub(crate) fn id(&self) -> &str {
         self.token_id.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The same as a job keeps who handed it in.
+    pub(crate) fn submitter(&self) -> Submitter {
+        Submitter { name: self.name.clone(), id: Some(self.id().to_owned()) }
+    }
+
+    /// Whether they handed the job in.
+    pub(crate) fn owns(&self, spec: &JobSpec) -> bool {
+        spec.submitted_by.as_deref().is_some_and(|by| by.id.as_deref() == Some(self.id()))
     }
 
     /// Whoever has a token.

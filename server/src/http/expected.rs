@@ -89,7 +89,7 @@ mod tests {
     fn a_change_says_what_it_expects() {
         let of = |headers: &[(HeaderName, &str)]| {
             let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap()));
-            Expects::of(&HeaderMap::from_iter(headers), true)
+            Expects::of(&headers.collect::<HeaderMap>(), true)
         };
         let holds = |headers: &[(HeaderName, &str)], tag| of(headers).unwrap().unwrap().holds(tag);
         for (tags, tag, expected) in [

@@ -19,3 +19,4 @@ pub(crate) mod hosts;
 pub(crate) mod params;
 pub(crate) mod range;
 pub(crate) mod rates;
+pub(crate) mod search;

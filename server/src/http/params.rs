@@ -29,6 +29,12 @@ impl Params {
         Self(parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
+    /// The same parameters but for `names`, and `more` of them.
+    pub(crate) fn and(&self, names: &[&str], more: Vec<(String, String)>) -> Self {
+        let kept = self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())).cloned();
+        Self(kept.chain(more).collect())
+    }
+
     /// Refuses any that is not `known`.
     pub(crate) fn check(&self, known: &[&str]) -> Result<(), Problem> {
         let Some((name, _)) = self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) else {

@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use prs_common::statistics::Live;
 use prs_common::timestamp::now_us;
 use prs_jobs::homes::{self, Seen};
 use prs_jobs::report::{facts, tell_watched};
 use prs_jobs::{Failure, Whereabouts};
-use prs_portal::view::{Chrome, JobPage};
+use prs_portal::view::{Chrome, GraphPage, JobPage};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use stream::{Streams, Watcher, events};
+pub(crate) use stream::{LASTS, PING, Streams, Watcher, bye, events};
 
 /// Between two looks at a job.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,6 +32,8 @@ pub(crate) struct Tick {
     pub(crate) at_us: u64,
     /// The job; the last that was seen where nothing can be seen now, nothing before the first look.
     pub(crate) seen: Option<Arc<Seen>>,
+    /// What its orchestrator said last; nothing where it never did.
+    pub(crate) live: Option<Arc<Live>>,
     /// The parts of its page, HTML.
     pub(crate) parts: BTreeMap<&'static str, Arc<str>>,
     /// Why it cannot be seen now.
@@ -89,11 +92,12 @@ async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Ti
         number += 1;
         let before = Arc::clone(&sender.borrow());
         let tick = match see(id, whereabouts).await {
-            Ok((seen, parts)) => Tick {
+            Ok((seen, live, parts)) => Tick {
                 number,
                 at_us: now_us(),
                 is_last: seen.result.state.is_final(),
                 seen: Some(Arc::new(seen)),
+                live: live.map(Arc::new),
                 parts: shared(&before, parts),
                 stale: None,
             },
@@ -113,17 +117,23 @@ async fn look(id: &str, whereabouts: &Whereabouts, sender: &watch::Sender<Arc<Ti
     }
 }
 
-/// The job now, and the parts of its page.
-async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Vec<(&'static str, String)>), Failure> {
+/// The parts of a page, by their names.
+type NamedParts = Vec<(&'static str, String)>;
+
+/// The job now, what its orchestrator said last, and the parts of its page.
+async fn see(id: &str, whereabouts: &Whereabouts) -> Result<(Seen, Option<Live>, NamedParts), Failure> {
     let home = homes::of_id(id, whereabouts).await?;
     tell_watched(&*home);
-    let (seen, facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
-    let parts = JobPage::new(&facts, &Chrome::default(), false, false).parts();
-    Ok((seen, parts))
+    let (seen, mut facts) = facts(&*home, whereabouts, false, Some(("/jobs/", ""))).await?;
+    let mut parts = JobPage::new(&facts, &Chrome::default(), false, false).parts();
+    if !facts.steps.is_empty() {
+        parts.push(("graph", GraphPage::new(&facts, &Chrome::default()).part()));
+    }
+    Ok((seen, facts.statistics.live.take(), parts))
 }
 
 /// The parts, those that did not change as they were.
-fn shared(before: &Tick, parts: Vec<(&'static str, String)>) -> BTreeMap<&'static str, Arc<str>> {
+fn shared(before: &Tick, parts: NamedParts) -> BTreeMap<&'static str, Arc<str>> {
     let part = |(name, html): (&'static str, String)| {
         let same = before.parts.get(name).filter(|known| ***known == *html).cloned();
         (name, same.unwrap_or_else(|| html.into()))

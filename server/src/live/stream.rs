@@ -17,9 +17,9 @@ use crate::auth::Principal;
 use crate::problem::{Kind, Problem};
 
 /// Between two signs of life on a stream that says nothing.
-const PING: Duration = Duration::from_secs(15);
+pub(crate) const PING: Duration = Duration::from_secs(15);
 /// How long a stream lasts: load balancers end long ones anyhow, and who asks is asked again who they are.
-const LASTS: Duration = Duration::from_hours(1);
+pub(crate) const LASTS: Duration = Duration::from_hours(1);
 /// Between two looks whether the token of whoever watches is taken still.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
@@ -58,7 +58,7 @@ impl Watcher {
     }
 
     /// Waits until their token is not taken any more. May be dropped and called again.
-    async fn is_refused(&mut self) {
+    pub(crate) async fn is_refused(&mut self) {
         let Some(id) = &self.token_id else { return std::future::pending().await };
         loop {
             tokio::time::sleep_until(self.ask_at).await;
@@ -159,9 +159,14 @@ impl<S: Streams> State<S> {
     /// The last event of a stream that the client opens again.
     fn leave(&mut self) -> Vec<Event> {
         self.has_ended = true;
-        let (least, most) = COMES_AGAIN;
-        let random = u64::from(u16::from_le_bytes(crate::auth::random::<2>()));
-        let pause = Duration::from_millis(least + random * (most - least) / u64::from(u16::MAX));
-        vec![Event::default().event("bye").retry(pause).data("{}")]
+        vec![bye()]
     }
+}
+
+/// That a stream ends, and is to be opened again after a while.
+pub(crate) fn bye() -> Event {
+    let (least, most) = COMES_AGAIN;
+    let random = u64::from(u16::from_le_bytes(crate::auth::random::<2>()));
+    let pause = Duration::from_millis(least + random * (most - least) / u64::from(u16::MAX));
+    Event::default().event("bye").retry(pause).data("{}")
 }

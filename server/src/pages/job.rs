@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
 use axum::response::sse::Event;
-use axum::response::{Html, Redirect, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use prs_common::storage::{GetOptions, Storage};
 use prs_jobs::{report, show};
-use prs_portal::view::{ConfirmPage, JobPage, OutputFile, OutputPage, Preview, SettingsPage, Tab};
+use prs_portal::view::{
+    ConfirmPage, JobPage, OutputFile, OutputPage, Preview, RemovePage, SettingsPage, Tab,
+};
 use serde_json::json;
 
+use crate::api::change::{check_removal, may_remove, remove_seen};
 use crate::api::files::of_storage;
-use crate::api::jobs::{begin_to_cancel, remove_job};
+use crate::api::jobs::begin_to_cancel;
 use crate::api::outputs::{files, result_file};
 use crate::app::App;
-use crate::auth::{May, MayAdmin, MayRead, MaySubmit, Role};
+use crate::auth::{May, MayRead, MaySubmit, Role};
 use crate::http::cursor;
 use crate::http::params::Params;
 use crate::live::{Streams, Tick, Watcher, events};
@@ -38,10 +42,11 @@ pub(crate) async fn overview(
     params.check(&[])?;
     let home = app.home(&id).await?;
     let facts = report::facts(&*home, &app.whereabouts, false, Some(("/jobs/", ""))).await;
-    let (_, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
+    let (seen, facts) = facts.map_err(|failure| Problem::of(&failure, Kind::REFUSED))?;
     // One that runs can be canceled, one that has ended removed.
-    let needed = if facts.state.is_final() { Role::Admin } else { Role::Submit };
-    Ok(Html(JobPage::new(&facts, &app.chrome, who.role.allows(needed), who.role.allows(Role::Submit)).html()))
+    let may_change =
+        if facts.state.is_final() { may_remove(&who, &seen) } else { who.role.allows(Role::Submit) };
+    Ok(Html(JobPage::new(&facts, &app.chrome, may_change, who.role.allows(Role::Submit)).html()))
 }
 
 /// Tells the parts of a page that changed.
@@ -222,33 +227,47 @@ pub(crate) async fn cancel(
 
 /// `GET /jobs/{job}/remove`.
 pub(crate) async fn ask_to_remove(
-    _: MayAdmin,
+    May(who): MaySubmit,
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Html<String>, Problem> {
     let (home, seen) = app.seen(&id).await?;
-    if !home.has_ended(&seen.record) {
-        return Err(Problem::new(Kind::JOB_IS_ACTIVE, "The job has not ended: cancel it first."));
-    }
-    let page = ConfirmPage {
-        chrome: &app.chrome,
-        title: &format!("Remove {id}?"),
-        says: "Its record, logs, rows and the output in its own folder go for good. An output at a place of the user's own stays.",
-        button: "Remove the job",
-        action: &format!("/jobs/{id}/remove"),
-        back: &format!("/jobs/{id}"),
-    };
-    Ok(Html(page.html()))
+    Box::pin(check_removal(&app, &who, (&home, &seen), true)).await?;
+    Ok(Html(removal(&app, &id, "").html()))
+}
+
+/// The question before a job is removed; `wrong` says what was not right with the answer.
+fn removal<'a>(app: &'a App, id: &'a str, wrong: &'a str) -> RemovePage<'a> {
+    RemovePage { chrome: &app.chrome, job_id: id, wrong }
+}
+
+/// What the form about a removal says.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Removal {
+    /// The id of the job, typed once more.
+    #[serde(default)]
+    name: String,
+    /// Whether its output stays: `keep` or `remove`.
+    #[serde(default)]
+    output: String,
 }
 
 /// `POST /jobs/{job}/remove`.
 pub(crate) async fn remove(
-    _: MayAdmin,
+    May(who): MaySubmit,
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Redirect, Problem> {
-    Box::pin(remove_job(&app, &id)).await?;
-    Ok(Redirect::to("/jobs"))
+    Form(form): Form<Removal>,
+) -> Result<Response, Problem> {
+    let (home, seen) = app.seen(&id).await?;
+    if form.name.trim() != id {
+        let page = removal(&app, &id, "What was typed is not the id of the job.").html();
+        return Ok((StatusCode::UNPROCESSABLE_ENTITY, Html(page)).into_response());
+    }
+    let keeps_output = form.output != "remove";
+    Box::pin(check_removal(&app, &who, (&home, &seen), keeps_output)).await?;
+    Box::pin(remove_seen(&app, home, keeps_output)).await?;
+    Ok(Redirect::to("/jobs").into_response())
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@ use axum::extract::State;
 use axum::response::Html;
 use prs_portal::view::{JobRow, JobsPage, StateCount};
 
-use crate::api::jobs::{Found, KNOWN, Wanted};
+use crate::api::jobs::{Found, KNOWN, Wanted, snapshot};
 use crate::app::App;
-use crate::auth::MayRead;
+use crate::auth::{May, MayRead, Role};
 use crate::http::params::Params;
+use crate::http::search;
 use crate::index::Summary;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 
 /// The states that stand above the list, and what they are called there.
 const STATES: [(&str, &str); 6] = [
@@ -25,16 +26,16 @@ const STATES: [(&str, &str); 6] = [
 
 /// `GET /jobs`.
 pub(crate) async fn list(
-    _: MayRead,
+    May(who): MayRead,
     State(app): State<App>,
     params: Params,
 ) -> Result<Html<String>, Problem> {
     params.check(&[&KNOWN[..], &["part"]].concat())?;
-    let (wanted, limit) = (Wanted::parse(&params)?, params.limit()?);
-    let snapshot = app.index.snapshot().await;
-    let snapshot = snapshot.map_err(|failure| Problem::of(&failure, Kind::INTERNAL))?;
+    let found = search::words(params.one("q")?.unwrap_or_default());
+    let (wanted, limit) = (Wanted::parse(&params.and(&["q"], found))?, params.limit()?);
+    let snapshot = Box::pin(snapshot(&app, &wanted)).await?;
     let found = wanted.page(&snapshot, limit, params.one("cursor")?)?;
-    let state = wanted.states.first().cloned().unwrap_or_default();
+    let state = params.one("state").ok().flatten().unwrap_or_default().to_owned();
     let rest = params.without(&["cursor", "part"]);
     let rows = with(&params.without(&["part"]), "part=rows");
     let page = JobsPage {
@@ -47,6 +48,7 @@ pub(crate) async fn list(
         pages: pages(&found, &rest, params.one("cursor")?.is_some()),
         rows_address: rows,
         at_us: snapshot.made_us,
+        may_submit: who.role.allows(Role::Submit),
     };
     Ok(Html(match params.one("part")? {
         None => page.html(),
@@ -81,7 +83,7 @@ fn row(job: &Summary) -> JobRow {
         eta_seconds: job.eta_seconds,
         submitted_us: job.submitted_us,
         seconds: job.seconds,
-        attention: job.attention.clone().unwrap_or_default(),
+        attention: job.attention.as_ref().map(|one| one.text.clone()).unwrap_or_default(),
     }
 }
 

@@ -3,8 +3,12 @@
 //! | file | pages |
 //! |---|---|
 //! | `jobs` | the list of jobs |
+//! | `selected` | what is done with jobs that were selected in it |
 //! | `job` | a job: overview, live parts, output, settings, cancel, remove |
 //! | `mini_batches` | its mini-batches, and one of them |
+//! | `code` | the code that it ran |
+//! | `graph` | the steps of a pipeline as a picture |
+//! | `compare` | two jobs beside each other |
 //! | `nodes` | its nodes |
 //! | `logs` | its logs |
 //! | `endpoints` | endpoints: list, one, a call of it |
@@ -16,8 +20,11 @@
 //! | `help` | problems, the addresses of the API |
 
 mod assets;
+mod code;
+mod compare;
 mod endpoints;
 mod fleet;
+mod graph;
 mod help;
 mod job;
 mod jobs;
@@ -26,6 +33,7 @@ mod logs;
 mod mini_batches;
 mod nodes;
 mod registry;
+mod selected;
 mod submit;
 
 use axum::Router;
@@ -43,6 +51,7 @@ pub(crate) use assets::Assets;
 pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/", "any"),
     ("get", "/jobs", "read"),
+    ("post", "/selected", "submit"),
     ("get", "/jobs/{job}", "read"),
     ("get", "/jobs/{job}/live", "read"),
     ("get", "/jobs/{job}/logs", "read"),
@@ -52,7 +61,11 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("get", "/jobs/{job}/nodes", "read"),
     ("get", "/jobs/{job}/output", "read"),
     ("get", "/jobs/{job}/settings", "read"),
+    ("get", "/jobs/{job}/code", "read"),
+    ("get", "/jobs/{job}/code/{path}", "read"),
     ("get", "/jobs/{job}/report.html", "read"),
+    ("get", "/jobs/{job}/graph", "read"),
+    ("get", "/compare", "read"),
     ("get", "/submit", "submit"),
     ("post", "/submit", "submit"),
     ("get", "/jobs/{job}/resume", "submit"),
@@ -61,8 +74,8 @@ pub(crate) const PAGES: &[(&str, &str, &str)] = &[
     ("post", "/jobs/{job}/resubmit", "submit"),
     ("get", "/jobs/{job}/cancel", "submit"),
     ("post", "/jobs/{job}/cancel", "submit"),
-    ("get", "/jobs/{job}/remove", "admin"),
-    ("post", "/jobs/{job}/remove", "admin"),
+    ("get", "/jobs/{job}/remove", "submit"),
+    ("post", "/jobs/{job}/remove", "submit"),
     ("get", "/endpoints", "read"),
     ("get", "/endpoints/{endpoint}", "read"),
     ("post", "/endpoints/{endpoint}", "submit"),
@@ -97,6 +110,7 @@ pub(crate) fn router() -> Router<App> {
     Router::new()
         .merge(at("/", get(|| async { Redirect::temporary("/jobs") })))
         .merge(at("/jobs", get(jobs::list)))
+        .merge(at("/selected", post(selected::act)))
         .merge(at("/jobs/{job}", get(job::overview)))
         .merge(at("/jobs/{job}/live", get(job::live)))
         .merge(at("/jobs/{job}/mini-batches", get(mini_batches::list)))
@@ -106,7 +120,11 @@ pub(crate) fn router() -> Router<App> {
         .merge(at("/jobs/{job}/logs/{*path}", get(logs::one)))
         .merge(at("/jobs/{job}/output", get(job::output)))
         .merge(at("/jobs/{job}/settings", get(job::settings)))
+        .merge(at("/jobs/{job}/code", get(code::list)))
+        .merge(at("/jobs/{job}/code/{*path}", get(code::one)))
         .merge(at("/jobs/{job}/report.html", get(crate::api::jobs::report)))
+        .merge(at("/jobs/{job}/graph", get(graph::page)))
+        .merge(at("/compare", get(compare::page)))
         .merge(at("/submit", get(submit::form).post(submit::submit.layer(large()))))
         .merge(at("/jobs/{job}/resume", get(submit::ask_to_resume).post(submit::resume.layer(large()))))
         .merge(at("/jobs/{job}/resubmit", get(submit::ask_to_resubmit).post(submit::resubmit.layer(large()))))

@@ -105,7 +105,7 @@ pub(super) async fn versions(
         chrome: &app.chrome,
         kind: (&word, title_of(kind)),
         name: &name,
-        versions: found.versions.iter().map(|one| version_row(one, is_latest(one))).collect(),
+        versions: found.value.iter().map(|one| version_row(one, is_latest(one))).collect(),
         next: next.unwrap_or_default(),
     };
     Ok(Html(page.html()))

@@ -93,7 +93,13 @@ pub(super) async fn submit(
 }
 
 /// The form about a former job.
-fn again_page(app: &App, seen: &Seen, is_new: bool, set: &str, refused: Refused) -> Html<String> {
+fn again_page(
+    app: &App,
+    seen: &Seen,
+    is_new: bool,
+    (set, only_group): (&str, &str),
+    refused: Refused,
+) -> Html<String> {
     let counts = seen.result.mini_batches;
     let done = match counts.succeeded {
         0 => "None of its mini-batches is done.".to_owned(),
@@ -108,6 +114,7 @@ fn again_page(app: &App, seen: &Seen, is_new: bool, set: &str, refused: Refused)
         settable: settable(start),
         key: &random_text::<16>(),
         set,
+        only_group,
         refused,
     };
     Html(page.html())
@@ -118,9 +125,12 @@ pub(super) async fn ask_to_resume(
     _: MaySubmit,
     State(app): State<App>,
     Path(id): Path<String>,
+    params: Params,
 ) -> Result<Html<String>, Problem> {
+    params.check(&["only_group"])?;
+    let only_group = params.one("only_group")?.unwrap_or_default();
     let (_, seen) = app.seen(&id).await?;
-    Ok(again_page(&app, &seen, false, "", Refused::default()))
+    Ok(again_page(&app, &seen, false, ("", only_group), Refused::default()))
 }
 
 /// `GET /jobs/{job}/resubmit`.
@@ -130,7 +140,7 @@ pub(super) async fn ask_to_resubmit(
     Path(id): Path<String>,
 ) -> Result<Html<String>, Problem> {
     let (_, seen) = app.seen(&id).await?;
-    Ok(again_page(&app, &seen, true, "", Refused::default()))
+    Ok(again_page(&app, &seen, true, ("", ""), Refused::default()))
 }
 
 /// `POST /jobs/{job}/resume`.
@@ -143,13 +153,16 @@ pub(super) async fn resume(
     let (_, seen) = app.seen(&id).await?;
     let change = match change(&app, request, false).await {
         Ok(change) => change,
-        Err(problem) => return Ok(again_page(&app, &seen, false, "", said(problem)?).into_response()),
+        Err(problem) => return Ok(again_page(&app, &seen, false, ("", ""), said(problem)?).into_response()),
     };
     let (set, key) = (lines(&change.set), Key::OfPage(change.key.clone()));
+    let only_group = change.only_group.clone().unwrap_or_default();
     let (shared, job) = (app.clone(), id.clone());
     match to_the_end(move || resume_job(shared, who, key, job, change)).await {
         Ok(made) => Ok(Redirect::to(&format!("/jobs/{}", made.job_id)).into_response()),
-        Err(problem) => Ok(again_page(&app, &seen, false, &set, said(problem)?).into_response()),
+        Err(problem) => {
+            Ok(again_page(&app, &seen, false, (&set, &only_group), said(problem)?).into_response())
+        }
     }
 }
 
@@ -163,12 +176,12 @@ pub(super) async fn resubmit(
     let (_, seen) = app.seen(&id).await?;
     let change = match change(&app, request, true).await {
         Ok(change) => change,
-        Err(problem) => return Ok(again_page(&app, &seen, true, "", said(problem)?).into_response()),
+        Err(problem) => return Ok(again_page(&app, &seen, true, ("", ""), said(problem)?).into_response()),
     };
     let (set, key) = (lines(&change.set), Key::OfPage(change.key.clone()));
     let (shared, job) = (app.clone(), id.clone());
     match to_the_end(move || resubmit_job(shared, who, key, job, change)).await {
         Ok(made) => Ok(Redirect::to(&format!("/jobs/{}", made.job_id)).into_response()),
-        Err(problem) => Ok(again_page(&app, &seen, true, &set, said(problem)?).into_response()),
+        Err(problem) => Ok(again_page(&app, &seen, true, (&set, ""), said(problem)?).into_response()),
     }
 }

@@ -48,6 +48,8 @@ kinds! {
         "No token of this registry has this id. The list of tokens has all that there are, those that expired or were revoked among them.";
     FILE_NOT_FOUND, "file-not-found", 404, "There is no such file",
         "The job has no log, or no file in its output, of this name. The list above it has those that there are; logs of a fleet arrive some seconds after they are written.";
+    ERROR_NOT_FOUND, "error-not-found", 404, "There is no such error",
+        "The job has no error group of this id, or it was run by an older prs, which did not group its errors. The list of errors has all groups; each keeps its id in every start of the job.";
     MINI_BATCH_NOT_FOUND, "mini-batch-not-found", 404, "Nothing is known of this mini-batch",
         "The job has no such mini-batch, it waits or runs for the first time, or an older prs ran the job. On a fleet a try is known some seconds after it ended.";
     NO_STATISTICS, "no-statistics", 404, "There are no statistics",
@@ -66,6 +68,8 @@ kinds! {
         "It can be removed, and resumed, once it has ended; cancel ends it.";
     IN_PROGRESS, "request-in-progress", 409, "The same request is being served",
         "A request with this Idempotency-Key has come before and has no answer yet. Send it again after the seconds in Retry-After: the answer will be that of the first. Where the server that had it is gone, another goes on with it after ten seconds.";
+    OUTPUT_IN_USE, "output-in-use", 409, "The output of the job is in use",
+        "What the job brought is registered, so others read it where it lies. With output=keep the job goes and its output stays; or remove the registered version before.";
     NOTHING_TO_RESUME, "nothing-to-resume", 409, "Nothing of the job is missing",
         "A job that has completed with all items has nothing left to run. resubmit runs all of it again as a new job.";
     NAME_TAKEN, "name-taken", 409, "There is a job of this name",
@@ -88,6 +92,8 @@ kinds! {
         "The file ends before the range begins. The header Content-Range of the answer has its size.";
     JOB_FILE, "job-file", 422, "The job is refused",
         "The job file, or a setting beside it, cannot be used. errors names all that is wrong, each with its key, its line, and where in the request it stands. The page about the key, prs explain KEY, says what it takes.";
+    BAD_FIELD, "bad-field", 422, "A field has a value that it cannot have",
+        "The request was understood, and something in it cannot be as it is said. errors names each with its place in the request.";
     UPLOAD_MISSING, "upload-missing", 422, "It names files that did not come with it",
         "What is handed in to a server reads nothing of the server's own disk. Send code as an archive and inputs as files beside the job file, or before it as blobs (PUT /api/v1/blobs/SHA256); give s3:// or https:// URLs; or have the server started with --allow-path for a folder that it shares with you. Where blobs are missing, errors names them.";
     BAD_UPLOAD, "bad-upload", 422, "A file that came with the job cannot be used",

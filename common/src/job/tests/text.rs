@@ -169,7 +169,7 @@ fn a_job_is_called_as_who_hands_it_in_says() {
         name: Some("nightly".to_owned()),
         display_name: Some("nightly scoring".to_owned()),
         tags: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
-        deployed: None,
+        ..Called::default()
     };
     let with = |called| Given { called: Some(called), ..given(text, &folder, &[]) };
     let Loaded::Job(spec) = load_given(RunsOn::Workers, Path::new(""), with(&called)).unwrap() else {

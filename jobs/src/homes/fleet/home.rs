@@ -176,7 +176,7 @@ impl JobHome for FleetHome {
         }
     }
 
-    async fn clear(&self, start: Option<u32>) -> Result<bool, Failure> {
+    async fn clear(&self, start: Option<u32>, keeps_output: bool) -> Result<bool, Failure> {
         // Its steps first: as long as it has its record, a removal that was interrupted goes on with them.
         if let Ok(JobRecord { pipeline: Some(plan), incarnation, result: Some(_), .. }) =
             JobRecord::read(&*self.storage).await
@@ -186,10 +186,10 @@ impl JobHome for FleetHome {
                 let id = step_id(&self.job_id, &step.name);
                 let step = FleetHome::new(Arc::clone(&self.reader), &self.caller, &id)?;
                 let start = JobRecord::read(&*step.storage).await.ok().map(|record| record.incarnation);
-                step.clear(start).await?;
+                step.clear(start, keeps_output).await?;
             }
         }
-        let removed = remove_job(&**self.reader.storage(), &self.job_id, start).await;
+        let removed = remove_job(&**self.reader.storage(), &self.job_id, start, keeps_output).await;
         removed.map_err(|error| match error {
             JobRecordError::Storage(error) => Failure::server(
                 anyhow::Error::from(error).context(format!("cannot remove job {}", self.job_id)),

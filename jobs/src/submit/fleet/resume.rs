@@ -6,6 +6,7 @@ use prs_common::storage::StorageErrorKind;
 use prs_orchestrator::job::leases::is_watched;
 use prs_orchestrator::job::words;
 use prs_orchestrator::orchestrate::clean_up;
+use prs_orchestrator::segments::carry::Carried;
 use prs_orchestrator::segments::recover::recover;
 use prs_orchestrator::watch::WatchError;
 use prs_orchestrator::{Fleet, JobContext, JobRecord};
@@ -22,7 +23,7 @@ use crate::submit::resume_hint::ResumeHint;
 pub(crate) async fn resume(
     fleet: &Fleet,
     mut record: JobRecord,
-    next: NextStart,
+    (next, carried): (NextStart, Option<Carried>),
     hint: &ResumeHint,
     caller: &dyn Caller,
 ) -> Result<Submitted, Failure> {
@@ -39,6 +40,10 @@ pub(crate) async fn resume(
             )));
         }
         written => written.context("cannot store the job").map_err(Failure::server)?,
+    }
+    if let Some(carried) = carried {
+        let written = carried.write(&*before.storage, record.incarnation).await;
+        written.context("cannot carry over what does not run again").map_err(Failure::server)?;
     }
     enter(fleet, &record, hint, caller).await?;
     // A program that still works on the former start finds nothing under its name.

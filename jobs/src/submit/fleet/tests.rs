@@ -128,22 +128,26 @@ async fn a_job_that_is_brought_to_its_end_is_not_resumed() {
     let lease = fleet.ledger.job(&run).lease(Duty::Watch, "worker", Duration::from_mins(1)).await.unwrap();
     fleet.ledger.job(&run).set_state(JobState::Finalizing, lease.unwrap()).await.unwrap();
     let hint = ResumeHint::default();
-    let refused =
-        resume(&fleet, record.clone(), NextStart::same(&record), &hint, &Unattended).await.err().unwrap();
+    let refused = resume(&fleet, record.clone(), (NextStart::same(&record), None), &hint, &Unattended)
+        .await
+        .err()
+        .unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("job-1 is about to end"), "{refused}");
     assert_eq!(read(&fleet).await, record);
 
     fleet.ledger.job(&run).release(Duty::Watch, "worker").await.unwrap();
     // Another one writes it between this one's look and its write.
     read(&fleet).await.write(&*fleet.job_storage("job-1")).await.unwrap();
-    let refused =
-        resume(&fleet, record.clone(), NextStart::same(&record), &hint, &Unattended).await.err().unwrap();
+    let refused = resume(&fleet, record.clone(), (NextStart::same(&record), None), &hint, &Unattended)
+        .await
+        .err()
+        .unwrap();
     assert!(refused.is_usage() && refused.to_string().contains("at this moment"), "{refused}");
     let record = read(&fleet).await;
     assert_eq!(record.incarnation, 1);
     // The worker that brought it to its end is gone.
     let same = NextStart::same(&record);
-    let handed = resume(&fleet, record, same, &hint, &Unattended).await.unwrap();
+    let handed = resume(&fleet, record, (same, None), &hint, &Unattended).await.unwrap();
     assert_eq!(handed.record.incarnation, 2);
     let offers = fleet.ledger.offers("default", None, Duration::ZERO).await.unwrap().offered;
     let runs: Vec<_> = offers.iter().map(|offered| &*offered.offer.run).collect();

@@ -57,6 +57,9 @@ pub struct JobRecord {
     /// The folder of the statistics of this start, once it has ended; nothing where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<String>,
+    /// Until when the job is kept, where that was said after it was handed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     /// The steps, where the job is a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Box<PipelinePlan>>,
@@ -66,6 +69,13 @@ pub struct JobRecord {
     /// What storage had when this was read or written; nothing when it was never stored.
     #[serde(skip)]
     pub version: Option<Version>,
+}
+
+/// Until when a job is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Microseconds since the Unix epoch; nothing where it is kept until `rm` removes it.
+    pub until_us: Option<u64>,
 }
 
 /// A start of a job that was followed by another.
@@ -297,6 +307,7 @@ impl JobRecord {
             status: Status::default(),
             result: None,
             statistics: None,
+            kept: None,
             pipeline: None,
             parent: None,
             version: None,
@@ -364,6 +375,9 @@ impl JobRecord {
             // Records of versions before 0.2.0 do not say so.
             result.findings.complete = result.is_complete();
             result.submitted_us = record.submitted_us;
+            if let Some(kept) = record.kept {
+                result.kept_until_us = kept.until_us;
+            }
         }
         record.version = Some(version);
         Ok(record)
@@ -417,7 +431,26 @@ impl JobRecord {
             if found.stands_against(self) {
                 return Ok(Some(found));
             }
+            self.take_over(&found);
             self.version = found.version;
+        }
+    }
+
+    /// Takes over what people say of the job, which they may change while a program works on it and holds an older record.
+    fn take_over(&mut self, found: &Self) {
+        self.kept = found.kept;
+        let words = found.spec.clone();
+        self.change_words(|spec| spec.take_words(&words));
+    }
+
+    /// Has `change` change what people say of the job, wherever it stands.
+    pub fn change_words(&mut self, change: impl Fn(&mut JobSpec)) {
+        change(&mut self.spec);
+        if let Some(plan) = &mut self.pipeline {
+            let main = plan.pipeline.main.clone();
+            for step in plan.pipeline.steps.iter_mut().filter(|step| Some(&step.name) == main.as_ref()) {
+                change(&mut step.spec);
+            }
         }
     }
 

@@ -267,7 +267,7 @@ impl Group {
 }
 
 /// The id of the group of tries that ended so, with this message.
-pub(crate) fn group_id_of(status: &str, category: &str, frame: Option<&SourceLine>, message: &str) -> String {
+pub fn group_id_of(status: &str, category: &str, frame: Option<&SourceLine>, message: &str) -> String {
     let pattern = if frame.is_none() { pattern_of(message) } else { String::new() };
     group_id(status, category, frame, &pattern)
 }

@@ -29,7 +29,7 @@ use self::errors::ErrorGroups;
 use self::lanes::Lanes;
 use self::nodes::NodeTable;
 
-pub(crate) use self::errors::group_id_of;
+pub use self::errors::group_id_of;
 pub(crate) use self::files::{Pace, StatisticsFiles};
 pub(crate) use self::parts::Standing;
 pub(crate) use self::published::PublishedParts;

@@ -17,7 +17,7 @@ const OWNER: &str = "worker-1";
 
 async fn watched(fixture: &Fixture) -> Result<JobResult, WatchError> {
     let (view, _seen) = tokio::sync::watch::channel(View::default());
-    watch(&fixture.job, OWNER, fixture.record().await, "job-1", &view).await
+    Box::pin(watch(&fixture.job, OWNER, fixture.record().await, "job-1", &view)).await
 }
 
 /// Watches until `is_so`.

@@ -25,10 +25,12 @@ pub enum Tab {
     Output,
     /// What it was told.
     Settings,
+    /// How its steps hang together; of pipelines alone, so it is not among all of them.
+    Graph,
 }
 
 impl Tab {
-    /// All of them, in their order.
+    /// Those that every job has, in their order.
     pub(crate) const ALL: [Self; 6] =
         [Self::Overview, Self::MiniBatches, Self::Nodes, Self::Logs, Self::Output, Self::Settings];
 
@@ -40,6 +42,7 @@ impl Tab {
             Self::Logs => "Logs",
             Self::Output => "Output",
             Self::Settings => "Settings",
+            Self::Graph => "Graph",
         }
     }
 
@@ -52,6 +55,7 @@ impl Tab {
             Self::Logs => "/logs",
             Self::Output => "/output",
             Self::Settings => "/settings",
+            Self::Graph => "/graph",
         }
     }
 }
@@ -76,14 +80,9 @@ impl<'a> JobPage<'a> {
     /// and `may_submit`, whether they may go on with it and run it again.
     pub fn new(facts: &'a Facts, chrome: &'a Chrome, may_change: bool, may_submit: bool) -> Self {
         let logs = Some(format!("/jobs/{}/logs/", facts.job_id));
-        Self {
-            chrome,
-            job: JobView::new(facts, DETAIL, logs),
-            tab: Tab::Overview,
-            job_id: &facts.job_id,
-            may_change,
-            may_submit,
-        }
+        let mut job = JobView::new(facts, DETAIL, logs);
+        job.may_resume = may_submit && facts.state.is_final() && facts.steps.is_empty();
+        Self { chrome, job, tab: Tab::Overview, job_id: &facts.job_id, may_change, may_submit }
     }
 
     /// All of it.

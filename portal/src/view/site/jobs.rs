@@ -116,6 +116,8 @@ pub struct JobsPage<'a> {
     pub rows_address: String,
     /// When they were seen, microseconds since the Unix epoch.
     pub at_us: u64,
+    /// Whether who looks may change jobs.
+    pub may_submit: bool,
 }
 
 impl JobsPage<'_> {
@@ -127,6 +129,11 @@ impl JobsPage<'_> {
     /// The rows alone, for a page that is kept new.
     pub fn rows_html(&self) -> String {
         rendered(&self.as_rows())
+    }
+
+    /// The address of this page, without the part that is asked for alone.
+    fn here(&self) -> &str {
+        self.rows_address.trim_end_matches("part=rows").trim_end_matches(['&', '?'])
     }
 
     fn as_of(&self) -> (String, String) {

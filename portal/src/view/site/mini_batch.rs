@@ -6,6 +6,7 @@ use super::mini_batches::TryLine;
 use super::simple::rendered;
 use super::{Chrome, Tab};
 use crate::text::{Run, bytes, runs};
+use crate::view::frames::{Piece, pieces};
 
 /// Width of the bar of a try.
 const WIDTH: u64 = 1_000;
@@ -51,8 +52,8 @@ pub struct TryFact {
 }
 
 impl TryFact {
-    fn traceback_runs(&self) -> Vec<Run> {
-        runs(&self.traceback)
+    fn traceback_runs(&self, job_id: &str) -> Vec<Piece> {
+        pieces(&self.traceback, Some(&format!("/jobs/{job_id}/code")))
     }
 }
 

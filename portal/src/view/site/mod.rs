@@ -1,7 +1,10 @@
 //! The pages that a server sends: what stands around them, and each of them. They work without a script; the script keeps them new.
 
+mod code;
+mod compare;
 mod endpoints;
 mod fleet;
+mod graph;
 mod job;
 mod jobs;
 mod logs;
@@ -10,11 +13,15 @@ mod mini_batches;
 mod nodes;
 mod output;
 mod registry;
+mod selected;
 mod simple;
 mod submit;
 
+pub use code::{CodePage, CodeRow};
+pub use compare::{ComparePage, ComparedFile, ComparedJob};
 pub use endpoints::{DeploymentRow, EndpointEditPage, EndpointPage, EndpointRow, EndpointsPage, GivenCall};
 pub use fleet::{FleetPage, TargetRow, WorkerRow};
+pub use graph::GraphPage;
 pub use job::{JobPage, Tab};
 pub use jobs::{JobRow, JobsPage, StateCount};
 pub use logs::{LogEntry, LogHit, LogLines, LogPage, LogSearch};
@@ -23,7 +30,8 @@ pub use mini_batches::{Choice, MiniBatchesPage, TryLine};
 pub use nodes::NodesPage;
 pub use output::{OutputFile, OutputPage, Preview, SettingsPage};
 pub use registry::{DeletePage, NameRow, RegistryPage, VersionPage, VersionRow, VersionsPage};
-pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage};
+pub use selected::{SelectedPage, SelectedRow};
+pub use simple::{ApiPage, ApiRoute, ConfirmPage, LoginPage, ProblemPage, ProblemsPage, RemovePage};
 pub use submit::{AgainPage, Planned, Refused, SubmitPage};
 
 /// What stands around every page.

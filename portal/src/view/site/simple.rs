@@ -99,6 +99,25 @@ impl ConfirmPage<'_> {
     }
 }
 
+/// The question before a job is removed, which wants its id.
+#[derive(Debug, Template)]
+#[template(path = "site/remove.html")]
+pub struct RemovePage<'a> {
+    /// What stands around it.
+    pub chrome: &'a Chrome,
+    /// Id of the job.
+    pub job_id: &'a str,
+    /// What was wrong with the last answer; empty before the first.
+    pub wrong: &'a str,
+}
+
+impl RemovePage<'_> {
+    /// All of it.
+    pub fn html(&self) -> String {
+        rendered(self)
+    }
+}
+
 /// The addresses of the API.
 #[derive(Debug, Template)]
 #[template(path = "site/api.html")]

@@ -70,6 +70,8 @@ pub struct AgainPage<'a> {
     pub key: &'a str,
     /// Settings so far.
     pub set: &'a str,
+    /// The error group whose mini-batches alone run again; empty for all that failed.
+    pub only_group: &'a str,
     /// Why it was refused.
     pub refused: Refused,
 }

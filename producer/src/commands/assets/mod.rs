@@ -48,7 +48,7 @@ pub(super) async fn model(command: ModelCommand, format: Format) -> Result<ExitC
 pub(super) async fn environment(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
         FileCommand::Create(arguments) => {
-            Box::pin(create::from_file(Kind::Environment, arguments, format)).await?
+            Box::pin(create::from_file(Kind::Environment, arguments, format)).await?;
         }
         FileCommand::Other(command) => other(Kind::Environment, command, format).await?,
     }
@@ -59,7 +59,7 @@ pub(super) async fn environment(command: FileCommand, format: Format) -> Result<
 pub(super) async fn component(command: FileCommand, format: Format) -> Result<ExitCode, Failure> {
     match command {
         FileCommand::Create(arguments) => {
-            Box::pin(create::from_file(Kind::Component, arguments, format)).await?
+            Box::pin(create::from_file(Kind::Component, arguments, format)).await?;
         }
         FileCommand::Other(command) => other(Kind::Component, command, format).await?,
     }

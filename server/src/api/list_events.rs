@@ -1,0 +1,128 @@
+//! Server-sent events of all jobs: what changes in their list.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until};
+
+use super::job_object::JobSummary;
+use crate::app::App;
+use crate::index::{Snapshot, Summary};
+use crate::live::{LASTS, PING, Watcher, bye};
+
+/// Between two looks at the list.
+const LOOK: Duration = Duration::from_secs(2);
+
+struct State {
+    app: App,
+    watcher: Watcher,
+    /// The jobs as they were told, by their ids; nothing before the first look.
+    told: Option<HashMap<String, Arc<Summary>>>,
+    is_stale: bool,
+    has_ended: bool,
+    next: Instant,
+    until: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A stream of what changes in the list of jobs, until the server ends, or `watcher` may not watch any more. The first event says how
+/// many there are; the list itself has them.
+pub(crate) fn events_of_jobs(app: App, watcher: Watcher, permit: OwnedSemaphorePermit) -> Response {
+    let now = Instant::now();
+    let state = State {
+        app,
+        watcher,
+        told: None,
+        is_stale: false,
+        has_ended: false,
+        next: now,
+        until: now + LASTS,
+        _permit: permit,
+    };
+    let events = stream::unfold(state, |mut state| async move {
+        let events = state.next().await?;
+        Some((stream::iter(events.into_iter().map(Ok::<_, Infallible>)), state))
+    });
+    let keep_alive = KeepAlive::new().interval(PING).text("ping");
+    let mut response = Sse::new(events.flatten()).keep_alive(keep_alive).into_response();
+    // A proxy that collects answers would keep the events.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl State {
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        if self.has_ended {
+            return None;
+        }
+        let stop = self.app.stop.clone();
+        tokio::select! {
+            () = sleep_until(self.next) => {}
+            () = stop.cancelled() => return Some(self.leave()),
+            () = self.watcher.is_refused() => return Some(self.leave()),
+            () = sleep_until(self.until) => return Some(self.leave()),
+        }
+        self.next = Instant::now() + LOOK;
+        let snapshot = match self.app.index.snapshot().await {
+            Ok(snapshot) => snapshot,
+            Err(failure) => {
+                let was_stale = std::mem::replace(&mut self.is_stale, true);
+                let stale = || {
+                    Event::default().event("stale").data(json!({ "cause": failure.to_string() }).to_string())
+                };
+                return Some(if was_stale { Vec::new() } else { vec![stale()] });
+            }
+        };
+        let mut events = Vec::new();
+        if std::mem::replace(&mut self.is_stale, false) {
+            events.push(Event::default().event("fresh").data("{}"));
+        }
+        let Some(told) = &mut self.told else {
+            let data = json!({ "jobs": snapshot.jobs.len() }).to_string();
+            events.push(Event::default().event("list").data(data));
+            self.told = Some(by_id(&snapshot));
+            return Some(events);
+        };
+        let (changed, gone) = changes(told, &snapshot);
+        for job in changed {
+            let data = serde_json::to_string(&JobSummary::from(&*job)).unwrap_or_default();
+            events.push(Event::default().event("job").data(data));
+        }
+        for job_id in gone {
+            events.push(Event::default().event("gone").data(json!({ "job_id": job_id }).to_string()));
+        }
+        Some(events)
+    }
+
+    fn leave(&mut self) -> Vec<Event> {
+        self.has_ended = true;
+        vec![bye()]
+    }
+}
+
+fn by_id(snapshot: &Snapshot) -> HashMap<String, Arc<Summary>> {
+    snapshot.jobs.iter().map(|job| (job.job_id.clone(), Arc::clone(job))).collect()
+}
+
+/// The jobs that are new or changed since they were told, and the ids of those that are gone; from now on they are told.
+fn changes(
+    told: &mut HashMap<String, Arc<Summary>>,
+    snapshot: &Snapshot,
+) -> (Vec<Arc<Summary>>, Vec<String>) {
+    let is_as_told = |job: &&Arc<Summary>| {
+        told.get(&job.job_id).is_some_and(|known| Arc::ptr_eq(known, job) || **known == ***job)
+    };
+    let changed: Vec<_> = snapshot.jobs.iter().filter(|job| !is_as_told(job)).cloned().collect();
+    let now = by_id(snapshot);
+    let gone = told.keys().filter(|job_id| !now.contains_key(*job_id)).cloned().collect();
+    *told = now;
+    (changed, gone)
+}
