@@ -3,6 +3,7 @@ to it that break."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -138,6 +139,9 @@ class Broken:
             pass
         finally:
             for one in (client, server):
+                # The thread that reads from it holds it open beyond `close`.
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
                 one.close()
 
 

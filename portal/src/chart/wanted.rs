@@ -102,7 +102,7 @@ impl Wanted {
 /// What happened over the day.
 fn sentence(target: &str, from_us: u64, step_s: u32, known: &[Option<WantedStep>]) -> String {
     let each = || known.iter().enumerate().filter_map(|(at, step)| Some((at, (*step)?)));
-    let (_, now) = each().last().unwrap_or_default();
+    let (_, now) = each().next_back().unwrap_or_default();
     let now = format!(
         "{target} wants {}; {} at work, {} idle",
         counted(now.wanted, "node"),
@@ -129,10 +129,10 @@ fn table(target: &str, from_us: u64, step_s: u32, known: &[Option<WantedStep>]) 
         format!("{target} over the last day; the most of each time"),
         &["From, UTC", "#Wanted nodes", "#At work", "#Idle workers", "#Missing", "#Waiting mini-batches"],
     );
-    for (at, steps) in known.chunks(each).enumerate() {
-        let steps: Vec<WantedStep> = steps.iter().flatten().copied().collect();
+    for (at, part) in known.chunks(each).enumerate() {
+        let part: Vec<WantedStep> = part.iter().flatten().copied().collect();
         let most =
-            |of: fn(&WantedStep) -> u64| steps.iter().map(of).max().map_or("\u{2013}".to_owned(), count);
+            |of: fn(&WantedStep) -> u64| part.iter().map(of).max().map_or("\u{2013}".to_owned(), count);
         let from = clock(from_us + (at * each) as u64 * u64::from(step_s) * 1_000_000);
         table.rows.push(vec![
             from[..5].to_owned().into(),

@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(TargetRow { live: 4, needed: 0, ..target }.says(), "");
     }
 
-    fn page<'a>(chrome: &'a Chrome, rows: Vec<WorkerRow>, total: u64) -> FleetPage<'a> {
+    fn page(chrome: &Chrome, rows: Vec<WorkerRow>, total: u64) -> FleetPage<'_> {
         let of = |name: &str, count| WorkerFilter { name: name.to_owned(), count, ..WorkerFilter::default() };
         let filters = vec![of("all", total), of("serving", total - 1), of("silent", 1)];
         FleetPage {
