@@ -253,7 +253,7 @@ fn the_search_field_takes_words_and_several_jobs_are_changed_at_once() {
         ("state:failed", 0),
         ("name:test%20since:1d", 2),
         ("until:1d", 0),
-        (first, 1),
+        (first.as_str(), 1),
         ("by:nobody", 0),
     ] {
         let page = web.page(&format!("/jobs?q={words}")).text();
