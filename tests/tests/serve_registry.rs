@@ -148,6 +148,12 @@ fn versions_are_created_seen_changed_and_deleted() {
         assert!(detail.contains(part) && !detail.contains("staging"), "{body}: {told}");
     }
 
+    // What a server fetches is within its reach.
+    for path in ["s3://elsewhere/model/", "http://127.0.0.1:9/model.pkl"] {
+        let told = send(&web, "POST", "models/far/versions", &[], &json!({ "path": path })).json(422);
+        assert!(told["detail"].as_str().unwrap().contains("this server reads"), "{path}: {told}");
+    }
+
     let delete = |headers: &[(&str, &str)]| {
         web.send("DELETE", &format!("/api/v1/registry/{one}"), headers, b"").status
     };

@@ -237,7 +237,7 @@ async fn model(
     let find = || new.of_path(names, || model_source(&given, &folder, kind, names));
     let path = match found(&given, names, find, whereabouts).await? {
         ModelSource::Local(path) => path,
-        ModelSource::Url(url) => Box::pin(fetch(&url, scratch)).await?,
+        ModelSource::Url(url) => Box::pin(fetch(&url, scratch, whereabouts)).await?,
     };
     let flavors = check_model(&path, kind).map_err(Failure::wrong)?;
     if !flavors.is_empty() {

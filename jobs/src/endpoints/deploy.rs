@@ -351,7 +351,7 @@ async fn register(
     let scratch = scratch()?;
     let path = match found(&names, whereabouts, find).await? {
         ModelSource::Local(path) => path,
-        ModelSource::Url(url) => fetch(&url, scratch.path()).await?,
+        ModelSource::Url(url) => Box::pin(fetch(&url, scratch.path(), whereabouts)).await?,
     };
     let flavors = check_model(&path, model.kind).map_err(Failure::wrong)?;
     let DeployedModel { name, version, kind, path: given, description, tags } = model;

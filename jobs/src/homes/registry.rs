@@ -193,9 +193,9 @@ async fn place_of(asked: &OutputRef, whereabouts: &Whereabouts) -> Result<Result
 }
 
 /// Copies what is at the URL into `folder`, under its own name: a file, or all that is below a folder.
-pub async fn fetch(url: &str, folder: &Path) -> Result<PathBuf, Failure> {
+pub async fn fetch(url: &str, folder: &Path, whereabouts: &Whereabouts) -> Result<PathBuf, Failure> {
     let at = RemotePath::parse(url).map_err(Failure::wrong)?;
-    let store = storage::open_input(&at.bucket).await.map_err(ConnectError::Storage)?;
+    let store = within_reach(url, &at, whereabouts).await?.map_err(Failure::wrong)?;
     let key = at.key.trim_end_matches('/');
     let own = at.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let target = folder.join(if at.is_http() { http_url::file_name(own) } else { own.to_owned() });
