@@ -179,7 +179,9 @@ fn action(method: &Method, route: &str) -> String {
         other => return format!("{}.{route}", other.to_ascii_lowercase()),
     };
     let noun = words.last().copied().unwrap_or("address");
-    let name = format!("{}.{verb}", noun.strip_suffix('s').unwrap_or(noun));
+    // "address" is one, and no plural.
+    let one = noun.strip_suffix('s').filter(|one| !one.ends_with('s')).unwrap_or(noun);
+    let name = format!("{one}.{verb}");
     let known = NAMES.iter().find(|(derived, _)| *derived == name);
     known.map_or(name, |(_, name)| (*name).to_owned())
 }
