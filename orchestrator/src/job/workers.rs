@@ -105,7 +105,9 @@ pub async fn workers(ledger: &dyn Ledger, target: Option<&str>) -> Result<Vec<Wo
         }
     }
     let mut workers: Vec<_> = found.into_values().collect();
-    workers.iter_mut().for_each(|worker| worker.settle(&draining));
+    for worker in &mut workers {
+        worker.settle(&draining);
+    }
     workers.sort_by(|one, other| (&one.host, &one.worker).cmp(&(&other.host, &other.worker)));
     Ok(workers)
 }
