@@ -39,8 +39,8 @@ impl IndexCopy {
         let mut is_changed = false;
         loop {
             let changes = ledger.changed_jobs(self.since, AT_A_TIME).await?;
-            let (changed, is_last) = self.take(changes);
-            is_changed |= changed;
+            let (took_some, is_last) = self.take(changes);
+            is_changed |= took_some;
             if is_last {
                 return Ok(is_changed);
             }
