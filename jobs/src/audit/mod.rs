@@ -233,7 +233,7 @@ mod tests {
         let objects = audit.storage().list_all("").await.unwrap();
         assert_eq!(objects.len(), 1, "it grows: {objects:?}");
         let body = audit.storage().get_opts(&objects[0].key, GetOptions::default()).await.unwrap().bytes;
-        assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), 3);
+        assert_eq!(memchr::memchr_iter(b'\n', &body).count(), 3);
         let wanted = Wanted { limit: 2, until_us: now + 10, ..Wanted::default() };
         let first = list(audit.storage(), &wanted, None).await.unwrap();
         let actions: Vec<&str> = first.lines.iter().map(|line| &*line.action).collect();
