@@ -1,7 +1,7 @@
 //! Who changed what at a server, and who wanted to and might not: a line of JSON for each, in the storage of the jobs.
 //!
 //! A line is noted in memory when its request has an answer. Every [`FLUSH`] what was noted is written, as one object that grows for
-//! [`PERIOD`]: `audit/yyyy/mm/dd/SERVER-START.jsonl` on a fleet, the same below `.registry/` beside the runs of this machine. No line has
+//! `PERIOD`: `audit/yyyy/mm/dd/SERVER-START.jsonl` on a fleet, the same below `.registry/` beside the runs of this machine. No line has
 //! a body or a secret. While lines cannot be written they are kept, and [`Audit::lag`] says for how long.
 //!
 //! | file | duty |
