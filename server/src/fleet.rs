@@ -1,7 +1,7 @@
 //! The targets of the fleet, in memory for some seconds: autoscalers, scrapers and pages ask for the same.
 
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prs_common::timestamp::now_us;
@@ -9,7 +9,7 @@ use prs_jobs::fleet::{HISTORY_STEP, TargetCounts, TargetView, history, note_hist
 use prs_jobs::{Failure, Whereabouts};
 use tokio::sync::Mutex;
 
-/// Between two looks whether a step of the history has begun.
+/// Between two looks whether a step of the history has begun, or a target has come.
 const BETWEEN_NOTES: Duration = Duration::from_secs(5);
 /// How old the figures may be.
 const AGE: Duration = Duration::from_secs(2);
@@ -35,13 +35,11 @@ impl Targets {
 pub(crate) struct FleetView {
     whereabouts: Whereabouts,
     kept: Mutex<Option<(Instant, Arc<Targets>)>>,
-    /// The last step of the history that this server noted.
-    noted: AtomicU64,
 }
 
 impl FleetView {
     pub(crate) fn new(whereabouts: Whereabouts) -> Self {
-        Self { whereabouts, kept: Mutex::default(), noted: AtomicU64::new(0) }
+        Self { whereabouts, kept: Mutex::default() }
     }
 
     /// The targets as they are now, or were a moment ago. Figures that cannot be had are never replaced by older ones.
@@ -68,16 +66,27 @@ impl FleetView {
         if self.whereabouts.urls.is_none() {
             return;
         }
+        // The step that was noted last, and the targets that were there by then: another may come while it lasts.
+        let (mut noted, mut known) = (0, HashSet::new());
         loop {
             let step = now_us() / HISTORY_STEP.as_micros() as u64;
-            if self.noted.load(Ordering::Relaxed) != step {
-                let noted = async { note_history(&self.whereabouts, &self.targets().await?.all).await };
-                match noted.await {
-                    Ok(()) => self.noted.store(step, Ordering::Relaxed),
-                    Err(failure) => tracing::debug!(%failure, "the history of the targets has a gap"),
-                }
+            if noted != step {
+                (noted, known) = (step, HashSet::new());
+            }
+            if let Err(failure) = self.note(&mut known).await {
+                tracing::debug!(%failure, "the history of the targets has a gap");
             }
             tokio::time::sleep(BETWEEN_NOTES).await;
         }
+    }
+
+    /// Notes the targets that are not `known`, which then are.
+    async fn note(&self, known: &mut HashSet<String>) -> Result<(), Failure> {
+        let targets = self.targets().await?;
+        let is_new = |target: &&TargetView| !known.contains(&target.target);
+        let new: Vec<TargetView> = targets.all.iter().filter(is_new).cloned().collect();
+        note_history(&self.whereabouts, &new).await?;
+        known.extend(new.into_iter().map(|target| target.target));
+        Ok(())
     }
 }

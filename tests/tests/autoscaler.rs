@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use prs_tests::deadline::wait_for;
 use prs_tests::harness::{Ended, Fleet, Job, Live, Web};
 use serde_json::Value;
 
@@ -194,7 +195,9 @@ fn without_a_figure_nothing_is_started() {
     web.set_token(made["secret"].as_str().unwrap());
     fleet.hand_in(&job);
     let scaled = ScaledJob::read();
-    assert_eq!(web.get(&scaled.path).json(200)[&scaled.figure], 1);
+    wait_for("the figure has the job", PATIENCE, || {
+        (web.get(&scaled.path).json(200)[&scaled.figure] == 1).then_some(())
+    });
     fleet.redis.kill();
     let deadline = Instant::now() + PATIENCE;
     // What was asked for a moment ago is known for two seconds.

@@ -189,7 +189,8 @@ fn a_deployment_names_what_is_registered() {
     for (kind, part) in [
         ("triton_model", "it is a Triton model"),
         ("custom_model", "register it with --type mlflow_model"),
-        ("mlflow_model", "an MLflow model without a scoring script is not supported yet"),
+        // It is taken, and the input has a text.
+        ("mlflow_model", "File type 'txt' is not supported."),
     ] {
         fs::write(job.path("out/model/MLmodel"), "flavors: {python_function: {}}\n").unwrap();
         made(&job, &format!("model create -n mnist-model --path out/model --type {kind}"));
