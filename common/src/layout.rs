@@ -170,7 +170,7 @@ pub fn manifest(name: &str) -> String {
 /// What the keys of uploaded files begin with, in the storage that the jobs of a fleet share.
 pub const BLOBS: &str = "inputs/";
 
-/// What begins the keys of objects that say which uploaded files somebody is about to name; the rest is as of the file.
+/// What begins the keys of objects that say which uploaded files a request is about to name; the rest is as of the file.
 pub const CLAIMS: &str = "uploads/";
 
 /// The rest of the key of an uploaded file with this checksum (SHA-256, in hexadecimal).

@@ -1,5 +1,5 @@
 //! Which job this program serves, and as which node: for lines of its log that do not say so themselves. A worker serves one job at
-//! a time, on many tasks and threads, so it is kept once for the process. Whoever writes the lines asks for it; nothing else does.
+//! a time, on many tasks and threads, so it is kept once for the process. What writes the lines asks for it; nothing else does.
 
 use std::sync::{PoisonError, RwLock};
 

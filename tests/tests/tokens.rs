@@ -68,6 +68,8 @@ fn are_created_listed_and_revoked(job: &Job) -> Vec<String> {
             "state": "active",
             "created_at": made["created_at"],
             "created_by": made["created_by"],
+            "created_by_id": null,
+            "last_used_on": null,
             "expires_at": null,
             "revoked_at": null,
             "secret": made["secret"]

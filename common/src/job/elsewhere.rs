@@ -1,4 +1,4 @@
-//! URLs of a job that somebody hands in to a server: those that it may not use are told before anything is asked of them.
+//! URLs of a job that a request hands in to a server: those that it may not use are told before anything is asked of them.
 //!
 //! What a list or a table names is not known here; the stores themselves refuse it when it is read
 //! ([`open_within`](crate::storage::open_within)).

@@ -1,6 +1,6 @@
 //! The index of the jobs of a fleet: a summary of each, kept in the ledger so that a list of jobs costs no read of storage.
 //!
-//! Storage has the truth. Whoever changes a job notes its summary here, as a hint that may be lost; a keeper compares the
+//! Storage has the truth. A program that changes a job notes its summary here, as a hint that may be lost; a keeper compares the
 //! index with storage, and fills it anew where the ledger has lost it. What a summary says is not the ledger's business.
 
 use bytes::Bytes;

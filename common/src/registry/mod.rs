@@ -105,7 +105,7 @@ pub struct NewAsset {
     pub given: String,
     /// What people say of it.
     pub about: About,
-    /// Who creates it, where somebody says so.
+    /// Who creates it, where the caller says so.
     pub created_by: Option<String>,
     /// What else is registered that it needs.
     pub uses: Vec<Use>,

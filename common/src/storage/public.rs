@@ -1,4 +1,4 @@
-//! Which addresses belong to the Internet, and which to a network of somebody's own.
+//! Which addresses belong to the Internet, and which to a private network.
 //!
 //! A server reads URLs for others. It stands in a network with much that asks nobody who they are: its own host, other hosts, and
 //! the metadata services of clouds, which give out credentials. So what is not public is refused, and not what is known to be bad.
@@ -26,7 +26,7 @@ const NOT_PUBLIC: [([u8; 4], u8); 16] = [
     ([168, 63, 129, 16], 32),
 ];
 
-/// Whether `address` is one of the Internet: not of this host, of a network of somebody's own, of a group of hosts, or of a
+/// Whether `address` is one of the Internet: not of this host, of a private network, of a group of hosts, or of a
 /// metadata service. An address of IPv6 that stands for one of IPv4 is what that is.
 pub fn is_public(address: IpAddr) -> bool {
     match address {

@@ -40,7 +40,7 @@ pub struct NewVersion<'a> {
     pub description: Option<&'a str>,
     /// Tags beside those of the file.
     pub tags: &'a [(String, String)],
-    /// Who creates it, where somebody says so.
+    /// Who creates it, where the caller says so.
     pub created_by: Option<&'a str>,
     /// The folders that local paths may lead into; anywhere without them.
     pub fence: Option<&'a [PathBuf]>,

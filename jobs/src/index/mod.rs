@@ -1,7 +1,7 @@
 //! The list of all jobs of a fleet, by the index in its ledger: a copy in memory that asks what changed, and the keeper that
 //! compares the index with storage.
 //!
-//! Whoever changes a job notes its summary in the index, which may fail: nobody waits for it. So one program at a time keeps the
+//! A program that changes a job notes its summary in the index, which may fail: it does not wait for that. So one program at a time keeps the
 //! index: it fills it where the ledger has lost it, looks at the jobs that nobody has noted for a while, and now and then compares
 //! it with the jobs in storage.
 

@@ -1,4 +1,4 @@
-//! Claims: small objects that say which uploaded files somebody is about to name, and by their age since when.
+//! Claims: small objects that say which uploaded files a request is about to name, and by their age since when.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;

@@ -11,8 +11,8 @@ use crate::text::{count, counted};
 
 /// Height of the picture's own coordinates.
 const HEIGHT: f64 = 100.0;
-/// Rows of the table at most: steps are put together.
-const MOST_ROWS: usize = 48;
+/// Rows of the table at most: steps are put together, so that a row of a day is an hour.
+const MOST_ROWS: usize = 24;
 
 /// What a target wanted and had at the beginning of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,7 +161,7 @@ mod tests {
             "gpu wants 2 nodes; 2 at work, 3 idle. At 08:20 UTC 8 workers were missing, the most of the last day."
         );
         assert!(figure.picture.len() < 2_000, "{}", figure.picture.len());
-        assert_eq!(figure.table.unwrap().rows.len(), 48);
+        assert_eq!(figure.table.unwrap().rows.len(), 24);
         known[100] = None;
         let quiet = Wanted::figure("w", "gpu", 0, 300, &known).unwrap();
         assert!(quiet.sentence.ends_with("No worker was missing over the last day."), "{}", quiet.sentence);

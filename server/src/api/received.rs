@@ -1,6 +1,7 @@
 //! Bodies of requests that hand something in: JSON, and forms with files. Files go to a folder of the request as they come.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 use axum::body::to_bytes;
@@ -144,12 +145,17 @@ pub(crate) async fn json<T: DeserializeOwned + Default>(request: Request) -> Res
         return Err(too_large());
     }
     let body = to_bytes(request.into_body(), JSON).await.map_err(|_| too_large())?;
-    let value = serde_json::from_slice(&body).map_err(|error| {
+    let wrong = |why: &dyn Display| {
         Problem::new(
             Kind::BAD_REQUEST,
-            format_args!("The body is not the JSON that the address takes: {error}."),
+            format_args!("The body is not the JSON that the address takes: {why}."),
         )
-    })?;
+    };
+    let value = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
+    // A list without elements would be read as an object without keys.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(wrong(&"it is no object"));
+    }
     Ok((value, body.to_vec()))
 }
 

@@ -169,7 +169,7 @@ impl AssetFile {
     }
 }
 
-/// Does `read`, which reads what somebody sent, where no local path of it may lead out of `folders`.
+/// Does `read`, which reads what a request brought, where no local path of it may lead out of `folders`.
 ///
 /// # Errors
 /// Those of `read`; or the paths that lead elsewhere, and these alone.

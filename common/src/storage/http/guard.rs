@@ -1,4 +1,4 @@
-//! Which requests a server makes for somebody else. The address of a host is looked up once for each connection, and the connection goes
+//! Which requests a server makes for its callers. The address of a host is looked up once for each connection, and the connection goes
 //! to what was found: a name that means another address a moment later changes nothing.
 //!
 //! Where a proxy is set, it makes the connections. Then a host is looked up before, too, and refused where it has an address that is not

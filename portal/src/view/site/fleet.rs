@@ -316,7 +316,7 @@ mod tests {
             .collect();
         page.history.extend(crate::chart::Wanted::figure("wanted", "default", 0, 300, &steps));
         let html = page.html();
-        assert!(html.len() <= 52 << 10, "{}", html.len());
+        assert!(html.len() <= 50 << 10, "{}", html.len());
         assert!(html.contains("500 workers: 499 serving, 1 silent"));
     }
 }
