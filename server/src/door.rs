@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// How long a connection may take to hear that there is no place.
+const REFUSAL: Duration = Duration::from_secs(1);
+
 /// What a connection hears for which there is no place.
 const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -129,7 +132,8 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Door {
         async move {
             let Ok(place) = Arc::clone(&door.places).try_acquire_owned() else {
                 if matches!(door.kind, Kind::Plain) {
-                    // Who does not wait for it does not hear it.
+                    // A stream that has just come takes bytes only after the runtime has seen that it does.
+                    let _ = timeout(REFUSAL, stream.writable()).await;
                     let _ = stream.try_write(NO_PLACE);
                 }
                 return Err(io::Error::other("as many connections as the server takes are open"));
