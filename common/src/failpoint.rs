@@ -39,7 +39,7 @@ const COMES_TO: (u32, Duration) = (30, Duration::from_millis(10));
 static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
-/// Comes to the place `name`; where that is armed, the program ends, stops or panics here.
+/// Passes the place `name`; where that is armed, the program ends, stops or panics here.
 pub fn pass(name: &str) {
     let armed = ARMED.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(parse));
     let Some(armed) = armed.as_ref().filter(|armed| armed.name == name) else { return };

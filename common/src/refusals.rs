@@ -133,7 +133,7 @@ impl Refusals {
         (true, message)
     }
 
-    /// Notes at `now` that `call` was accepted; says how long it was refused where somebody was told and
+    /// Notes at `now` that `call` was accepted; says how long it was refused where that was logged and
     /// that ends now.
     pub(crate) fn accepted(&self, call: impl FnOnce() -> String, now: Instant) -> Option<Duration> {
         if !self.are_any.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! The seal of a JSON object: its last member is the CRC32C of the text before it.
 //!
-//! The text stays JSON that anybody may read. It finds damage, not forgery: anybody can compute it.
+//! The text stays plain JSON. It finds damage, not forgery: everyone can compute it.
 
 use crate::checksum::crc32c;
 

@@ -49,7 +49,7 @@ pub async fn history(whereabouts: &Whereabouts, target: &str) -> Result<Vec<(u64
     ledger.history(target).await.map_err(|error| of_ledger(error, &reader, whereabouts))
 }
 
-/// Notes what targets want and have now, for their history. The first note of a step counts, whoever makes it.
+/// Notes what targets want and have now, for their history. The first note of a step counts, from any server.
 ///
 /// # Errors
 /// The ledger does not take it.

@@ -246,7 +246,7 @@ impl Held {
 
     /// Forgets it: nothing came of it, and it may be sent again.
     pub async fn forget(self) {
-        // Whoever took it over keeps it.
+        // The server that took it over keeps it.
         let current = self.requests.storage.head(&self.key).await;
         if current.is_ok_and(|current| current.version == self.version) {
             let _ = self.requests.storage.delete_all(std::slice::from_ref(&self.key)).await;

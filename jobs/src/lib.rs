@@ -1,4 +1,4 @@
-//! The calls on jobs, for whoever makes them: the command line, a server. They know no command line and no terminal: a call
+//! The calls on jobs, for the command line and for a server. They know no command line and no terminal: a call
 //! takes plain values, gives an answer or a [`Failure`], and says what else there is to know to its [`Caller`].
 //!
 //! | to | call |

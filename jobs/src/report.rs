@@ -58,7 +58,7 @@ pub async fn facts(
     Ok((seen, facts))
 }
 
-/// Says that somebody looks at the job again and again: one of this machine then tells its statistics more often. Who looks at one of
+/// Says that the job is watched: one of this machine then tells its statistics more often. Who looks at one of
 /// a fleet says so by reading.
 pub fn tell_watched(home: &dyn JobHome) {
     let Some(folder) = home.run_folder() else { return };

@@ -46,7 +46,7 @@ pub async fn show(name: &str, whereabouts: &Whereabouts) -> Result<JobFile, Fail
 }
 
 impl JobFile {
-    /// The same without the values of environment variables whose names speak of secrets: for whoever may see jobs of others.
+    /// The same without the values of environment variables whose names speak of secrets: for readers of other users' jobs.
     #[must_use]
     pub fn without_secrets(mut self) -> Self {
         hide_secret_variables(&mut self.record.spec.environment_variables);

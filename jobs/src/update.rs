@@ -147,7 +147,7 @@ pub async fn update(home: &dyn JobHome, words: &Words) -> Result<(), Failure> {
             record.kept = Some(Kept { until_us });
         }
         match record.write(&**home.storage()).await {
-            // Whoever works on the job wrote meanwhile; or it is being removed, which the next look tells.
+            // A worker of the job wrote meanwhile; or it is being removed, which the next look tells.
             Err(error) if is_conflict(error.kind) && again.next().is_some() => {}
             written => return written.map_err(home.cannot("store what is said of the job")),
         }

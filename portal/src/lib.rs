@@ -1,6 +1,6 @@
 //! What pages about jobs say, and how they look: view models, sentences, pictures, templates, the stylesheet.
 //!
-//! Pure: no file, no socket, no clock. Whoever makes a page hands in what is known of a job ([`view::Facts`]) and gets
+//! Pure: no file, no socket, no clock. The caller hands in what is known of a job ([`view::Facts`]) and gets
 //! HTML. The orchestrator and `prs report` make the static report with it; its parts are made for pages that a server
 //! sends, too. Its folders, from the bottom up: `text`, `chart`, `attention`, `view`.
 

@@ -327,7 +327,7 @@ class Job:
                 display.show(self.status())
 
     def _runs(self) -> bool:
-        """Whether somebody runs it, as far as can be known."""
+        """Whether it is being run, as far as can be known."""
         try:
             return not self.status().is_final
         except PrsError:

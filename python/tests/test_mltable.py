@@ -28,7 +28,7 @@ FRAMES = Frames()
 
 
 def do(frame, *steps, path_column=None):
-    """What is made of `frame`, and what is told."""
+    """What is made of `frame`, and the notes about it."""
     described = {"steps": list(steps)} | ({"path_column": path_column} if path_column else {})
     return TableWork(json.dumps(described), FRAMES.text).do(frame, "/in/a.csv")
 

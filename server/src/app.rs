@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) audit: Audit,
     /// What is counted of this server.
     pub(crate) metrics: Metrics,
-    /// The jobs that somebody watches.
+    /// The jobs that are watched.
     pub(crate) watches: Watches,
     /// What stands around pages.
     pub(crate) chrome: Chrome,

@@ -14,18 +14,18 @@ use crate::auth::{Principal, Role, check, not_known};
 use crate::pages::PAGES;
 use crate::problem::{Kind, Problem};
 
-/// What an address asks of whoever comes.
+/// What an address asks of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Nothing.
     Nothing,
     /// To be known.
-    Somebody,
+    Known,
     /// A role.
     Role(Role),
 }
 
-/// Lets a request through that may be made by whoever asks. A browser that is not logged in is sent to the login, and back behind it.
+/// Lets a request through whose caller may make it. A browser that is not logged in is sent to the login, and back behind it.
 pub(crate) async fn authorize(
     State(app): State<App>,
     mut request: Request,
@@ -39,7 +39,7 @@ pub(crate) async fn authorize(
     let of_own = may_be_own(need, path.as_str());
     let who = request.extensions().get::<Principal>().cloned();
     match (need, who) {
-        (Need::Nothing, _) | (Need::Somebody, Some(_)) => {}
+        (Need::Nothing, _) | (Need::Known, Some(_)) => {}
         (Need::Role(role), Some(who)) if of_own && who.role == Role::Invoke => {
             check_own(&app, &who, request.uri().path()).await?;
             // Of a job of its own it may do what the address is for.
@@ -80,7 +80,7 @@ fn need(method: &Method, path: &str) -> Need {
     let found = all.find(|(each, at, _)| method.as_str().eq_ignore_ascii_case(each) && *at == path);
     match found.map(|(.., role)| role) {
         Some("") => Need::Nothing,
-        Some("any") => Need::Somebody,
+        Some("any") => Need::Known,
         Some(role) => Need::Role(Role::parse(role).unwrap_or(Role::Admin)),
         None => Need::Role(Role::Admin),
     }
@@ -109,7 +109,7 @@ mod tests {
         for (method, path, expected) in [
             (Method::GET, "/livez", Need::Nothing),
             (Method::GET, "/login", Need::Nothing),
-            (Method::GET, "/api/v1/whoami", Need::Somebody),
+            (Method::GET, "/api/v1/whoami", Need::Known),
             (Method::GET, "/api/v1/jobs", Need::Role(Role::Read)),
             (Method::HEAD, "/api/v1/jobs/{job}/logs/{*path}", Need::Role(Role::Read)),
             (Method::POST, "/api/v1/jobs/{job}/cancel", Need::Role(Role::Submit)),

@@ -81,9 +81,9 @@ pub struct Options {
     pub may_be_plain: bool,
     /// How many requests it takes.
     pub limits: Limits,
-    /// Where it tells figures to whoever asks, without a token.
+    /// Where it tells figures without a token.
     pub metrics: Option<SocketAddr>,
-    /// A token that is entered into the registry before anybody asks.
+    /// A token that is entered into the registry before the first request.
     pub first_token: Option<FirstToken>,
     /// What runs a job of this machine that is handed in.
     pub program: Program,
@@ -94,7 +94,7 @@ pub struct Options {
     pub allowed_inputs: Vec<String>,
 }
 
-/// A token that somebody made elsewhere.
+/// A token that was made elsewhere.
 #[derive(Clone)]
 pub struct FirstToken(pub String);
 
@@ -128,7 +128,7 @@ pub enum ServeError {
     NoUrl(SocketAddr),
     /// Nobody could ask.
     #[error(
-        "{0} is reached from other machines, and there is no token yet with which anybody could ask: make one with prs token create NAME --role admin, or give one that prs token generate printed in the variable PRS_TOKEN"
+        "{0} is reached from other machines, and there is no token yet that could be shown: make one with prs token create NAME --role admin, or give one that prs token generate printed in the variable PRS_TOKEN"
     )]
     NoToken(SocketAddr),
     /// It would be called by another scheme than it speaks.
@@ -348,7 +348,7 @@ async fn note_uses(app: &App) {
     }
 }
 
-/// Tells figures, and whether the server is well, to whoever reaches this address. Never ends where there is none.
+/// Tells figures, and whether the server is well, to every host that reaches this address. Never ends where there is none.
 async fn tell_metrics(listener: Option<TcpListener>, app: &App) -> io::Result<()> {
     let Some(listener) = listener else { return std::future::pending().await };
     let mut server = axum_server::from_tcp(listener)?;
@@ -382,7 +382,7 @@ impl Options {
     }
 }
 
-/// Enters a token that somebody made elsewhere, where it is not there yet.
+/// Enters a token that was made elsewhere, where it is not there yet.
 async fn enter(tokens: &Tokens, text: &str) -> Result<(), Failure> {
     let now = now_us();
     let token = tokens

@@ -1,4 +1,4 @@
-//! Whether anybody works for a job of a fleet, and on which host: what those who wait are told.
+//! Whether workers serve a job of a fleet, and on which host: what a waiting user reads.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 

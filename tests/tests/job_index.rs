@@ -65,7 +65,7 @@ fn every_server_lists_what_changes_and_goes_on_over_the_loss_of_redis() {
     // A copy asks once a second; the rest is the slowness of this machine.
     assert!(handed_in.elapsed() < Duration::from_secs(10), "{:?}", handed_in.elapsed());
     for web in &webs {
-        wait_for("somebody notes that no worker is there", PATIENCE, || {
+        wait_for("the index says that no worker is there", PATIENCE, || {
             (listed(web, &id)?["attention"]["code"] == "no-worker").then_some(())
         });
     }

@@ -27,7 +27,7 @@ def run(mini_batch):
     return mini_batch
 ";
 
-/// A job whose files were written long ago, as far as anybody can see.
+/// A job whose files were written long ago, as far as their dates tell.
 fn job(script: &str) -> Job {
     let job = Job::new(script).with_files(6).with("allow_reuse", true);
     age(&job.path("data"), 3_600);

@@ -1,4 +1,4 @@
-//! Which URLs a server reads for whoever hands a job in: its own bucket, public hosts, and what its operator allows; and that this holds
+//! Which URLs a server reads for a caller who hands a job in: its own bucket, public hosts, and what its operator allows; and that this holds
 //! for the programs and workers that read later.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]

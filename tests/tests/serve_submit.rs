@@ -147,7 +147,7 @@ fn a_job_is_handed_in_and_lives_on_without_the_server() {
     let next = served(&job, &[]);
     let object = ended(&next, &id);
     assert_eq!((&object["state"], &object["mini_batches"]["succeeded"]), (&json!("completed"), &json!(40)));
-    // Whoever is logged in at the machine goes on with it as with any job.
+    // A user of the machine goes on with it as with any job.
     assert_eq!(job.command(&["status", &id, "-o", "json"]).json()["state"], "completed");
 }
 

@@ -129,7 +129,7 @@ fn an_embedded_job_tells_the_same_everywhere() {
     assert_eq!(parts.live.tries, job.run().tries().len() as u64);
 }
 
-/// What storage has is some seconds old; the ledger has what is now, once somebody asks.
+/// What storage has is some seconds old; the ledger has what is now, once the job is watched.
 #[test]
 fn a_report_of_a_running_job_is_of_now() {
     let fleet = Fleet::shared();

@@ -1,4 +1,4 @@
-//! A server for a team: reached from other machines, by whoever has a token.
+//! A server for a team: reached from other machines, by holders of a token.
 
 #![allow(clippy::unwrap_used, reason = "a step of a test that fails is a panic")]
 

@@ -1,4 +1,4 @@
-//! Local paths of a job that comes as a text, from somebody who may not look around on this machine: they stay in the folders
+//! Local paths of a job that comes as a text, from a caller who may not look around on this machine: they stay in the folders
 //! that came with it.
 //!
 //! Reading a job turns what it says into paths in many places, and reads some of them: components, requirements, tables. So a

@@ -1,4 +1,4 @@
-//! Where the text of a job file comes from: a file, standard input, or whoever hands the text in.
+//! Where the text of a job file comes from: a file, standard input, or the caller who hands the text in.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -155,7 +155,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// A whole claim, locked before anybody can see it.
+    /// A whole claim, locked before other programs can see it.
     fn write(folder: &Path, holder: &ClaimHolder) -> io::Result<(Self, File)> {
         let (path, mut file) = LocalStorage::new(folder).temporary()?;
         let draft = Self { path };

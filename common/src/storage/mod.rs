@@ -234,7 +234,7 @@ pub type Listing = BoxStream<'static, Result<ObjectMeta, StorageError>>;
 
 /// A store of objects.
 ///
-/// Reads give whole buffers: what a store gives back is checked before anybody sees it, and read again when it is
+/// Reads give whole buffers: what a store gives back is checked before a caller sees it, and read again when it is
 /// damaged or cut. [`StorageExt::stream`] makes a stream of them. No method has a default, so that no store and no
 /// wrapper of one misses any.
 ///

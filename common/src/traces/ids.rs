@@ -1,4 +1,4 @@
-//! What spans are called. Ids of a job's spans follow from the job, so that whoever takes it over writes the same ones.
+//! What spans are called. Ids of a job's spans follow from the job, so that a worker that takes it over writes the same ones.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct TraceParent {
     pub trace: TraceId,
     /// The span.
     pub span: SpanId,
-    /// Whether whoever made the span sends it.
+    /// Whether the program that made the span sends it.
     pub is_sampled: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Spans for OpenTelemetry: what took how long, of requests, jobs and mini-batches.
 //!
 //! A job outlives any exporter, and a trace of a million spans helps nobody. So spans are told when they are over, of what is known then
-//! anyway, and their ids follow from the job: whoever takes it over writes the same ones. Without the feature `otel` all of this is
+//! anyway, and their ids follow from the job: a worker that takes the job over writes the same ones. Without the feature `otel` all of this is
 //! nothing; with it, it is off unless `OTEL_EXPORTER_OTLP_ENDPOINT` says where spans go.
 //!
 //! It deliberately does not: keep spans for a collector that is away, or make anything wait for one. What finds no room is lost, and said.

@@ -1,4 +1,4 @@
-//! What is told of a span, when it is over.
+//! What a span reports when it is over.
 
 use super::{SpanId, TraceId, TraceParent};
 
@@ -13,7 +13,7 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// Its name.
     pub name: String,
-    /// Whether it answered a request of somebody else.
+    /// Whether it answered a request of another program.
     pub is_of_server: bool,
     /// Start and end, microseconds since the Unix epoch.
     pub time_us: (u64, u64),

@@ -8,7 +8,7 @@
 //!
 //! On a fleet they are the uploaded inputs of its jobs: what a job of the fleet brought is there for a program, and the other way
 //! round. Without one they are in the same layout in the registry of this machine. `prs gc` removes those that no job names.
-//! So that it takes none that somebody is about to name, who asks for a blob, or sends one, claims it: an object
+//! So that it takes none that a caller is about to name, a request for a blob, and an upload, claims it: an object
 //! `uploads/<digest>`, which says by its age how long ago that was. A collection leaves what was claimed within a day
 //! (`orchestrator/src/gc/claim.rs`); claims are written while nobody collects, as its mark tells.
 

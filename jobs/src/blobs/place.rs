@@ -24,7 +24,7 @@ impl Blobs {
     pub async fn place(&self, digest: &str, path: &Path) -> Result<(), BlobError> {
         if self.whereabouts.urls.is_none() {
             let blob = registry::folder_of_runs(&self.whereabouts.runs)?.join(key_of(digest));
-            // Whoever writes to one of the files would change them all.
+            // A write to one of the files would change them all.
             let link = || {
                 fs::set_permissions(&blob, fs::Permissions::from_mode(0o444))?;
                 fs::hard_link(&blob, path)

@@ -59,7 +59,7 @@ impl ExpectedDeployment<'_> {
 pub struct NewDeployment<'a> {
     /// Its file.
     pub file: &'a Path,
-    /// What stands in the file, where somebody sent it: no local path of it leads out of what came along.
+    /// What stands in the file, where a caller sent it: no local path of it leads out of what came along.
     pub text: Option<JobText<'a>>,
     /// What is to be there; anything without it.
     pub expected: Option<ExpectedDeployment<'a>>,

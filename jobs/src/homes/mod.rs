@@ -93,7 +93,7 @@ impl Whereabouts {
         Self { caller, ..self }
     }
 
-    /// The same for calls of somebody whose jobs may use no more than `reach` elsewhere.
+    /// The same for callers whose jobs may use no more than `reach` elsewhere.
     #[must_use]
     pub fn within(self, reach: Option<Arc<Reach>>) -> Self {
         Self { reach, ..self }

@@ -222,7 +222,7 @@ pub fn ask_to_cancel(folder: &Path, who: &str) -> anyhow::Result<()> {
 /// Who asks to cancel the job in `folder`.
 pub fn wish_to_cancel(folder: &Path) -> Option<String> {
     let who = fs::read_to_string(folder.join(CANCEL)).ok()?;
-    Some(who.lines().next().map_or("somebody", str::trim).to_owned())
+    Some(who.lines().next().map_or("another program", str::trim).to_owned())
 }
 
 /// Takes the wish back.

@@ -136,7 +136,7 @@ pub struct Desk {
     allowed: Vec<PathBuf>,
 }
 
-/// Does `work`, and tells others meanwhile that somebody is at work on the request.
+/// Does `work`, and tells other servers meanwhile that the request is being worked on.
 async fn kept<T>(
     held: &mut Option<Box<Held>>,
     work: impl Future<Output = Result<T, Failure>>,

@@ -19,7 +19,7 @@ pub type Tell<'a> = &'a (dyn Fn(&str, &str) + Sync);
 pub struct LogTail {
     storage: Arc<dyn Storage>,
     files: HashMap<String, Followed>,
-    /// Whether what is found was there before anybody looked.
+    /// Whether what is found was there before the first look.
     first: bool,
 }
 

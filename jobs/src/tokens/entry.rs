@@ -20,7 +20,7 @@ pub(super) struct StoredToken {
     #[serde(with = "moment")]
     pub(super) created_at: u64,
     pub(super) created_by: String,
-    /// The id of the token of whoever did that, where it was a token.
+    /// The id of the token with which that was done, where it was a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created_by_id: Option<String>,
     /// The last day on which it was shown, `2026-11-25`; nothing before the first.
@@ -79,7 +79,7 @@ pub enum TokenState {
     Active,
     /// Its time is over.
     Expired,
-    /// Somebody ended it.
+    /// It was revoked.
     Revoked,
 }
 

@@ -1,4 +1,4 @@
-//! Tokens: what a program shows a server of prs to be somebody.
+//! Tokens: what a program shows a server of prs to say who it is.
 //!
 //! | file | duty |
 //! |---|---|
@@ -11,7 +11,7 @@
 //!
 //! The registry has an object for each, `registry/tokens/<id>` in the storage of a fleet and `.registry/tokens/<id>` beside
 //! the runs of this machine. It is written when the token is created, on condition that there is none, and once more when the
-//! token is revoked and once on each day on which it is shown to a server, on condition that it is the object that was read. A token itself is kept nowhere. Whoever may write there
+//! token is revoked and once on each day on which it is shown to a server, on condition that it is the object that was read. A token itself is kept nowhere. A program that may write there
 //! may create tokens: the commands ask for no right beyond that to the storage.
 
 mod cache;
@@ -85,7 +85,7 @@ impl<'a> From<&'a str> for Creator<'a> {
     }
 }
 
-/// Why what somebody shows is not taken. No message says anything of a secret.
+/// Why a token that was shown is not taken. No message says anything of a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -111,7 +111,7 @@ pub enum Refusal {
         /// When, microseconds since 1970.
         at_us: u64,
     },
-    /// Somebody ended it.
+    /// It was revoked.
     #[error("token {id} was revoked at {}: prs token create makes another", format_us(*.at_us))]
     Revoked {
         /// Its id.
@@ -200,7 +200,7 @@ impl Tokens {
         }
     }
 
-    /// Enters the token `text`, which somebody made elsewhere, with the role `admin` and for good; for `by`. One that is there
+    /// Enters the token `text`, which was made elsewhere, with the role `admin` and for good; for `by`. One that is there
     /// stays as it is, also where it was revoked.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Tokens {
         }
     }
 
-    /// Whether anybody can show a token at `now_us` that is taken.
+    /// Whether there is a token that is taken at `now_us`.
     ///
     /// # Errors
     /// The store fails.
@@ -360,7 +360,7 @@ impl Tokens {
                 self.cache.forget(id);
                 Ok(())
             }
-            // Another server did it, or somebody revoked it; the next request tells whether it is to be done still.
+            // Another server did it, or the token was revoked; the next request tells whether it is to be done still.
             Err(error) if matches!(error.kind, StorageErrorKind::Changed | StorageErrorKind::NotFound) => {
                 self.uses.forget(id);
                 Ok(())

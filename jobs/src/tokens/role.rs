@@ -1,4 +1,4 @@
-//! What whoever has a token may do.
+//! What the holder of a token may do.
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! who logged in at another.
 //!
 //! A key is an object, `keys/session-N`, where N counts months since 1970. Who needs that of this month first makes it; that of the
-//! month before is valid still, and older ones go. A session lasts hours, so none of them outlives its key. Whoever may read there
+//! month before is valid still, and older ones go. A session lasts hours, so none of them outlives its key. A program that may read there
 //! may make tokens anyway.
 
 use std::collections::HashMap;

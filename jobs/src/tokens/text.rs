@@ -2,7 +2,7 @@
 //!
 //! All in lower-case hexadecimal digits: 12 of the id, by which it is listed and revoked; 64 of the secret, 256 random bits;
 //! 8 of the CRC-32 of what stands before the last `_`. With prefix and checksum a program that looks through repositories and
-//! logs knows a token that leaked, and a token that was copied in part is refused without a question to anybody.
+//! logs knows a token that leaked, and a token that was copied in part is refused without a question to storage.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is looked at of a token that somebody presents.
+/// What is looked at of a token that a request presents.
 pub(super) struct Presented<'a> {
     pub(super) id: &'a str,
     pub(super) digest: [u8; 32],

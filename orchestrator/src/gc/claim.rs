@@ -11,7 +11,7 @@ use super::named::Named;
 /// How long a claim holds, seconds.
 pub const CLAIMED_FOR: u64 = 24 * 3_600;
 
-/// Claims the file with this checksum anew. It counts for collections that begin after this, so whoever claims looks whether one
+/// Claims the file with this checksum anew. It counts for collections that begin after this, so a program that claims looks whether one
 /// began meanwhile ([`until_quiet`](super::until_quiet)).
 ///
 /// # Errors

@@ -13,7 +13,7 @@
 //!   files, and one after finds the listings. Where it is another, the submission does all of it again, which sends
 //!   only what was removed.
 //!
-//! Files that programs send to a server come before the job that names them. So whoever asks for one, or sends it, claims it while
+//! Files that programs send to a server come before the job that names them. So a request for one, or an upload, claims it while
 //! nobody collects (`claim.rs`): a collection reads the claims after it has written that it collects, and leaves what was claimed
 //! within `CLAIMED_FOR`.
 //!

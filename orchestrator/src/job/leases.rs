@@ -11,7 +11,7 @@ pub async fn is_watched(job: &JobContext) -> Result<bool, LedgerError> {
     is_taken(job, Duty::Watch).await
 }
 
-/// Whether some program has `duty`. It takes nothing from anybody.
+/// Whether some program has `duty`. It takes the lease from no one.
 pub(crate) async fn is_taken(job: &JobContext, duty: Duty) -> Result<bool, LedgerError> {
     match job.ledger.lease(duty, "is anybody there", Duration::ZERO).await {
         Ok(lease) => Ok(lease.is_none()),

@@ -1,4 +1,4 @@
-//! The spans of a job. Each is told when it is over, by whoever saw it end; ids and most times follow from the record, so one that is
+//! The spans of a job. Each is told when it is over, by the program that saw it end; ids and most times follow from the record, so one that is
 //! told by two programs is the same span.
 
 use prs_common::ledger::JobState;

@@ -284,7 +284,7 @@ pub async fn clean_up(job: &JobContext) -> Result<(), WatchError> {
     if is_done_with {
         segments::remove(&*job.storage).await?;
     }
-    // What a writer that was killed left of an object is of no use to anybody. While a later start of the job runs,
+    // What a writer that was killed left of an object is of no use. While a later start of the job runs,
     // what looks so is being written.
     if is_present && let Err(error) = job.storage.sweep().await {
         tracing::warn!(job = job.id, %error, "unfinished objects of the job may be left behind");

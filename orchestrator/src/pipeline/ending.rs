@@ -71,7 +71,7 @@ pub async fn conclude(record: &mut JobRecord, ended: Ended<'_>) -> Result<JobRes
     record.result = Some(result.clone());
     match record.write_unless_ended(&**ended.storage).await? {
         Some(JobRecord { result: Some(standing), .. }) => {
-            // The report is that of the result, whoever wrote it last.
+            // The report is that of the result, no matter which driver wrote it last.
             write_report(record, &standing, &ended, preparation).await?;
             Ok(standing)
         }

@@ -178,7 +178,7 @@ async fn run(
     Ok(())
 }
 
-/// Notes what was listed of local files, for later jobs to compare; whoever ends the job puts it into the record. Where that
+/// Notes what was listed of local files, for later jobs to compare; the orchestrator that ends the job puts it into the record. Where that
 /// fails the job gives its output to no other, and no more.
 async fn note_listing(job: &JobContext, listed: Option<String>) {
     let Some(listed) = listed else { return };

@@ -1,4 +1,4 @@
-//! What lists of jobs say of a job: made by whoever changes it or looks at it, and kept in the index of the ledger.
+//! What lists of jobs say of a job: made by each program that changes it or looks at it, and kept in the index of the ledger.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -178,7 +178,7 @@ impl JobSummary {
     /// Notes it in the index.
     ///
     /// # Errors
-    /// The ledger does not take it: whoever keeps the index notes it later.
+    /// The ledger does not take it: the keeper of the index notes it later.
     pub async fn note(&self, ledger: &dyn Ledger, noted: Noted) -> Result<bool, LedgerError> {
         ledger.note_job(&self.indexed(), noted).await
     }

@@ -1,7 +1,7 @@
 //! The table of tries ([`prs_common::try_table`]), being written: parts and their directory, files below the logs of the job. On a
 //! fleet the log shipper brings them to storage, a part that is full once.
 //!
-//! It is filled with the catalog, in the order of the segments, so whoever takes the job over writes the same parts. What cannot be
+//! It is filled with the catalog, in the order of the segments, so a worker that takes the job over writes the same parts. What cannot be
 //! written is told once, in the log and in the directory, and the job goes on.
 
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Going on with one error group alone: what other errors cost is carried over from the former start of a job to the next one, as
 //! outcomes of that, so that it does not run again.
 //!
-//! What a start carries over is a segment of its own like any other; whoever recovers the ledger commits it. It is written once the
+//! What a start carries over is a segment of its own like any other; the worker that recovers the ledger commits it. It is written once the
 //! record of the next start is stored: a program that is killed in between leaves a start that runs all that failed.
 
 use std::collections::{BTreeMap, HashSet};

@@ -41,7 +41,7 @@ pub(crate) struct Serve {
     /// `s3://bucket/prefix`, or `https://host/prefix` wherever that host is; may stand several times.
     #[arg(long = "allow-input", value_name = "URL", value_parser = Reach::place)]
     pub(crate) allowed_inputs: Vec<String>,
-    /// Who may use it: whoever has a token, its secret or a link that it printed; or everybody who reaches it.
+    /// Who may use it: holders of a token, of its secret or of a link that it printed; or everyone who reaches it.
     #[arg(long, value_enum, default_value_t = Auth::Local)]
     pub(crate) auth: Auth,
     /// Tell metrics, and whether the server is well, at this address and port, too, without a token.
@@ -94,7 +94,7 @@ pub(crate) struct TakeUp {
 /// Who may use a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Auth {
-    /// Whoever shows a token, programs of its user, and browsers that one of them logged in.
+    /// Holders of a token, programs of its user, and browsers that one of them logged in.
     Local,
     /// Everybody who reaches it, on a loopback address: for containers and tests.
     None,

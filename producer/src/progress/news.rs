@@ -1,4 +1,4 @@
-//! What is told once, the moment it is known: the first of each distinct error, and what a fleet does not do for the job.
+//! What is printed once, the moment it is known: the first of each distinct error, and what a fleet does not do for the job.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

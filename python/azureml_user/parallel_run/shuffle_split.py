@@ -9,7 +9,7 @@ the job reads them with the reader of their file. For each bucket that has some 
     the head, JSON: how the rows are read, and the groups in the order of their first rows
     the rows, one group behind the other, in the order of the input: lines of text, or a stream of Arrow
 
-What it writes follows from the slice alone, so it is the same whoever writes it.
+What it writes follows from the slice alone, so each process writes the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP to a server of prs: one request at a time, again where that does no harm, and never to anybody else.
+"""HTTP to a server of prs: one request at a time, again where that does no harm, and never to another host.
 
 Every request may be repeated: those that only read, those with an `Idempotency-Key`, and those of which a
 second one changes nothing. So a connection that breaks, and a server that is started anew or has no room

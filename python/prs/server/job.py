@@ -26,7 +26,7 @@ from prs.server.packing import Packer
 if TYPE_CHECKING:
     from prs.server.server import Server
 
-# How long the server is asked to keep an answer back until the job has ended, seconds: where somebody sees
+# How long the server is asked to keep an answer back until the job has ended, seconds: where a person sees
 # the progress, and where not.
 _TICK = 1.0
 _LONG_LOOK = 20.0

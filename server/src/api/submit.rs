@@ -24,7 +24,7 @@ pub(crate) struct Made {
 pub(crate) enum Key {
     /// Of a program, which asks again.
     OfProgram(Option<String>),
-    /// Of a page, where somebody may have pressed twice.
+    /// Of a page, where a person may have pressed twice.
     OfPage(Option<String>),
 }
 

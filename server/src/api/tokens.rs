@@ -1,4 +1,4 @@
-//! Tokens: who may ask. Their secrets are shown once, to whoever makes them.
+//! Tokens: who may ask. A secret is shown once, in the answer that makes the token.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn ninety() -> u16 {
     90
 }
 
-/// The longest life of a token that somebody makes for themselves.
+/// The longest life of a token that users make for themselves.
 const LONGEST_OF_OWN: Duration = Duration::from_hours(90 * 24);
 
 /// Whether `who` may see and revoke a token: administrators all, others those that they show or made themselves.
@@ -48,7 +48,7 @@ fn may_have(who: &Principal, token: &Token) -> bool {
         || own.is_some_and(|own| token.id == *own || token.created_by_id.as_ref() == Some(own))
 }
 
-/// Refuses what nobody may make for themselves. A program has its token from somebody; a person who logged in makes others.
+/// Refuses what nobody may make for themselves. A program was given its token; a person who logged in makes others.
 fn check_own(who: &Principal, new: &NewToken) -> Result<(), Problem> {
     let refused = |why: String| Err(Problem::new(Kind::FORBIDDEN, why));
     if who.role == Role::Admin {

@@ -30,7 +30,7 @@ const NAMED: usize = 1_000;
 const IDLE: Duration = Duration::from_mins(1);
 const TYPE: &str = "application/octet-stream";
 
-/// A blob that somebody has.
+/// A blob that a caller has.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {

@@ -149,7 +149,7 @@ impl<const ROLE: u8, S: Sync> FromRequestParts<S> for May<ROLE> {
     }
 }
 
-/// Who asks, whoever it is.
+/// Who asks, of any role.
 #[derive(Debug)]
 pub(crate) struct Known(pub(crate) Principal);
 

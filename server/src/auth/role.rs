@@ -5,7 +5,7 @@ use prs_common::timestamp::format_us;
 use prs_jobs::tokens::{self, Role};
 use serde::{Serialize, Serializer};
 
-/// How somebody is known.
+/// How a caller is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum How {
@@ -64,7 +64,7 @@ impl Principal {
         spec.submitted_by.as_deref().is_some_and(|by| by.id.as_deref() == Some(self.id()))
     }
 
-    /// Whoever has a token.
+    /// A holder of a token.
     pub(crate) fn of_token(of: tokens::Principal, how: How) -> Self {
         let tokens::Principal { token_id, name, role, endpoints, expires_us } = of;
         Self { name, role, endpoints, expires_us, how, token_id: Some(token_id) }

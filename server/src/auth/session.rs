@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
 pub(crate) enum Session {
     /// The user of this server.
     Local,
-    /// Whoever has the token with this id.
+    /// The holder of the token with this id.
     Token(String),
 }
 
@@ -52,7 +52,7 @@ impl Sessions {
         self.header(&value, LASTS.as_secs())
     }
 
-    /// The same for whoever logged in with the token of this id.
+    /// The same for a person who logged in with the token of this id.
     pub(crate) async fn begin_of(&self, token_id: &str, now_us: u64) -> Result<HeaderValue, Failure> {
         let (number, key) = self.keys.newest(now_us).await?;
         let key = Key::new(&key, PURPOSE);
@@ -60,7 +60,7 @@ impl Sessions {
         Ok(self.header(&value, LASTS.as_secs()))
     }
 
-    /// What an answer sets in the browser of somebody who logs out.
+    /// What an answer sets in the browser of a person who logs out.
     pub(crate) fn end(&self) -> HeaderValue {
         self.header("", 0)
     }

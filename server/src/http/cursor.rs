@@ -1,4 +1,4 @@
-//! Where the next page of a list begins. A cursor is opaque to whoever has it, and belongs to one list with its filters.
+//! Where the next page of a list begins. A cursor is opaque to its holder, and belongs to one list with its filters.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

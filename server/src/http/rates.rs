@@ -1,4 +1,4 @@
-//! How often somebody may ask.
+//! How often a caller may ask.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::addresses::network;
 use crate::problem::{Kind, Problem};
 
-/// After so many checks a limiter forgets whoever has not asked for a while.
+/// After so many checks a limiter forgets callers that have not asked for a while.
 const TIDY_AFTER: u32 = 1024;
 /// Requests a second of an address that does not say who asks, and how many of them at once.
 const STRANGERS: (u32, u32) = (20, 60);

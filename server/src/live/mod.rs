@@ -42,7 +42,7 @@ pub(crate) struct Tick {
     pub(crate) is_last: bool,
 }
 
-/// The jobs that somebody watches.
+/// The jobs that are watched.
 #[derive(Debug)]
 pub(crate) struct Watches {
     whereabouts: Whereabouts,

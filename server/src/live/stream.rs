@@ -21,7 +21,7 @@ use crate::problem::{Kind, Problem};
 pub(crate) const PING: Duration = Duration::from_secs(15);
 /// How long a stream lasts: load balancers end long ones anyhow, and who asks is asked again who they are.
 pub(crate) const LASTS: Duration = Duration::from_hours(1);
-/// Between two looks whether the token of whoever watches is taken still.
+/// Between two looks whether the watcher's token is taken still.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What a client waits before it comes again, at least and at most, milliseconds: not all at once.
 const COMES_AGAIN: (u64, u64) = (1000, 4000);
@@ -62,7 +62,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Whoever was found to ask.
+    /// The caller, as found when the stream began.
     pub(crate) fn new(tokens: &Tokens, who: &Principal) -> Self {
         let ask_at = tokio::time::Instant::now() + ASK_AGAIN;
         Self { tokens: tokens.clone(), token_id: who.token_id.clone(), ask_at }

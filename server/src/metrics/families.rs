@@ -143,7 +143,7 @@ impl Families {
             Unit::Seconds,
             self.audit_lag.clone(),
         );
-        registry.register("prs_live_watched_jobs", "Jobs that somebody watches", self.watched.clone());
+        registry.register("prs_live_watched_jobs", "Jobs that are watched", self.watched.clone());
         let of_target = [
             (
                 "wanted_nodes",

@@ -147,7 +147,7 @@ impl Metrics {
     }
 }
 
-/// A method as a label: whoever asks invents no others.
+/// A method as a label: requests invent no others.
 fn word(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

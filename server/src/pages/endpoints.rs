@@ -97,7 +97,7 @@ pub(super) async fn create(
     }
 }
 
-/// A text that somebody filled in.
+/// A text that a person filled in.
 fn filled(text: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -177,7 +177,7 @@ pub(super) async fn save(
             Ok(Redirect::to(&format!("/endpoints/{}", endpoint.name)).into_response())
         }
         Ok(None) => {
-            let says = "Somebody changed the endpoint meanwhile: open the form again.".to_owned();
+            let says = "The endpoint was changed meanwhile: open the form again.".to_owned();
             let refused = Refused { says, problems: Vec::new() };
             Ok(edit_page(&app, &endpoint, &fields, refused).into_response())
         }

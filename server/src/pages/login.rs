@@ -1,4 +1,4 @@
-//! Logging in and out. A `GET` changes nothing: whoever only looks at a link does not use it up.
+//! Logging in and out. A `GET` changes nothing: a program that only looks at a link does not use it up.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ pub(crate) async fn log_in(
     Ok(Html(page_of(&app, "", next, &wrong)).into_response())
 }
 
-/// The cookie of whoever shows the right code or token; otherwise what was wrong with it.
+/// The cookie for the right code or token; otherwise what was wrong with it.
 async fn enter(
     app: &App,
     given: &Credentials,

@@ -212,7 +212,7 @@ pub(super) async fn archive(
     };
     let changed = assets::edit(kind, &name, &version, decide, &app.whereabouts).await;
     if changed.map_err(|failure| problem(&failure))?.is_none() {
-        let says = "Somebody changed it meanwhile: this is what it is now.".to_owned();
+        let says = "It was changed meanwhile: this is what it is now.".to_owned();
         let refused = Refused { says, problems: Vec::new() };
         return Ok(page(&app, &who, (kind, &name, &version), refused).await?.into_response());
     }

@@ -195,7 +195,7 @@ async fn one(
     job_id: &str,
     key: Option<String>,
 ) -> Result<(String, String), Problem> {
-    let (shared, whoever, id) = (app.clone(), who.clone(), job_id.to_owned());
+    let (shared, caller, id) = (app.clone(), who.clone(), job_id.to_owned());
     match verb {
         Verb::Cancel => {
             begin_to_cancel(app, job_id, &who.name).await?;
@@ -209,13 +209,12 @@ async fn one(
         }
         Verb::Resume => {
             let change = Change::default();
-            to_the_end(move || resume_job(shared, whoever, Key::OfPage(key), id, change)).await?;
+            to_the_end(move || resume_job(shared, caller, Key::OfPage(key), id, change)).await?;
             Ok(("It goes on.".to_owned(), String::new()))
         }
         Verb::Resubmit => {
             let change = Change::default();
-            let made =
-                to_the_end(move || resubmit_job(shared, whoever, Key::OfPage(key), id, change)).await?;
+            let made = to_the_end(move || resubmit_job(shared, caller, Key::OfPage(key), id, change)).await?;
             Ok(("It runs again as".to_owned(), made.job_id))
         }
     }

@@ -1,4 +1,4 @@
-//! What failures of calls on jobs are to whoever asked over HTTP.
+//! What failures of calls on jobs are over HTTP.
 
 use prs_jobs::{Failure, FailureKind};
 use tracing::{error, warn};

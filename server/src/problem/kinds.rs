@@ -83,7 +83,7 @@ kinds! {
     LENGTH_REQUIRED, "length-required", 411, "The size of the body is not known",
         "A blob comes with the header Content-Length, so that what does not fit is refused before it is sent. Send no Transfer-Encoding: chunked.";
     PRECONDITION_FAILED, "precondition-failed", 412, "It is not what was expected",
-        "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: somebody changed it meanwhile. Get it again, and decide anew.";
+        "The header If-Match names another version than there is, or If-None-Match: * expects that there is none: it was changed meanwhile. Get it again, and decide anew.";
     TOO_LARGE, "too-large", 413, "Too large",
         "The body of the request, or what was asked for, is larger than the server takes or gives at once. The detail names the limit.";
     ADDRESS_TOO_LONG, "address-too-long", 414, "The address is too long",
@@ -113,7 +113,7 @@ kinds! {
     KEY_REUSED, "idempotency-key-reused", 422, "The Idempotency-Key was used for something else",
         "A key stands for one request of one user: sent again with another body it would hide a mistake. Make a new key for each request that is meant once, such as a UUID, and use it again for retries of the same request alone.";
     PRECONDITION_MISSING, "precondition-missing", 428, "The request does not say what it expects",
-        "What is replaced is named by the header If-Match with its ETag, so that no change of somebody else is lost; If-None-Match: * creates what is not there.";
+        "What is replaced is named by the header If-Match with its ETag, so that no change of another caller is lost; If-None-Match: * creates what is not there.";
     UNKNOWN_HOST, "unknown-host", 421, "The server is not called so",
         "The server answers under the names that it knows, so that no page of another site reaches it through a name of its own. Start it with --url or --allow-host to add a name.";
     TOO_MANY_REQUESTS, "too-many-requests", 429, "Too many requests",

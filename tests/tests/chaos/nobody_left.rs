@@ -29,7 +29,7 @@ fn one_comes_back(mut chaos: ChaosRun<'_>) {
     let left = chaos.shape.mini_batches.saturating_sub(chaos.begun());
     let work = Duration::from_millis(left as u64 * chaos.shape.pause / u64::from(chaos.shape.processes));
     chaos.pass(NOBODY);
-    assert!(chaos.result().is_none(), "the job is over without anybody");
+    assert!(chaos.result().is_none(), "the job is over without a worker");
     let came = Instant::now();
     chaos.hire(&[]);
     chaos.until_ended(|_| {});

@@ -71,7 +71,7 @@ fn with_side_input<'a>(mut chaos: ChaosRun<'a>, content: &str) -> ChaosRun<'a> {
     chaos
 }
 
-/// Whoever ran with another side input said so.
+/// A worker that ran with another side input said so.
 fn ends_right(chaos: ChaosRun<'_>) {
     chaos.ends_with(&Expected::default(), |chaos| {
         assert_eq!(chaos.job.marks("wrong"), [""; 0], "{}", chaos.story());
@@ -188,7 +188,7 @@ pub(crate) fn copies_are_damaged(fleet: &mut Fleet, random: &mut Random) {
     }
 }
 
-/// One bit of what was uploaded is another, before anybody fetched it: the job fails and names the file, and the worker
+/// One bit of what was uploaded is another, before a worker fetched it: the job fails and names the file, and the worker
 /// serves the next job.
 pub(crate) fn what_was_uploaded_is_damaged(fleet: &mut Fleet, random: &mut Random) {
     const BUCKET: &str = "fleet";
@@ -217,7 +217,7 @@ pub(crate) fn what_was_uploaded_is_damaged(fleet: &mut Fleet, random: &mut Rando
         chaos.story()
     );
     assert_eq!(chaos.begun(), 0, "no mini-batch may begin without the side input");
-    // Whole again, for whoever has the same file.
+    // Whole again, for the next job with the same file.
     chaos.fleet.s3.damage(BUCKET, &key, &mut flip);
     let crew = std::mem::take(&mut chaos.crew);
     let mut next = with_side_input(ChaosRun::new(chaos.fleet, looking(8, 10)), &content);

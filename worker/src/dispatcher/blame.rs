@@ -6,7 +6,7 @@
 //! that kills its process so runs again a few times (the binary logarithm of `max_concurrency`), and no try of it is spent.
 //!
 //! Who takes too long is known, as each has its own clock: only where the main thread of the process does not go round,
-//! all others wait for whoever holds it.
+//! all others wait for its holder.
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ struct Inner {
     targets: Mutex<HashMap<String, TargetMetrics>>,
     outages: Outages,
     pulse: Pulse,
-    /// What is read when somebody asks.
+    /// What is read when figures are collected.
     read: Mutex<Option<Read>>,
 }
 

@@ -1,7 +1,7 @@
 //! The ledger of a process that may live for weeks: connected to when it is first asked for, left alone while it is known to
 //! be away, and asked again after pauses that grow.
 //!
-//! Whoever comes while it is away hears so at once, but for one call a pause: that one asks. So an outage costs the calls of
+//! A call that comes while it is away fails at once, but for one call a pause: that one asks. So an outage costs the calls of
 //! a process nothing, and what is true of it is known soon after its end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -57,10 +57,7 @@ pub(crate) async fn until_ended(
             looks.heard(STORAGE, read.as_ref().err());
             match read {
                 Ok(present) if present.incarnation != record.incarnation => {
-                    return Err(Failure::wrong(format!(
-                        "job {} was resumed by somebody else",
-                        record.job_id
-                    )));
+                    return Err(Failure::wrong(format!("job {} was resumed elsewhere", record.job_id)));
                 }
                 Ok(JobRecord { result: Some(result), .. }) => {
                     if let Some(ledger) = ledger {

@@ -83,7 +83,7 @@ async fn followed(fleet: &Fleet, record: &JobRecord, caller: &dyn Caller) -> Res
 }
 
 fn resumed(record: &JobRecord) -> Failure {
-    Failure::wrong(format!("job {} was resumed or removed by somebody else", record.job_id))
+    Failure::wrong(format!("job {} was resumed or removed elsewhere", record.job_id))
 }
 
 /// Cancels a pipeline and waits until it has ended.

@@ -121,7 +121,7 @@ pub async fn run(mut run: PipelineRun<'_>) -> Result<JobResult, Failure> {
     }
 }
 
-/// Whether somebody asked for the end of the pipeline.
+/// Whether a user asked for the end of the pipeline.
 fn wish(run: &PipelineRun<'_>) -> Option<EndReason> {
     let interrupted =
         run.interrupts.seen().map(|signal| EndReason::Interrupted { signal: signal.to_owned() });

@@ -491,7 +491,7 @@ struct Home<'a> {
     version: &'a str,
 }
 
-/// Takes the slices of one file, in their order. What comes back says whether anybody wants more.
+/// Takes the slices of one file, in their order. What comes back says whether the plan wants more.
 struct Slices<'a, 'b, 'c> {
     taker: &'a mut Taker<'b, 'c>,
     name: Name<'a>,

@@ -27,7 +27,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// While somebody watches the job.
+    /// While the job is watched.
     pub(crate) const WATCHED: Self = Self {
         live: Duration::from_secs(1),
         pictures: Duration::from_secs(2),

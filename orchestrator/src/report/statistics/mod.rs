@@ -4,7 +4,7 @@
 //! Two streams fill them. [`Statistics::add`] takes in the tries of committed segments, each once and in the order of their
 //! commits, with the catalog: who takes a job over follows the same segments and has the same sums. [`Statistics::observe`]
 //! takes in what nodes say; that is in no segment, so a successor begins with what was [published](restore) last. Neither
-//! asks anybody, waits, or can fail a job.
+//! asks a server, waits, or can fail a job.
 
 mod errors;
 mod files;

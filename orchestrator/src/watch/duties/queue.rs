@@ -7,7 +7,7 @@ pub(super) fn decide(situation: &Situation) -> Option<Action> {
     match situation.now.upkeep.as_ref()?.queue {
         SeenQueue::Lost => Some(Action::RemakeQueue),
         SeenQueue::Left(next) => Some(Action::FollowQueue(next)),
-        // What the broker does not tell may come back: nothing of it is anybody's to remove.
+        // What the broker does not tell may come back: nothing of it may be removed.
         SeenQueue::Holds(_) | SeenQueue::Unknown => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics: published by the orchestrator in parts, for whoever reads them.
+//! Statistics: published by the orchestrator in parts, for its readers.
 
 use bytes::Bytes;
 use prs_common::ledger::{Ledger, LedgerErrorKind};
@@ -10,7 +10,7 @@ const ANY: [u8; 5] = [0, 255, b'\r', b'\n', 7];
 pub(super) async fn statistics_are_read_as_they_were_published(ledger: &dyn Ledger) {
     let job = fresh(ledger, "statistics").await;
     let fence = watching(&*job).await;
-    // What was published before somebody reads may be of any age.
+    // What was published before the first read may be of any age.
     job.publish_statistics(&[("live", Bytes::from_static(b"old"))], fence).await.unwrap();
     assert_eq!(job.statistics(&["live", "nodes"]).await.unwrap(), [None, None]);
     let large = Bytes::from(vec![7; 700_000]);

@@ -141,7 +141,7 @@ mod tests {
         let pid = std::fs::read_to_string(&file).unwrap();
         let stat = std::path::PathBuf::from(format!("/proc/{}/stat", pid.trim()));
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        // A zombie waits for whoever adopted it.
+        // A zombie waits for the process that adopted it.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
             assert!(std::time::Instant::now() < deadline, "{pid} runs on");
             tokio::time::sleep(Duration::from_millis(10)).await;

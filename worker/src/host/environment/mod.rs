@@ -1,4 +1,4 @@
-//! Environments that a host makes of the packages of a job: once for the same content, whoever asks.
+//! Environments that a host makes of the packages of a job: once for the same content, for all jobs.
 //!
 //! | file | duty |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Where a host keeps the environments that it has made: one folder each, named by its content, in this user's cache.
 //!
-//! `<key>.lock` is locked by whoever makes an environment, and shared by all that use it; the kernel frees the lock of a
+//! `<key>.lock` is locked by the worker that makes an environment, and shared by all that use it; the kernel frees the lock of a
 //! program that was killed. An environment counts once `<key>/made.json` names the folder that it is in. It is not moved
 //! there: the programs of a virtual environment have its path in their first lines. Whatever a killed program left, or
 //! its installer still writes to, lies in another folder beside it and is never used.
@@ -283,7 +283,7 @@ mod tests {
         assert!(store.find("a").is_none());
         let Ok(Found::Missing(making)) = store.find_or_make("a", || {}).await else { panic!("it is there") };
         fill(&making, 1);
-        assert!(store.find("a").is_none(), "somebody makes it");
+        assert!(store.find("a").is_none(), "it is being made");
         let left = making.folder();
         drop(making);
         assert!(store.find("a").is_none() && left.is_dir(), "it was killed");

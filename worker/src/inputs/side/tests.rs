@@ -1,4 +1,4 @@
-//! What bringing side inputs here comes to: as an upload and from a bucket, twice on a host, damaged, and gone.
+//! Side inputs brought to this host: as an upload and from a bucket, twice on a host, damaged, and gone.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -125,7 +125,7 @@ impl Objects {
         Ok(Some((object, file)))
     }
 
-    /// Writes other content of the same length over an object's, without telling anybody.
+    /// Writes other content of the same length over an object's, without a new checksum or date.
     pub(super) fn overwrite(&self, bucket: &str, key: &str, content: &[u8]) -> Result<(), Refusal> {
         let buckets = self.buckets();
         let object = buckets.get(bucket).and_then(|objects| objects.get(key)).ok_or(Refusal::NoBucket)?;

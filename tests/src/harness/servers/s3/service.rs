@@ -514,7 +514,7 @@ impl S3Host for Hosts {
     }
 }
 
-/// The bucket that anybody may list and read.
+/// The bucket that everyone may list and read.
 const PUBLIC: &str = "public";
 
 /// Lets each key do what its rights say.
