@@ -112,6 +112,7 @@ impl Fixture {
             },
             active: None,
             metrics: OrchestratorMetrics::default(),
+            nodes_end: Arc::default(),
             storage,
         }
     }

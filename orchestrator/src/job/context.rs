@@ -8,6 +8,7 @@ use prs_common::layout;
 use prs_common::ledger::{EmbeddedLedger, JobLedger, Ledger, TryLimits};
 use prs_common::queue::{EmbeddedQueue, Queue};
 use prs_common::storage::{LocalStorage, Storage};
+use tokio::sync::Notify;
 
 use super::active::ActiveJob;
 use super::fleet::{Fleet, LocalFolders};
@@ -61,6 +62,9 @@ pub struct JobContext {
     pub active: Option<ActiveJob>,
     /// What who watches over it counts.
     pub metrics: OrchestratorMetrics,
+    /// The orchestrator notifies it when nodes are to end; the node of the same program then asks the ledger at once,
+    /// and not with its next heartbeat.
+    pub nodes_end: Arc<Notify>,
 }
 
 impl JobContext {
@@ -94,6 +98,7 @@ impl JobContext {
             policy: Policy::embedded(),
             active: None,
             metrics: OrchestratorMetrics::default(),
+            nodes_end: Arc::default(),
             spec,
         }
     }
@@ -122,6 +127,7 @@ impl JobContext {
             policy: Policy::fleet(),
             active: Some(ActiveJob::new(&fleet.storage, record)),
             metrics: OrchestratorMetrics::default(),
+            nodes_end: Arc::default(),
             storage,
         }
     }

@@ -1,5 +1,6 @@
 //! Who watches over a job, and when.
 
+use futures_util::FutureExt;
 use prs_common::ledger::{Conclusion, NodeReport};
 use prs_common::queue::QueueOptions;
 use prs_common::storage::{PutMode, StorageErrorKind};
@@ -117,6 +118,8 @@ async fn who_is_to_retire_leaves_the_job_to_another_and_to_nobody_else() {
         panic!("nobody says how the job ended")
     };
     assert_eq!((result.state, result.reason.as_deref()), (JobState::Failed, Some("refused")));
+    let told = fixture.job.nodes_end.notified().now_or_never();
+    assert!(told.is_some(), "the node of this program asks the ledger at once");
     assert_eq!(fixture.record().await.result, Some(*result));
 }
 

@@ -35,9 +35,13 @@ impl Watch<'_> {
         let (end, output) = match decision {
             Decision::Finalize => {
                 self.set_state(JobState::Finalizing).await?;
+                self.job.nodes_end.notify_one();
                 self.output().await?
             }
-            Decision::Conclude(conclusion) => (conclusion.clone(), nothing(self.job)),
+            Decision::Conclude(conclusion) => {
+                self.job.nodes_end.notify_one();
+                (conclusion.clone(), nothing(self.job))
+            }
         };
         if end.state != JobState::Completed {
             self.journal.decision(format_args!("the job ends early: {}", end.reason));

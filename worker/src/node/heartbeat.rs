@@ -25,8 +25,8 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Beats until `stop`, and at once where a first error is new: people wait for it, and the job may end before the next
-    /// beat. The last report is delivered before it returns.
+    /// Beats until `stop`, and at once where a first error is new, for people wait for it and the job may end before the
+    /// next beat, and where the orchestrator of this program ends the job. The last report is delivered before it returns.
     pub(crate) async fn beat(self, stop: CancellationToken) {
         let job = &self.job;
         let mut ticks = tokio::time::interval(job.policy.heartbeat);
@@ -37,6 +37,7 @@ impl Heartbeat {
             let stopping = tokio::select! {
                 _ = ticks.tick() => false,
                 Ok(_) = report_rx.wait_for(|report| report.errors.len() > told) => false,
+                () = job.nodes_end.notified() => false,
                 () = stop.cancelled() => true,
             };
             let said = NodeReport {
@@ -67,5 +68,58 @@ impl Heartbeat {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use prs_common::job::JobSpec;
+    use prs_common::ledger::{Conclusion, JobState};
+    use prs_common::storage::{LocalStorage, Storage};
+    use prs_orchestrator::inputs::InputStores;
+
+    use super::*;
+    use crate::opener;
+
+    #[tokio::test]
+    async fn the_end_of_a_job_is_heard_before_the_next_beat() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::new(folder.path()));
+        let inputs = InputStores::new(Arc::clone(&storage), Arc::clone(&storage), opener());
+        let spec = Arc::new(JobSpec::new("job", "/code", "main.py", vec![]));
+        let mut job = JobContext::embedded(("job", 1), spec, storage, inputs, folder.path(), folder.path());
+        job.policy.heartbeat = Duration::from_hours(1);
+        job.ledger.create(job.try_limits()).await.unwrap();
+        let info = NodeInfo { worker: "worker".to_owned(), ..NodeInfo::default() };
+        let node_id = job.ledger.join(&info, None).await.unwrap();
+        let (_report_tx, report_rx) = watch::channel(NodeReport::default());
+        let (signal_tx, mut signal_rx) = watch::channel(Signal::Run);
+        let heartbeat = Heartbeat {
+            job: job.clone(),
+            node_id,
+            info,
+            report_rx,
+            in_hand: InHand::default(),
+            signal_tx,
+            metrics: Metrics::default(),
+            asked: CancellationToken::new(),
+        };
+        let stop = CancellationToken::new();
+        let beating = tokio::spawn(heartbeat.beat(stop.clone()));
+        // The first beat is over: the next one comes in an hour.
+        while job.ledger.nodes().await.unwrap().iter().all(|node| node.report.now_us == 0) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*signal_rx.borrow(), Signal::Run);
+        let failed = Conclusion { state: JobState::Failed, reason: "refused".to_owned() };
+        job.ledger.conclude(&failed).await.unwrap();
+        job.nodes_end.notify_one();
+        let heard = signal_rx.wait_for(|signal| *signal == Signal::Stop);
+        tokio::time::timeout(Duration::from_mins(1), heard).await.unwrap().unwrap();
+        stop.cancel();
+        beating.await.unwrap();
     }
 }
